@@ -1,0 +1,93 @@
+//! What is served, what is refused, what is the vendor's: as rows, and as `docs/coverage.md`.
+
+use crate::policy::{Class, Gate};
+use crate::{Entry, Table};
+use std::fmt::Write as _;
+
+/// What is said of one procedure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// As in C.
+    pub procedure: String,
+    /// Has a large-count form, which is of the same class.
+    pub large: bool,
+    /// The version of MPI that brought it, where later than 3.1; or `extension`.
+    pub since: Option<String>,
+    /// `served`, `refused` or `vendor`.
+    pub class: &'static str,
+    /// When it is ours (served), what to do instead (refused), why it may fall through (vendor).
+    pub note: String,
+}
+
+/// A row for every procedure, by name.
+pub fn rows(table: &Table) -> Vec<Row> {
+    table.entries.iter().map(row).collect()
+}
+
+fn row(entry: &Entry) -> Row {
+    let (class, note) = match &entry.class {
+        Class::Served(_) => ("served", when(entry.gate()).to_owned()),
+        Class::Refused(remedy) => ("refused", remedy.clone()),
+        Class::Vendor(reason) => ("vendor", reason.clone()),
+    };
+    let extension = entry.procedure.abis.as_ref().map(|_| "extension");
+    Row {
+        procedure: entry.procedure.name.clone(),
+        large: entry.procedure.large,
+        since: entry.procedure.since.clone().or_else(|| extension.map(str::to_owned)),
+        class,
+        note,
+    }
+}
+
+fn when(gate: Gate) -> &'static str {
+    match gate {
+        Gate::Comm => "on communicators across clusters",
+        Gate::Request => "for requests across clusters",
+        Gate::Message => "for messages from other clusters",
+        Gate::Group => "for groups of communicators across clusters",
+        Gate::Datatype => "drops what is remembered about the datatype",
+        Gate::Active | Gate::Always => "in a job",
+    }
+}
+
+/// `docs/coverage.md`.
+pub fn markdown(table: &Table) -> String {
+    let rows = rows(table);
+    let mut out = format!(
+        "# Coverage of MPI {}\n\n\
+         Written from `api/` by `cargo run -p gridmpi-apigen --bin apigen coverage`; a test compares. `gridmpi coverage` prints\n\
+         the same. A row stands for the large-count form (`_c`) too, where there is one and the vendor has it.\n\
+         On a communicator that lies in one cluster everything is the vendor's own, and everything works.\n\n",
+        table.standard
+    );
+    for (class, title, meaning) in [
+        ("served", "Served", "Work across clusters."),
+        (
+            "refused",
+            "Refused",
+            "Return `MPI_ERR_UNSUPPORTED_OPERATION`, with a line that names the procedure, when they meet a communicator across clusters, or one of its requests or groups.",
+        ),
+        ("vendor", "The vendor's", "Not intercepted."),
+    ] {
+        let of_class: Vec<_> = rows.iter().filter(|row| row.class == class).collect();
+        let _ = write!(
+            out,
+            "## {title}: {}\n\n{meaning}\n\n| procedure | `_c` | since | |\n| --- | --- | --- | --- |\n",
+            of_class.len()
+        );
+        for row in of_class {
+            let _ = writeln!(
+                out,
+                "| `{}` | {} | {} | {} |",
+                row.procedure,
+                if row.large { "yes" } else { "" },
+                row.since.as_deref().unwrap_or(""),
+                row.note
+            );
+        }
+        out.push('\n');
+    }
+    out.truncate(out.trim_end().len());
+    out + "\n"
+}

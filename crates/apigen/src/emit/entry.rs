@@ -1,0 +1,128 @@
+//! What a call does before it is ours: inert or nested calls, and calls that meet nothing of ours, go straight to the
+//! vendor with the arguments as they came.
+
+use super::{arguments, c_parameters, forms};
+use crate::policy::{Class, Gate, Served};
+use crate::standard::{Direction, Parameter, Procedure};
+use crate::{Entry, Table, rust};
+
+/// A generic function for each exported procedure and form.
+pub fn rust(table: &Table) -> String {
+    table
+        .exported()
+        .flat_map(|entry| forms(entry).iter().map(move |large| function(entry, *large)))
+        .collect()
+}
+
+fn function(entry: &Entry, large: bool) -> String {
+    let procedure = &entry.procedure;
+    let suffix = if large { "_c" } else { "" };
+    let name = format!("{}{suffix}", procedure.snake());
+    let pass = format!("return unsafe {{ rt.vendor.{name}({}) }}", arguments(procedure, large));
+    let body = match &entry.class {
+        Class::Served(row) => served(entry, row, large, &pass),
+        Class::Refused(remedy) => {
+            refused(entry, remedy, &format!("{}{suffix}", procedure.name), &pass)
+        }
+        Class::Vendor(_) => unreachable!("vendor procedures are not exported"),
+    };
+    format!(
+        "/// `{}{suffix}`.\n#[inline]\npub unsafe fn {name}<A: Abi>({}) -> c_int {{\n    let rt = Runtime::<A>::get();\n{body}}}\n\n",
+        procedure.name,
+        c_parameters(procedure, large),
+    )
+}
+
+fn served(entry: &Entry, row: &Served, large: bool, pass: &str) -> String {
+    let enter = if entry.gate() == Gate::Always { "Guard::enter()" } else { "enter(rt)" };
+    let mut out = format!("    let Some(guard) = {enter} else {{\n        {pass};\n    }};\n");
+    if let Some(ours) = meets_ours(entry) {
+        let waits = if row.progress { " && !rt.needs_progress()" } else { "" };
+        out +=
+            &format!("    let ours = {ours};\n    if !ours{waits} {{\n        {pass};\n    }}\n");
+    }
+    let normalised: Vec<_> =
+        entry.procedure.parameters(false).map(|p| normalise(&entry.procedure, p, large)).collect();
+    let separator = if normalised.is_empty() { "" } else { ", " };
+    out + &format!(
+        "    guard.serve();\n    let result = unsafe {{ serve::{}(rt{separator}{}) }};\n    finish(rt, {}, result)\n",
+        entry.procedure.snake(),
+        normalised.join(", "),
+        handler(&entry.procedure),
+    )
+}
+
+fn refused(entry: &Entry, remedy: &str, name: &str, pass: &str) -> String {
+    let mut out = format!("    let Some(_guard) = enter(rt) else {{\n        {pass};\n    }};\n");
+    if let Some(ours) = meets_ours(entry) {
+        out += &format!("    let ours = {ours};\n    if !ours {{\n        {pass};\n    }}\n");
+    }
+    out + &format!(
+        "    static TOLD: AtomicBool = AtomicBool::new(false);\n    refuse(rt, {}, \"{name}\", {remedy:?}, &TOLD)\n",
+        handler(&entry.procedure),
+    )
+}
+
+/// The expression that says whether a call meets something of ours; none when every call does.
+fn meets_ours(entry: &Entry) -> Option<String> {
+    let served = matches!(entry.class, Class::Served(_));
+    match entry.gate() {
+        Gate::Active | Gate::Always => None,
+        Gate::Request if served => Some("rt.live_requests() != 0".into()),
+        Gate::Group if served => Some("rt.live_groups() != 0".into()),
+        Gate::Message if served => Some("rt.live_messages() != 0".into()),
+        Gate::Datatype => Some("rt.live_datatypes() != 0".into()),
+        // A group of ours beside a communicator of one cluster is an error that the vendor cannot see.
+        Gate::Comm if served => Some(owned(&entry.procedure, &["COMMUNICATOR", "GROUP"])),
+        _ => Some(owned(&entry.procedure, &["COMMUNICATOR", "REQUEST", "MESSAGE", "GROUP"])),
+    }
+}
+
+/// One look-up for each handle of these kinds that the call hands in.
+fn owned(procedure: &Procedure, kinds: &[&str]) -> String {
+    let handed_in =
+        |p: &&Parameter| kinds.contains(&p.kind.as_str()) && p.direction != Direction::Out;
+    procedure.parameters(false).filter(handed_in).map(look_up).collect::<Vec<_>>().join(" || ")
+}
+
+fn look_up(parameter: &Parameter) -> String {
+    let question = match parameter.kind.as_str() {
+        "COMMUNICATOR" => "spans",
+        "REQUEST" => "owns_request",
+        "MESSAGE" => "owns_message",
+        _ => "owns_group",
+    };
+    let name = rust::name(parameter);
+    match (parameter.depth, &parameter.length) {
+        (0, _) => format!("{question}(rt, {name})"),
+        (_, Some(count)) => format!("unsafe {{ any(rt, {name}, {count}, {question}::<A>) }}"),
+        (_, None) => format!("unsafe {{ any(rt, {name}, 1, {question}::<A>) }}"),
+    }
+}
+
+/// The communicator whose error handler hears of a failure.
+fn handler(procedure: &Procedure) -> String {
+    let comm = procedure
+        .parameters
+        .iter()
+        .find(|p| p.kind == "COMMUNICATOR" && p.direction != Direction::Out);
+    match comm {
+        Some(p) if p.depth == 0 => format!("Some({})", rust::name(p)),
+        Some(p) => format!("unsafe {{ {}.as_ref() }}.copied()", rust::name(p)),
+        None => "None".into(),
+    }
+}
+
+/// An argument of the small or large form as the serving function takes it.
+fn normalise(procedure: &Procedure, parameter: &Parameter, large: bool) -> String {
+    let name = rust::name(parameter);
+    if !(procedure.large && parameter.is_poly()) {
+        return name;
+    }
+    match (parameter.depth, parameter.direction) {
+        (0, _) if parameter.base(large) == "MPI_Aint" => format!("{name} as Count"),
+        (0, _) => format!("Count::from({name})"),
+        (_, Direction::In) => format!("Counts::new({name}.cast(), {large})"),
+        _ => format!("CountOut::new({name}.cast(), {large})"),
+    }
+}
