@@ -1,0 +1,330 @@
+//! The environment by which `gridmpi run` and `gridmpi join` tell ranks of their job.
+
+use crate::model::ClusterName;
+use crate::secret::{JobId, JobKey};
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+/// Where the coordinator listens: `ip:port` separated by commas. Without it the library is inert.
+pub const COORDINATOR: &str = "GRIDMPI_COORDINATOR";
+/// The job's identifier: 32 hexadecimal digits.
+pub const JOB: &str = "GRIDMPI_JOB";
+/// The job's key: 64 hexadecimal digits. Forwarded by name, so that it never shows in arguments.
+pub const KEY: &str = "GRIDMPI_KEY";
+/// The name of the cluster that this process belongs to.
+pub const CLUSTER: &str = "GRIDMPI_CLUSTER";
+/// Which interface faces the wide area: a name such as `eth1`, or a network such as `10.1.0.0/16`.
+pub const INTERFACE: &str = "GRIDMPI_INTERFACE";
+/// Bytes of a message that are sent before its receiver has matched it.
+pub const EAGER_LIMIT: &str = "GRIDMPI_EAGER_LIMIT";
+/// Bytes that one peer may have under way to another without being received.
+pub const CREDIT: &str = "GRIDMPI_CREDIT";
+/// Whether waiting ranks yield the processor: `auto`, `on` or `off`.
+pub const YIELD: &str = "GRIDMPI_YIELD";
+/// How much the library tells on stderr: `0` (default) to `2`.
+pub const DEBUG: &str = "GRIDMPI_DEBUG";
+/// Seconds a cluster waits for the others; `0` for a day.
+pub const WAIT: &str = "GRIDMPI_WAIT";
+/// Read by `gridmpi` itself: the directory of the preloaded libraries.
+pub const LIBDIR: &str = "GRIDMPI_LIBDIR";
+/// Read by `gridmpi join`: the join token.
+pub const TOKEN: &str = "GRIDMPI_TOKEN";
+
+/// Every name a rank reads, so that launchers can be told to forward them.
+pub const FORWARDED: [&str; 10] =
+    [COORDINATOR, JOB, KEY, CLUSTER, INTERFACE, EAGER_LIMIT, CREDIT, YIELD, DEBUG, WAIT];
+
+const DEFAULT_WAIT: Duration = Duration::from_secs(600);
+const LONGEST_WAIT: Duration = Duration::from_secs(24 * 3600);
+const MAX_COORDINATORS: usize = 32;
+
+/// What a rank learns from its environment.
+#[derive(Clone, Debug)]
+pub struct JobEnv {
+    /// Where the coordinator listens, in order of preference; never empty.
+    pub coordinators: Vec<SocketAddr>,
+    /// The job.
+    pub job: JobId,
+    /// The job's key.
+    pub key: JobKey,
+    /// This process's cluster.
+    pub cluster: ClusterName,
+    /// The wide-area interface or network, if one was named.
+    pub interface: Option<String>,
+    /// How long to wait for the other clusters.
+    pub wait: Duration,
+    /// What the user tuned.
+    pub settings: Settings,
+}
+
+/// What the user tuned; `None` leaves the choice to the library.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// Bytes of a message sent eagerly.
+    pub eager_limit: Option<u64>,
+    /// Bytes of credit for each peer.
+    pub credit: Option<u64>,
+    /// Whether waiting ranks yield the processor.
+    pub yielding: Yielding,
+    /// How much to tell on stderr, 0 to 2.
+    pub debug: u8,
+}
+
+/// Whether waiting ranks yield the processor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Yielding {
+    /// When ranks outnumber processors.
+    #[default]
+    Auto,
+    /// Always.
+    On,
+    /// Never.
+    Off,
+}
+
+/// A variable that cannot be understood. The key's value is never repeated.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "environment variable {name}: {problem}. It is set by `gridmpi run` or `gridmpi join`; \
+         start the program by one of them, or unset GRIDMPI_COORDINATOR to run it alone"
+)]
+pub struct EnvError {
+    /// The variable.
+    pub name: &'static str,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+impl JobEnv {
+    /// Reads this process's environment. `Ok(None)`: not started by GridMPI.
+    ///
+    /// # Errors
+    /// Names the first variable that is missing or malformed.
+    pub fn from_process() -> Result<Option<Self>, EnvError> {
+        Self::parse(|name| std::env::var_os(name))
+    }
+
+    /// Reads the environment that `lookup` answers for.
+    ///
+    /// # Errors
+    /// As [`JobEnv::from_process`].
+    pub fn parse(lookup: impl Fn(&str) -> Option<OsString>) -> Result<Option<Self>, EnvError> {
+        let get = |name: &'static str| text(name, lookup(name));
+        let Some(coordinators) = get(COORDINATOR)? else { return Ok(None) };
+        let required = |name| get(name)?.ok_or_else(|| error(name, "is missing"));
+        Ok(Some(Self {
+            coordinators: addresses(&coordinators)?,
+            job: JobId::parse(&required(JOB)?).map_err(|e| error(JOB, e))?,
+            key: JobKey::parse(&required(KEY)?).map_err(|e| error(KEY, e))?,
+            cluster: ClusterName::new(required(CLUSTER)?).map_err(|e| error(CLUSTER, e))?,
+            interface: get(INTERFACE)?,
+            wait: wait(get(WAIT)?)?,
+            settings: Settings::read(get)?,
+        }))
+    }
+
+    /// The moment at which waiting for the other clusters ends, counted from now.
+    #[must_use]
+    pub fn deadline(&self) -> Instant {
+        Instant::now() + self.wait
+    }
+
+    /// The variables that make this environment, the key's included: to be set in the environment
+    /// of a launcher, never in its arguments.
+    #[must_use]
+    pub fn variables(&self) -> Vec<(&'static str, String)> {
+        let coordinators: Vec<_> = self.coordinators.iter().map(SocketAddr::to_string).collect();
+        let mut all = vec![
+            (COORDINATOR, coordinators.join(",")),
+            (JOB, self.job.to_string()),
+            (KEY, self.key.reveal()),
+            (CLUSTER, self.cluster.to_string()),
+            (WAIT, self.wait.as_secs().to_string()),
+        ];
+        all.extend(self.interface.clone().map(|interface| (INTERFACE, interface)));
+        all.extend(self.settings.variables());
+        all
+    }
+}
+
+impl Settings {
+    /// Reads the settings out of this process's environment.
+    ///
+    /// # Errors
+    /// Names the first malformed variable.
+    pub fn from_process() -> Result<Self, EnvError> {
+        Self::read(|name| text(name, std::env::var_os(name)))
+    }
+
+    fn read(
+        get: impl Fn(&'static str) -> Result<Option<String>, EnvError>,
+    ) -> Result<Self, EnvError> {
+        Ok(Self {
+            eager_limit: get(EAGER_LIMIT)?.map(|v| size(EAGER_LIMIT, &v)).transpose()?,
+            credit: get(CREDIT)?.map(|v| size(CREDIT, &v)).transpose()?,
+            yielding: yielding(get(YIELD)?.as_deref())?,
+            debug: debug(get(DEBUG)?.as_deref())?,
+        })
+    }
+
+    fn variables(&self) -> Vec<(&'static str, String)> {
+        let mut all = Vec::new();
+        all.extend(self.eager_limit.map(|bytes| (EAGER_LIMIT, bytes.to_string())));
+        all.extend(self.credit.map(|bytes| (CREDIT, bytes.to_string())));
+        match self.yielding {
+            Yielding::Auto => {}
+            Yielding::On => all.push((YIELD, "on".to_owned())),
+            Yielding::Off => all.push((YIELD, "off".to_owned())),
+        }
+        if self.debug > 0 {
+            all.push((DEBUG, self.debug.to_string()));
+        }
+        all
+    }
+}
+
+/// Empty counts as unset: some launchers cannot unset a variable.
+fn text(name: &'static str, value: Option<OsString>) -> Result<Option<String>, EnvError> {
+    let Some(value) = value.filter(|value| !value.is_empty()) else { return Ok(None) };
+    value.into_string().map(Some).map_err(|_| error(name, "is not UTF-8"))
+}
+
+fn error(name: &'static str, problem: impl ToString) -> EnvError {
+    EnvError { name, problem: problem.to_string() }
+}
+
+fn addresses(text: &str) -> Result<Vec<SocketAddr>, EnvError> {
+    let parse = |part: &str| {
+        part.trim()
+            .parse()
+            .map_err(|_| error(COORDINATOR, format!("{part:?} is no address of the form ip:port")))
+    };
+    let all: Vec<SocketAddr> = text.split(',').map(parse).collect::<Result<_, _>>()?;
+    if all.len() > MAX_COORDINATORS {
+        return Err(error(COORDINATOR, format!("more than {MAX_COORDINATORS} addresses")));
+    }
+    Ok(all)
+}
+
+fn wait(value: Option<String>) -> Result<Duration, EnvError> {
+    let Some(value) = value else { return Ok(DEFAULT_WAIT) };
+    match value.trim().parse::<u64>() {
+        Ok(0) => Ok(LONGEST_WAIT),
+        Ok(seconds) => Ok(Duration::from_secs(seconds).min(LONGEST_WAIT)),
+        Err(_) => Err(error(WAIT, format!("{value:?} is no number of seconds"))),
+    }
+}
+
+/// Bytes, with an optional suffix K, M or G (powers of 1024).
+fn size(name: &'static str, text: &str) -> Result<u64, EnvError> {
+    let trimmed = text.trim();
+    let (digits, factor) = match trimmed.as_bytes().last() {
+        Some(b'k' | b'K') => (&trimmed[..trimmed.len() - 1], 1u64 << 10),
+        Some(b'm' | b'M') => (&trimmed[..trimmed.len() - 1], 1 << 20),
+        Some(b'g' | b'G') => (&trimmed[..trimmed.len() - 1], 1 << 30),
+        _ => (trimmed, 1),
+    };
+    digits
+        .parse::<u64>()
+        .ok()
+        .and_then(|count| count.checked_mul(factor))
+        .ok_or_else(|| error(name, format!("{text:?} is no size in bytes such as 65536 or 64K")))
+}
+
+fn yielding(value: Option<&str>) -> Result<Yielding, EnvError> {
+    match value.map(str::trim) {
+        None | Some("auto") => Ok(Yielding::Auto),
+        Some("on" | "1") => Ok(Yielding::On),
+        Some("off" | "0") => Ok(Yielding::Off),
+        Some(other) => Err(error(YIELD, format!("{other:?} is none of auto, on, off"))),
+    }
+}
+
+fn debug(value: Option<&str>) -> Result<u8, EnvError> {
+    match value.map(str::trim) {
+        None => Ok(0),
+        Some("0") => Ok(0),
+        Some("1") => Ok(1),
+        Some("2") => Ok(2),
+        Some(other) => Err(error(DEBUG, format!("{other:?} is none of 0, 1, 2"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::secret::Secret;
+    use std::collections::HashMap;
+
+    fn good() -> HashMap<&'static str, String> {
+        let secret = Secret::parse(&"5".repeat(32)).unwrap();
+        let mut all = HashMap::new();
+        all.insert(COORDINATOR, "127.0.0.1:5, [::1]:6".to_owned());
+        all.insert(JOB, secret.job().to_string());
+        all.insert(KEY, secret.key().reveal());
+        all.insert(CLUSTER, "a".to_owned());
+        all
+    }
+
+    fn parse(all: &HashMap<&'static str, String>) -> Result<Option<JobEnv>, EnvError> {
+        JobEnv::parse(|name| all.get(name).map(OsString::from))
+    }
+
+    #[test]
+    fn without_a_coordinator_the_library_is_inert() {
+        let mut all = good();
+        all.remove(COORDINATOR);
+        assert!(parse(&all).unwrap().is_none());
+        all.insert(COORDINATOR, String::new());
+        assert!(parse(&all).unwrap().is_none());
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let mut all = good();
+        all.insert(EAGER_LIMIT, "64k".to_owned());
+        all.insert(CREDIT, "16M".to_owned());
+        all.insert(YIELD, "off".to_owned());
+        all.insert(DEBUG, "2".to_owned());
+        all.insert(INTERFACE, "eth1".to_owned());
+        all.insert(WAIT, "7".to_owned());
+        let first = parse(&all).unwrap().unwrap();
+        assert_eq!(first.coordinators.len(), 2);
+        assert_eq!(first.settings.eager_limit, Some(65536));
+        assert_eq!(first.wait, Duration::from_secs(7));
+        let second = parse(&first.variables().into_iter().collect()).unwrap().unwrap();
+        assert_eq!(second.settings, first.settings);
+        assert_eq!(second.interface, first.interface);
+        assert_eq!((second.job, second.key.clone()), (first.job, first.key.clone()));
+        let names: Vec<_> = first.variables().into_iter().map(|(name, _)| name).collect();
+        assert!(names.iter().all(|name| FORWARDED.contains(name)));
+    }
+
+    #[test]
+    fn errors_name_the_variable_and_never_the_key() {
+        let cases = [
+            (COORDINATOR, "nowhere", "nowhere"),
+            (JOB, "12", "32 hexadecimal"),
+            (KEY, "topsecret", "64 hexadecimal"),
+            (CLUSTER, "a b", "cluster name"),
+            (EAGER_LIMIT, "many", "many"),
+            (CREDIT, "99999999999G", "bytes"),
+            (YIELD, "maybe", "auto"),
+            (DEBUG, "9", "0, 1, 2"),
+            (WAIT, "soon", "seconds"),
+        ];
+        for (name, value, expected) in cases {
+            let mut all = good();
+            all.insert(name, value.to_owned());
+            let message = parse(&all).unwrap_err().to_string();
+            assert!(message.contains(name) && message.contains(expected), "{message}");
+            assert!(!message.contains("topsecret"));
+        }
+        for name in [JOB, KEY, CLUSTER] {
+            let mut all = good();
+            all.remove(name);
+            assert!(parse(&all).unwrap_err().to_string().contains("is missing"));
+        }
+    }
+}

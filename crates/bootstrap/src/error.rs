@@ -1,0 +1,66 @@
+//! What can go wrong on the client's side of a rendezvous, each saying whose fault it is.
+
+use std::net::SocketAddr;
+
+/// Why a cluster could not register with its job.
+#[derive(Debug, thiserror::Error)]
+pub enum BootstrapError {
+    /// No address of the coordinator could be reached. Network or firewall.
+    #[error(
+        "cannot reach the coordinator of this job (`gridmpi run`): {}. Check that this node can \
+         open TCP connections to one of these addresses, or name a reachable one by \
+         `gridmpi run --listen ADDRESS:PORT`",
+        list(tried)
+    )]
+    Unreachable {
+        /// Each address with what happened there.
+        tried: Vec<(SocketAddr, String)>,
+    },
+    /// The coordinator is another release of GridMPI.
+    #[error(
+        "the coordinator at {address} speaks version {theirs} of the rendezvous protocol, this \
+         library version {ours}: install the same release of GridMPI at every cluster"
+    )]
+    Version {
+        /// Where it listens.
+        address: SocketAddr,
+        /// Its version.
+        theirs: u16,
+        /// Ours.
+        ours: u16,
+    },
+    /// The coordinator belongs to another job.
+    #[error(
+        "the coordinator at {0} runs another job: this process was started for a job that has \
+         ended, or GRIDMPI_JOB and GRIDMPI_COORDINATOR come from different jobs"
+    )]
+    OtherJob(SocketAddr),
+    /// The coordinator holds another key.
+    #[error(
+        "the coordinator at {0} does not hold this job's key: GRIDMPI_KEY (or the join token) \
+         belongs to another job"
+    )]
+    WrongKey(SocketAddr),
+    /// The coordinator says why this cluster or this job cannot go on.
+    #[error("{0}")]
+    Refused(String),
+    /// The deadline has passed.
+    #[error("{0} did not happen within the time given (set it by `gridmpi run --wait SECONDS`)")]
+    Timeout(&'static str),
+    /// The far end broke the protocol.
+    #[error("the coordinator sent something that is not our protocol: {0}")]
+    Protocol(String),
+    /// The far end went away.
+    #[error("the coordinator (`gridmpi run`) has gone away: {0}")]
+    Gone(String),
+    /// What we were asked to register is not acceptable. A fault of ours.
+    #[error("this cluster's registration is malformed: {0}")]
+    Registration(#[from] crate::ModelError),
+}
+
+fn list(tried: &[(SocketAddr, String)]) -> String {
+    if tried.is_empty() {
+        return "it has no address".to_owned();
+    }
+    tried.iter().map(|(a, why)| format!("{a}: {why}")).collect::<Vec<_>>().join("; ")
+}

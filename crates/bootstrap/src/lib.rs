@@ -1,0 +1,38 @@
+//! Rendezvous of a job: how the clusters of one job find each other and agree.
+//!
+//! Local rank 0 of each cluster gathers what the others must know about its cluster (a
+//! [`Registration`]) and calls [`register`]. The coordinator inside `gridmpi run` waits until every
+//! cluster of the job has come, checks that they can work together, and answers each with the
+//! [`JobTable`]. The connection stays open as [`Control`] for the life of the job: an abort on one
+//! side and the end of the job on the other cross it.
+//!
+//! Both ends prove that they hold the job's key before anything else is read. The room is linked
+//! into the preloaded library, so it keeps to blocking sockets and few dependencies.
+//! The protocol is specified in `docs/rendezvous.md`.
+#![forbid(unsafe_code)]
+
+mod channel;
+mod client;
+mod connect;
+pub mod env;
+mod error;
+#[doc(hidden)]
+pub mod fuzz;
+mod handshake;
+mod join;
+mod message;
+mod model;
+mod roster;
+mod secret;
+mod server;
+
+pub use client::{Control, Notice, abort, register, suspect};
+pub use env::{EnvError, JobEnv, Settings, Yielding};
+pub use error::BootstrapError;
+pub use join::{JoinControl, JoinOrder, JoinRequest, JoinTerms, join};
+pub use model::{
+    ClusterName, DataModel, Endian, JobTable, LinkInfo, ModelError, ProcInfo, Registration,
+};
+pub use roster::{Expected, Progress};
+pub use secret::{JobId, JobKey, Secret, SecretError};
+pub use server::{Coordinator, CoordinatorConfig, Event, Participant};

@@ -1,0 +1,268 @@
+//! What the clusters of a job tell each other.
+
+use crate::secret::JobId;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::net::SocketAddr;
+
+/// Most processes one cluster may have; bounds what a peer can make us hold.
+const MAX_PROCS: usize = 1 << 20;
+const MAX_ADDRESSES: usize = 16;
+const MAX_TEXT: usize = 255;
+const MAX_NAME: usize = 64;
+
+/// A value that breaks a bound of the protocol.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ModelError(pub(crate) String);
+
+/// A cluster's name: 1 to 64 letters, digits, `-`, `_` or `.`, not starting with `-`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ClusterName(String);
+
+/// One process of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcInfo {
+    /// Where it listens for the other clusters, in order of preference.
+    pub addresses: Vec<SocketAddr>,
+    /// The node it runs on.
+    pub host: String,
+    /// Its process identifier on that node.
+    pub pid: u32,
+}
+
+/// Byte order of a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Endian {
+    /// Least significant byte first.
+    Little,
+    /// Most significant byte first.
+    Big,
+}
+
+/// How a machine lays out C's types. Clusters of one job must agree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DataModel {
+    /// Byte order.
+    pub endian: Endian,
+    /// Bytes of `long`.
+    pub long: u8,
+    /// Bytes of a pointer.
+    pub pointer: u8,
+    /// Bytes of `long double`.
+    pub long_double: u8,
+}
+
+/// What local rank 0 of a cluster says about its cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Registration {
+    /// The cluster's name in the job.
+    pub cluster: ClusterName,
+    /// Its processes, by rank in the cluster's own `MPI_COMM_WORLD`.
+    pub procs: Vec<ProcInfo>,
+    /// How its machines lay out data.
+    pub data_model: DataModel,
+    /// Its MPI, as `MPI_Get_library_version` names it (first line).
+    pub vendor: String,
+    /// Its `MPI_TAG_UB` (MPI 4.1 §9.1.2); the job's is the least of all.
+    pub tag_ub: i32,
+}
+
+/// What the job file says about the path between two clusters.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkInfo {
+    /// Positions of the two clusters in the job's order.
+    pub between: [u16; 2],
+    /// Bits per second each way, if stated.
+    pub bandwidth_bits_per_s: Option<u64>,
+    /// One-way delay in microseconds, if stated.
+    pub delay_us: Option<u64>,
+}
+
+/// Everything a process must know about its job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobTable {
+    /// The job's identifier.
+    pub job: [u8; 16],
+    /// The clusters in the job's order: ranks of `MPI_COMM_WORLD` count through them.
+    pub clusters: Vec<Registration>,
+    /// What is known about the paths between them.
+    pub links: Vec<LinkInfo>,
+}
+
+impl ClusterName {
+    /// Accepts `name` if it keeps to the rule above.
+    ///
+    /// # Errors
+    /// Names the rule.
+    pub fn new(name: impl Into<String>) -> Result<Self, ModelError> {
+        let name = name.into();
+        let ok = !name.is_empty()
+            && name.len() <= MAX_NAME
+            && !name.starts_with('-')
+            && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
+        if ok {
+            return Ok(Self(name));
+        }
+        let shown: String = name.chars().take(MAX_NAME).collect();
+        Err(ModelError(format!(
+            "{shown:?} is no cluster name: 1 to {MAX_NAME} letters, digits, `-`, `_` or `.`"
+        )))
+    }
+
+    /// The name itself.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for ClusterName {
+    type Error = ModelError;
+    fn try_from(name: String) -> Result<Self, ModelError> {
+        Self::new(name)
+    }
+}
+
+impl From<ClusterName> for String {
+    fn from(name: ClusterName) -> Self {
+        name.0
+    }
+}
+
+impl fmt::Display for ClusterName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl DataModel {
+    /// The model of the machine this was compiled for. Rust has no `long double`, so the caller,
+    /// who knows the MPI's `MPI_LONG_DOUBLE`, says its size.
+    #[must_use]
+    pub const fn native(long_double: u8) -> Self {
+        let endian = if cfg!(target_endian = "big") { Endian::Big } else { Endian::Little };
+        let long = size_of::<std::ffi::c_long>() as u8;
+        Self { endian, long, pointer: size_of::<usize>() as u8, long_double }
+    }
+}
+
+impl fmt::Display for DataModel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let endian = match self.endian {
+            Endian::Little => "little-endian",
+            Endian::Big => "big-endian",
+        };
+        write!(
+            f,
+            "{endian}, long {} bytes, pointer {} bytes, long double {} bytes",
+            self.long, self.pointer, self.long_double
+        )
+    }
+}
+
+impl Registration {
+    /// Checks every bound of the protocol.
+    ///
+    /// # Errors
+    /// Names the first value out of bounds.
+    pub fn check(&self) -> Result<(), ModelError> {
+        let wrong = |what: String| Err(ModelError(what));
+        if self.procs.is_empty() || self.procs.len() > MAX_PROCS {
+            return wrong(format!("{} processes (1 to {MAX_PROCS} allowed)", self.procs.len()));
+        }
+        if self.vendor.len() > MAX_TEXT {
+            return wrong(format!("the MPI's name has {} bytes", self.vendor.len()));
+        }
+        if self.tag_ub < 32767 {
+            return wrong(format!("MPI_TAG_UB {} is below 32767 (MPI 4.1 §9.1.2)", self.tag_ub));
+        }
+        self.procs.iter().enumerate().try_for_each(|(rank, proc)| proc.check(rank))
+    }
+}
+
+impl ProcInfo {
+    /// Leaves out the addresses that the protocol has no room for: the least preferred.
+    pub(crate) fn fit(&mut self) {
+        self.addresses.truncate(MAX_ADDRESSES);
+    }
+
+    fn check(&self, rank: usize) -> Result<(), ModelError> {
+        if self.addresses.is_empty() || self.addresses.len() > MAX_ADDRESSES {
+            let count = self.addresses.len();
+            return Err(ModelError(format!(
+                "rank {rank} has {count} addresses (1 to {MAX_ADDRESSES} allowed)"
+            )));
+        }
+        if self.host.len() > MAX_TEXT {
+            return Err(ModelError(format!("rank {rank}: host name too long")));
+        }
+        Ok(())
+    }
+}
+
+impl JobTable {
+    /// The job's identifier in its printable type.
+    #[must_use]
+    pub const fn job_id(&self) -> JobId {
+        JobId(self.job)
+    }
+
+    /// Number of processes of the whole job.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.clusters.iter().map(|cluster| cluster.procs.len()).sum()
+    }
+
+    /// The job's `MPI_TAG_UB`: what every cluster's MPI can carry.
+    #[must_use]
+    pub fn tag_ub(&self) -> i32 {
+        self.clusters.iter().map(|cluster| cluster.tag_ub).min().unwrap_or(32767)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn sample(cluster: &str, ranks: u32) -> Registration {
+        let procs = (0..ranks)
+            .map(|rank| ProcInfo {
+                addresses: vec!["192.0.2.1:7000".parse().unwrap()],
+                host: format!("{cluster}{rank}"),
+                pid: 100 + rank,
+            })
+            .collect();
+        Registration {
+            cluster: ClusterName::new(cluster).unwrap(),
+            procs,
+            data_model: DataModel::native(16),
+            vendor: "Test MPI 1".to_owned(),
+            tag_ub: 1 << 28,
+        }
+    }
+
+    #[test]
+    fn names_keep_to_the_rule() {
+        for good in ["a", "site-1", "x.y_z", &"n".repeat(64)] {
+            assert!(ClusterName::new(good).is_ok(), "{good}");
+        }
+        for bad in ["", "-a", "a b", "a/b", "é", "a=b", &"n".repeat(65)] {
+            assert!(ClusterName::new(bad).is_err(), "{bad}");
+        }
+        assert!(serde_json::from_str::<ClusterName>("\"a b\"").is_err());
+    }
+
+    #[test]
+    fn bounds_of_a_registration_are_checked() {
+        assert!(sample("a", 3).check().is_ok());
+        assert!(sample("a", 0).check().is_err());
+        let mut no_address = sample("a", 2);
+        no_address.procs[1].addresses.clear();
+        assert!(no_address.check().unwrap_err().to_string().contains("rank 1"));
+        let mut small = sample("a", 1);
+        small.tag_ub = 5;
+        assert!(small.check().unwrap_err().to_string().contains("MPI_TAG_UB"));
+    }
+}

@@ -1,0 +1,167 @@
+//! The table of frames, and what each means.
+
+use crate::field::{Field, Reader, Writer, wire_struct};
+use crate::{ContextId, Rank, WireError};
+
+wire_struct! {
+    /// What a message is matched by (MPI 4.1 §3.2.3), and how its bytes will come.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Envelope {
+        /// The communicator's context, and whether the program or a collective sent it.
+        context: ContextId,
+        /// The sender's rank in that communicator.
+        source: Rank,
+        /// The message's tag.
+        tag: i32,
+        /// The message's number among those of this ordered pair of processes, from 1.
+        message: u64,
+        /// Length of the whole message in bytes.
+        len: u64,
+        /// How many leading bytes come without `ClearToSend`; at most `len`.
+        eager: u64,
+        /// The sender waits for `Matched` (MPI 4.1 §3.4, synchronous mode).
+        synchronous: bool,
+    }
+}
+
+macro_rules! frame_table {
+    ($($(#[$doc:meta])* $code:literal $name:ident $sequenced:ident $payload:ident
+        $(($inner:ident: $tuple:ty))? $({ $($(#[$field_doc:meta])* $field:ident: $ty:ty),* })?;)*
+    ) => {
+        /// One frame's fields; its payload, where it has one, follows it and is handled apart.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Frame {
+            $($(#[$doc])* $name $(($tuple))? $({ $($(#[$field_doc])* $field: $ty),* })?,)*
+        }
+
+        /// A frame's kind: its code on the wire.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum Kind {
+            $($(#[$doc])* $name = $code,)*
+        }
+
+        impl Kind {
+            /// Every kind, in the table's order.
+            pub const ALL: &'static [Self] = &[$(Self::$name),*];
+
+            /// The kind with this code.
+            #[must_use]
+            pub const fn from_code(code: u8) -> Option<Self> {
+                match code {
+                    $($code => Some(Self::$name),)*
+                    _ => None,
+                }
+            }
+
+            /// Whether frames of this kind are numbered, retained and acknowledged.
+            #[must_use]
+            pub const fn is_sequenced(self) -> bool {
+                match self { $(Self::$name => frame_table!(@$sequenced),)* }
+            }
+
+            /// Whether bytes of a message may follow the fields.
+            #[must_use]
+            pub const fn has_payload(self) -> bool {
+                match self { $(Self::$name => frame_table!(@$payload),)* }
+            }
+
+            /// Bytes of the fields.
+            #[must_use]
+            pub const fn fields_len(self) -> usize {
+                match self {
+                    $(Self::$name =>
+                        0 $(+ <$tuple as Field>::LEN)? $($(+ <$ty as Field>::LEN)*)?,)*
+                }
+            }
+        }
+
+        impl Frame {
+            /// This frame's kind.
+            #[must_use]
+            pub const fn kind(&self) -> Kind {
+                match self { $(Self::$name { .. } => Kind::$name,)* }
+            }
+
+            pub(crate) fn put(&self, out: &mut Writer<'_>) {
+                match self {
+                    $(Self::$name $(($inner))? $({ $($field),* })? => {
+                        $($inner.put(out);)?
+                        $($($field.put(out);)*)?
+                    })*
+                }
+                let _ = out;
+            }
+
+            pub(crate) fn get(kind: Kind, from: &mut Reader<'_>) -> Result<Self, WireError> {
+                let _ = &from;
+                Ok(match kind {
+                    $(Kind::$name => Self::$name
+                        $((<$tuple as Field>::get(from, stringify!($inner))?))?
+                        $({ $($field: <$ty as Field>::get(from, stringify!($field))?),* })?,)*
+                })
+            }
+        }
+    };
+    (@sequenced) => { true };
+    (@unsequenced) => { false };
+    (@payload) => { true };
+    (@bare) => { false };
+}
+
+// A line an item: code, name, whether numbered, whether message bytes follow, fields in order.
+frame_table! {
+    /// A message begins; the first bytes of it may follow inline.
+    1 Envelope sequenced payload (envelope: Envelope);
+    /// More bytes of a message, at `offset`.
+    2 Data sequenced payload { #[doc = "The message they belong to."] message: u64, #[doc = "Where in the message, in bytes."] offset: u64 };
+    /// The receiver has matched the message: send what lies beyond the eager part.
+    3 ClearToSend sequenced bare { #[doc = "The message that may go on."] message: u64 };
+    /// A receive has matched this synchronous message (MPI 4.1 §3.4).
+    4 Matched sequenced bare { #[doc = "The matched message."] message: u64 };
+    /// All credit ever returned to the sender, so that a repeated frame changes nothing.
+    5 Credit sequenced bare { #[doc = "Envelopes returned since the stream began."] envelopes: u64, #[doc = "Bytes returned since the stream began."] bytes: u64 };
+    /// Orderly end: nothing numbered follows in this direction.
+    6 Close sequenced bare;
+    /// Carries the header's `ack` when nothing else does.
+    7 Ack unsequenced bare;
+    /// Asks for a `Pong`: is the peer there?
+    8 Ping unsequenced bare;
+    /// Answers a `Ping`.
+    9 Pong unsequenced bare;
+}
+
+impl Frame {
+    /// The message that this frame speaks of, if it is of one.
+    #[must_use]
+    pub const fn message(&self) -> Option<u64> {
+        match self {
+            Self::Envelope(Envelope { message, .. })
+            | Self::Data { message, .. }
+            | Self::ClearToSend { message }
+            | Self::Matched { message } => Some(*message),
+            _ => None,
+        }
+    }
+
+    /// What the fields alone can show to be wrong; the engine checks the rest against its state.
+    pub(crate) fn check(&self, payload_len: u32) -> Result<(), WireError> {
+        let payload_len = u64::from(payload_len);
+        if self.message() == Some(0) {
+            return Err(WireError::Field("message"));
+        }
+        match *self {
+            Self::Envelope(envelope) if envelope.eager > envelope.len => {
+                Err(WireError::Field("eager"))
+            }
+            Self::Envelope(envelope) if payload_len > envelope.eager => {
+                Err(WireError::Field("payload"))
+            }
+            Self::Data { .. } if payload_len == 0 => Err(WireError::Field("payload")),
+            Self::Data { offset, .. } if offset.checked_add(payload_len).is_none() => {
+                Err(WireError::Field("offset"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
