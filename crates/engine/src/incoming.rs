@@ -1,0 +1,480 @@
+//! Messages from peers: frames checked, payload to its place, credit back.
+//!
+//! A peer is authenticated but not trusted: every number it sends is checked against our state, and
+//! memory is taken for what it has credit for and no more.
+
+use crate::endpoint::{Endpoint, Sink, Target};
+use crate::lanes::Pattern;
+use crate::request::State;
+use crate::slab::Key;
+use crate::{Completion, Fault, PeerMisbehaved, RequestId};
+use gridmpi_buffer::{RecvBuffer, SendBuffer};
+use gridmpi_trunk::Receive;
+use gridmpi_wire::{Envelope, Frame, Header, ProcId};
+
+/// A message from a peer that no receive has finished.
+pub(crate) struct Incoming {
+    peer: ProcId,
+    envelope: Envelope,
+    /// Bytes of frames that have ended; frames of a message come in order.
+    received: u64,
+    /// Bytes of the frame that is being read.
+    landing: u64,
+    place: Place,
+}
+
+/// Where a message stands, and its bytes.
+enum Place {
+    /// Among the unexpected ones, under this handle; the bytes that came are kept on the heap, which
+    /// grows frame by frame: often a receive takes over after the first.
+    Unexpected { handle: u32, heap: RecvBuffer },
+    /// Claimed by a matched probe.
+    Claimed { heap: RecvBuffer },
+    /// A receive has it. `buffer` takes the whole message; `capacity` bytes of it are the program's.
+    Matched { request: RequestId, buffer: RecvBuffer, capacity: u64 },
+}
+
+impl Place {
+    /// With a receive, for a message of `len` bytes.
+    fn matched(request: RequestId, buffer: RecvBuffer, len: u64) -> Self {
+        let capacity = buffer.capacity();
+        Self::Matched { request, buffer: extend(buffer, len), capacity }
+    }
+}
+
+impl Incoming {
+    pub(crate) const fn envelope(&self) -> &Envelope {
+        &self.envelope
+    }
+
+    fn is_complete(&self) -> bool {
+        self.received == self.envelope.len
+    }
+
+    /// Bytes that may come now: all once a receive has matched.
+    const fn limit(&self) -> u64 {
+        match self.place {
+            Place::Matched { .. } => self.envelope.len,
+            _ => self.envelope.eager,
+        }
+    }
+
+    pub(crate) const fn buffer(&self) -> &RecvBuffer {
+        match &self.place {
+            Place::Unexpected { heap, .. } | Place::Claimed { heap } => heap,
+            Place::Matched { buffer, .. } => buffer,
+        }
+    }
+
+    pub(crate) const fn buffer_mut(&mut self) -> &mut RecvBuffer {
+        match &mut self.place {
+            Place::Unexpected { heap, .. } | Place::Claimed { heap } => heap,
+            Place::Matched { buffer, .. } => buffer,
+        }
+    }
+
+    /// Makes its place at least `len` bytes long; one with a receive takes the whole message.
+    fn make_room(&mut self, len: u64) {
+        if let Place::Unexpected { heap, .. } | Place::Claimed { heap } = &mut self.place
+            && len > heap.capacity()
+        {
+            let more = RecvBuffer::owned(len - heap.capacity());
+            *heap = RecvBuffer::concat(vec![std::mem::replace(heap, RecvBuffer::empty()), more]);
+        }
+    }
+}
+
+fn exact(envelope: &Envelope) -> Pattern {
+    Pattern::exact(envelope.context, envelope.source, envelope.tag)
+}
+
+/// `buffer`, made long enough for a message of `len` bytes; what does not fit is discarded.
+fn extend(buffer: RecvBuffer, len: u64) -> RecvBuffer {
+    let capacity = buffer.capacity();
+    if len <= capacity {
+        return buffer;
+    }
+    RecvBuffer::concat(vec![buffer, RecvBuffer::discard(len - capacity)])
+}
+
+/// Copies the first `len` bytes.
+fn copy(from: &mut RecvBuffer, to: &mut RecvBuffer, len: u64) {
+    let mut at = 0;
+    while at < len {
+        from.with_io_slices_mut(at, len - at, |slices| {
+            for slice in slices {
+                to.write_at(at, slice);
+                at += slice.len() as u64;
+            }
+        });
+    }
+}
+
+impl Endpoint {
+    /// A frame begins: check it, and find the place of its payload.
+    pub(crate) fn begin_frame(
+        &mut self,
+        id: ProcId,
+        header: &Header,
+        frame: Frame,
+        payload_len: u32,
+    ) -> Result<Sink, PeerMisbehaved> {
+        let peer = self.peers.open(id, &self.config);
+        if peer.lost.is_some() {
+            return Err(PeerMisbehaved::new(id, "it was given up"));
+        }
+        let receive = peer.stream.receive(header);
+        let sink = |target| Sink { header: *header, frame, target, len: payload_len };
+        match receive.map_err(|error| PeerMisbehaved::new(id, error.to_string()))? {
+            Receive::Control => {
+                self.peers.attend(id);
+                return Ok(sink(Target::Nothing));
+            }
+            Receive::Duplicate => return Ok(sink(Target::Nothing)),
+            Receive::Deliver => {}
+        }
+        let target = match frame {
+            Frame::Envelope(envelope) => self.open_message(id, envelope, payload_len)?,
+            Frame::Data { message, offset } => {
+                self.resume_message(id, message, offset, payload_len)?
+            }
+            _ => Target::Deliver,
+        };
+        Ok(sink(target))
+    }
+
+    /// An envelope: match it, or keep it as unexpected.
+    fn open_message(
+        &mut self,
+        id: ProcId,
+        envelope: Envelope,
+        payload_len: u32,
+    ) -> Result<Target, PeerMisbehaved> {
+        let wrong = |what| Err(PeerMisbehaved::new(id, what));
+        let peer = self.peers.open(id, &self.config);
+        if let Some((opened, key)) = peer.opened {
+            if opened != envelope {
+                return wrong("it repeated a frame with other content");
+            }
+            return Ok(self.land(key, 0, payload_len));
+        }
+        if peer.closed.theirs {
+            return wrong("it sent a message after its end");
+        }
+        if envelope.message != peer.messages_received.wrapping_add(1) {
+            return wrong("its messages are misnumbered");
+        }
+        if envelope.eager > envelope.len || envelope.len > i64::MAX as u64 {
+            return wrong("it announced a message of an impossible length");
+        }
+        if u64::from(payload_len) > envelope.eager {
+            return wrong("it sent bytes of a message that was not cleared");
+        }
+        peer.receive_credit.take(envelope.eager).map_err(|what| PeerMisbehaved::new(id, what))?;
+        peer.messages_received = envelope.message;
+        let key = self.place(id, envelope)?;
+        let peer = self.peers.open(id, &self.config);
+        peer.opened = Some((envelope, key));
+        Ok(self.land(key, 0, payload_len))
+    }
+
+    /// Finds a new message its receive, or room on the heap.
+    fn place(&mut self, id: ProcId, envelope: Envelope) -> Result<Key, PeerMisbehaved> {
+        let pattern = exact(&envelope);
+        let found = self.posted.find(&pattern).map(RequestId);
+        if let Some(request) = found {
+            // A receive that names a process gets no message of another that claims its rank.
+            if let Some(State::Waiting(waiting)) = self.requests.state(request)
+                && waiting.peer.is_some_and(|peer| peer != id)
+            {
+                return Err(PeerMisbehaved::new(id, "it sent under another's rank"));
+            }
+            if let Some(buffer) = self.unpost(request, State::Receiving) {
+                let place = Place::matched(request, buffer, envelope.len);
+                let incoming = Incoming { peer: id, envelope, received: 0, landing: 0, place };
+                let key = self.incoming.insert(incoming);
+                self.acknowledge_match(id, &envelope);
+                return Ok(key);
+            }
+        }
+        let place = Place::Unexpected { handle: 0, heap: RecvBuffer::empty() };
+        let key =
+            self.incoming.insert(Incoming { peer: id, envelope, received: 0, landing: 0, place });
+        let entered = self.unexpected.push(&pattern, key);
+        if let Some(Incoming { place: Place::Unexpected { handle, .. }, .. }) =
+            self.incoming.get_mut(key)
+        {
+            *handle = entered;
+        }
+        self.lend_if_awaited(id);
+        Ok(key)
+    }
+
+    /// More bytes of a message.
+    fn resume_message(
+        &mut self,
+        id: ProcId,
+        message: u64,
+        offset: u64,
+        payload_len: u32,
+    ) -> Result<Target, PeerMisbehaved> {
+        let wrong = |what| Err(PeerMisbehaved::new(id, what));
+        let peer = self.peers.open(id, &self.config);
+        if peer.opened.is_some() {
+            return wrong("it repeated a frame with other content");
+        }
+        let Some(&key) = peer.arriving.get(&message) else {
+            return wrong("it sent bytes of a message that expects none");
+        };
+        let Some(incoming) = self.incoming.get(key) else {
+            return wrong("it sent bytes of a message that is gone");
+        };
+        if offset != incoming.received {
+            return wrong("it sent bytes of a message out of order");
+        }
+        let room = incoming.limit() - offset;
+        if payload_len == 0 || u64::from(payload_len) > room {
+            return wrong("it sent bytes of a message that was not cleared");
+        }
+        Ok(self.land(key, offset, payload_len))
+    }
+
+    /// Marks the bytes that are about to be read into a message.
+    fn land(&mut self, key: Key, offset: u64, payload_len: u32) -> Target {
+        if let Some(incoming) = self.incoming.get_mut(key) {
+            incoming.landing = u64::from(payload_len);
+            incoming.make_room(offset + u64::from(payload_len));
+        }
+        Target::Message { key, offset }
+    }
+
+    /// The frame is whole: it counts now, and only now.
+    pub(crate) fn end_frame(&mut self, id: ProcId, sink: &Sink) -> Result<(), PeerMisbehaved> {
+        if matches!(sink.target, Target::Nothing) {
+            return Ok(());
+        }
+        let peer = self.peers.open(id, &self.config);
+        if peer.lost.is_some() {
+            return Ok(());
+        }
+        peer.stream.received(&sink.header);
+        let result = match (sink.target, sink.frame) {
+            (Target::Message { key, .. }, _) => {
+                self.landed(id, key, u64::from(sink.len));
+                Ok(())
+            }
+            (_, Frame::ClearToSend { message }) => self.cleared(id, message),
+            (_, Frame::Matched { message }) => self.matched(id, message),
+            (_, Frame::Credit { envelopes, bytes }) => self.credited(id, envelopes, bytes),
+            (_, Frame::Close) => {
+                peer.closed.theirs = true;
+                Ok(())
+            }
+            _ => Ok(()),
+        };
+        self.peers.attend(id);
+        result
+    }
+
+    /// `bytes` more of a message are in their place.
+    fn landed(&mut self, id: ProcId, key: Key, bytes: u64) {
+        let peer = self.peers.open(id, &self.config);
+        let first = peer.opened.take().is_some();
+        let Some(incoming) = self.incoming.get_mut(key) else { return };
+        incoming.received += bytes;
+        incoming.landing = 0;
+        let message = incoming.envelope.message;
+        if !incoming.is_complete() {
+            if first {
+                peer.arriving.insert(message, key);
+            }
+            return;
+        }
+        if !first {
+            peer.arriving.remove(&message);
+        }
+        if matches!(incoming.place, Place::Matched { .. }) {
+            self.finish(key);
+        }
+    }
+
+    /// A matched message is complete.
+    fn finish(&mut self, key: Key) {
+        let Some(incoming) = self.incoming.remove(key) else { return };
+        let Place::Matched { request, buffer, capacity } = incoming.place else { return };
+        let envelope = incoming.envelope;
+        // MPI 4.1 §3.2.4: a message longer than the buffer is an error; what fits is kept.
+        let error = (envelope.len > capacity)
+            .then_some(Fault::Truncated { message: envelope.len, capacity });
+        let buffer = if error.is_some() { buffer.split_at(capacity).0 } else { buffer };
+        let completion = Completion {
+            source: Some(envelope.source),
+            tag: envelope.tag,
+            len: envelope.len.min(capacity),
+            error,
+            cancelled: false,
+        };
+        self.requests.complete(request, completion, Some(buffer));
+    }
+
+    /// The unexpected message that a receive with this pattern gets, if any.
+    pub(crate) fn find_unexpected(&self, pattern: &Pattern) -> Option<Key> {
+        self.unexpected.find(pattern)
+    }
+
+    /// Takes an unexpected message out of matching.
+    pub(crate) fn claim_message(&mut self, key: Key) {
+        let Some(incoming) = self.incoming.get_mut(key) else { return };
+        let place =
+            std::mem::replace(&mut incoming.place, Place::Claimed { heap: RecvBuffer::empty() });
+        if let Place::Unexpected { handle, heap } = place {
+            self.unexpected.remove(handle);
+            incoming.place = Place::Claimed { heap };
+        } else {
+            incoming.place = place;
+        }
+    }
+
+    /// Gives a claimed message to a receive.
+    pub(crate) fn receive_message(&mut self, key: Key, buffer: RecvBuffer) -> RequestId {
+        let request = self.requests.insert(State::Receiving);
+        let incoming = self.incoming.get_mut(key).expect("a message that was not received before");
+        let capacity = buffer.capacity();
+        let mut buffer = extend(buffer, incoming.envelope.len);
+        let (peer, envelope) = (incoming.peer, incoming.envelope);
+        if let Place::Claimed { heap } = &mut incoming.place {
+            let mut heap = std::mem::replace(heap, RecvBuffer::empty());
+            // What a frame has half brought counts too: the rest of it will land behind.
+            let have = (incoming.received + incoming.landing).min(heap.capacity());
+            copy(&mut heap, &mut buffer, have);
+        }
+        incoming.place = Place::Matched { request, buffer, capacity };
+        let complete = incoming.is_complete() && !self.is_opened(peer, key);
+        self.acknowledge_match(peer, &envelope);
+        if complete {
+            self.finish(key);
+        } else {
+            self.fail_if_lost(peer, key);
+        }
+        request
+    }
+
+    /// Whether the first frame of this message has not ended.
+    fn is_opened(&self, peer: ProcId, key: Key) -> bool {
+        self.peers.get(peer).and_then(|peer| peer.opened).is_some_and(|opened| opened.1 == key)
+    }
+
+    /// A receive has matched: tell the sender if it waits for that, and give its credit back.
+    fn acknowledge_match(&mut self, id: ProcId, envelope: &Envelope) {
+        let peer = self.peers.open(id, &self.config);
+        peer.receive_credit.give_back(envelope.eager);
+        if peer.lost.is_some() || peer.closed.ours {
+            return;
+        }
+        let message = envelope.message;
+        if envelope.eager < envelope.len {
+            peer.stream.push(Frame::ClearToSend { message }, SendBuffer::empty());
+        } else if envelope.synchronous {
+            // MPI 4.1 §3.4: a synchronous send completes only once the receive has started.
+            peer.stream.push(Frame::Matched { message }, SendBuffer::empty());
+        }
+        if peer.receive_credit.is_report_due() {
+            self.report_credit(id);
+        }
+        self.peers.attend(id);
+        // What was given back may have paid a loan, and the peer is where it was.
+        self.lend_if_awaited(id);
+    }
+
+    fn report_credit(&mut self, id: ProcId) {
+        let peer = self.peers.open(id, &self.config);
+        if peer.lost.is_some() || peer.closed.ours {
+            return;
+        }
+        let (envelopes, bytes) = peer.receive_credit.report();
+        peer.stream.push(Frame::Credit { envelopes, bytes }, SendBuffer::empty());
+        self.peers.attend(id);
+    }
+
+    /// Lends to a peer without envelopes if a receive waits for it.
+    fn lend_if_awaited(&mut self, id: ProcId) {
+        let peer = self.peers.open(id, &self.config);
+        if !peer.receive_credit.is_exhausted() {
+            return;
+        }
+        let awaited = peer.awaited > 0 || self.awaiting_any > 0;
+        if awaited {
+            self.lend(id);
+        }
+        self.peers.note_exhausted(id);
+    }
+
+    /// Lends envelopes to `peer` if it has none: it may be holding back what is waited for.
+    pub(crate) fn lend(&mut self, id: ProcId) {
+        let Some(peer) = self.peers.get_mut(id) else { return };
+        if peer.receive_credit.is_exhausted() && peer.receive_credit.lend() {
+            self.report_credit(id);
+        }
+    }
+
+    /// Lends to every peer without envelopes: any of them may hold back what is waited for.
+    pub(crate) fn lend_to_all(&mut self) {
+        for id in self.peers.take_exhausted() {
+            self.lend(id);
+            let exhausted = |peer: &crate::peer::Peer| peer.receive_credit.is_exhausted();
+            if self.peers.get(id).is_some_and(exhausted) {
+                self.peers.note_exhausted(id);
+            }
+        }
+    }
+
+    /// The connection is gone: what its last frame half brought will come again.
+    pub(crate) fn forget_landing(&mut self, id: ProcId) {
+        let Some(peer) = self.peers.get(id) else { return };
+        let opened = peer.opened.as_ref().map(|opened| &opened.1);
+        for &key in peer.arriving.values().chain(opened) {
+            if let Some(incoming) = self.incoming.get_mut(key) {
+                incoming.landing = 0;
+            }
+        }
+    }
+
+    /// Ends what cannot come any more from a lost peer.
+    pub(crate) fn fail_arriving(&mut self, id: ProcId) {
+        let Some(peer) = self.peers.get_mut(id) else { return };
+        let mut keys: Vec<Key> = peer.arriving.drain().map(|entry| entry.1).collect();
+        keys.extend(peer.opened.take().map(|opened| opened.1));
+        keys.sort_unstable();
+        for key in keys {
+            match self.incoming.get(key).map(|incoming| &incoming.place) {
+                Some(&Place::Unexpected { handle, .. }) => {
+                    self.unexpected.remove(handle);
+                    self.incoming.remove(key);
+                }
+                // Its receive will find out.
+                Some(Place::Claimed { .. }) | None => {
+                    if let Some(incoming) = self.incoming.get_mut(key) {
+                        incoming.landing = 0;
+                    }
+                }
+                Some(Place::Matched { .. }) => self.fail_if_lost(id, key),
+            }
+        }
+    }
+
+    /// Fails the receive of an incomplete message whose sender is lost.
+    fn fail_if_lost(&mut self, id: ProcId, key: Key) {
+        let Some(fault) = self.fault_of(id) else { return };
+        if let Some(incoming) = self.incoming.remove(key)
+            && let Place::Matched { request, .. } = incoming.place
+        {
+            self.requests.fail(request, fault);
+        }
+    }
+
+    /// Why a peer's requests fail, if it is lost.
+    pub(crate) fn fault_of(&self, id: ProcId) -> Option<Fault> {
+        let reason = self.peers.get(id)?.lost.clone()?;
+        Some(Fault::PeerLost { peer: id, reason })
+    }
+}

@@ -1,0 +1,278 @@
+//! Messages to peers: envelope, eager bytes under credit, the rest when it is cleared.
+
+use crate::endpoint::Endpoint;
+use crate::peer::Peer;
+use crate::request::{Requests, State};
+use crate::{Completion, Config, Mode, PeerMisbehaved, Progress, RequestId};
+use gridmpi_buffer::SendBuffer;
+use gridmpi_wire::{Envelope, Frame, ProcId};
+use std::io::{self, IoSlice};
+
+/// A message that is not over for the sender.
+pub(crate) struct Outgoing {
+    envelope: Envelope,
+    mode: Mode,
+    buffer: SendBuffer,
+    /// To complete when the message allows; `None` if that has happened.
+    request: Option<RequestId>,
+    /// Bytes pushed to the stream.
+    pushed: u64,
+    /// Bytes that may be pushed: the eager ones, or all.
+    limit: u64,
+    /// Its last frame must be written before the program has its buffer back.
+    borrows: bool,
+    /// A receive must match first (MPI 4.1 §3.4).
+    awaits_match: bool,
+}
+
+impl Outgoing {
+    fn is_pushed(&self) -> bool {
+        self.pushed == self.envelope.len
+    }
+}
+
+/// The completion of a send of `len` bytes.
+fn sent(len: u64) -> Completion {
+    Completion { len, ..Completion::none() }
+}
+
+impl Endpoint {
+    pub(crate) fn start_send(
+        &mut self,
+        to: ProcId,
+        envelope: Envelope,
+        mode: Mode,
+        buffer: SendBuffer,
+    ) -> RequestId {
+        let peer = self.peers.open(to, &self.config);
+        let request = self.requests.insert(State::Sending);
+        let closed = || peer.closed.ours.then(|| "our stream to it has ended".into());
+        if let Some(reason) = peer.lost.clone().or_else(closed) {
+            self.requests.fail(request, crate::Fault::PeerLost { peer: to, reason });
+            return request;
+        }
+        peer.messages_sent += 1;
+        let envelope = Envelope { message: peer.messages_sent, ..envelope };
+        let mut outgoing = Outgoing {
+            envelope,
+            mode,
+            buffer,
+            request: Some(request),
+            pushed: 0,
+            limit: 0,
+            borrows: false,
+            awaits_match: envelope.synchronous,
+        };
+        // Envelopes go in the order of their sends: never past one that waits for credit.
+        if peer.waiting.is_empty() && peer.send_credit.take_envelope() {
+            peer.start(outgoing, &self.config, &mut self.requests);
+            self.peers.attend(to);
+        } else {
+            if mode == Mode::Buffered {
+                outgoing.own(&mut self.requests);
+            }
+            peer.waiting.push_back(outgoing);
+        }
+        request
+    }
+
+    /// Writes what is next for `peer`, and feeds the stream before.
+    pub(crate) fn write_to(
+        &mut self,
+        id: ProcId,
+        max: usize,
+        write: impl FnOnce(&[IoSlice<'_>]) -> io::Result<usize>,
+    ) -> io::Result<Progress> {
+        let Some(peer) = self.peers.get_mut(id) else { return Ok(Progress::Idle) };
+        if !peer.stream.is_connected() || peer.lost.is_some() {
+            return Ok(Progress::Idle);
+        }
+        peer.feed(max as u64, &self.config, &mut self.requests);
+        if self.closing {
+            peer.close_when_idle();
+        }
+        let progress = peer.stream.transmit(max, write)?;
+        peer.settle_written(&mut self.requests);
+        if self.closing {
+            peer.close_when_idle();
+        }
+        let more = !peer.feeding.is_empty() || peer.stream.wants_transmit();
+        Ok(if progress == Progress::Idle && more { Progress::More } else { progress })
+    }
+
+    /// `ClearToSend`: the receiver has matched the message and has room for all of it.
+    pub(crate) fn cleared(&mut self, id: ProcId, message: u64) -> Result<(), PeerMisbehaved> {
+        let peer = self.peers.open(id, &self.config);
+        let outgoing = peer.outgoing.get_mut(&message);
+        let Some(outgoing) = outgoing.filter(|o| o.limit < o.envelope.len) else {
+            return Err(PeerMisbehaved::new(id, "it cleared a message that does not wait for it"));
+        };
+        if outgoing.pushed == outgoing.limit {
+            peer.feeding.push_back(message);
+        }
+        outgoing.limit = outgoing.envelope.len;
+        outgoing.awaits_match = false;
+        self.peers.attend(id);
+        Ok(())
+    }
+
+    /// `Matched`: a receive has matched a synchronous message that has gone eagerly.
+    pub(crate) fn matched(&mut self, id: ProcId, message: u64) -> Result<(), PeerMisbehaved> {
+        let peer = self.peers.open(id, &self.config);
+        let outgoing = peer.outgoing.get_mut(&message);
+        let Some(outgoing) = outgoing.filter(|o| o.awaits_match) else {
+            return Err(PeerMisbehaved::new(id, "it matched a message that does not wait for it"));
+        };
+        outgoing.awaits_match = false;
+        peer.settle(message, &mut self.requests);
+        Ok(())
+    }
+
+    /// `Credit`: the receiver's totals. Messages that waited for an envelope start.
+    pub(crate) fn credited(
+        &mut self,
+        id: ProcId,
+        envelopes: u64,
+        bytes: u64,
+    ) -> Result<(), PeerMisbehaved> {
+        let peer = self.peers.open(id, &self.config);
+        let report = peer.send_credit.report(envelopes, bytes);
+        report.map_err(|what| PeerMisbehaved::new(id, what))?;
+        while !peer.waiting.is_empty() && peer.send_credit.take_envelope() {
+            let Some(outgoing) = peer.waiting.pop_front() else { break };
+            peer.start(outgoing, &self.config, &mut self.requests);
+        }
+        self.peers.attend(id);
+        Ok(())
+    }
+
+    /// Ends the sends to a peer that is lost.
+    pub(crate) fn fail_sends(&mut self, id: ProcId, fault: &crate::Fault) {
+        let Some(peer) = self.peers.get_mut(id) else { return };
+        let mut pending: Vec<Outgoing> = peer.outgoing.drain().map(|entry| entry.1).collect();
+        pending.sort_by_key(|outgoing| outgoing.envelope.message);
+        pending.extend(peer.waiting.drain(..));
+        peer.feeding.clear();
+        peer.writing.clear();
+        for request in pending.into_iter().filter_map(|outgoing| outgoing.request) {
+            self.requests.fail(request, fault.clone());
+        }
+    }
+}
+
+impl Outgoing {
+    /// Copies the data and completes the send: the program may use its buffer.
+    fn own(&mut self, requests: &mut Requests) {
+        if !self.buffer.is_owned() {
+            self.buffer = self.buffer.to_owned();
+        }
+        if let Some(request) = self.request.take_if(|_| !self.awaits_match) {
+            requests.complete(request, sent(self.envelope.len), None);
+        }
+    }
+}
+
+impl Peer {
+    /// Pushes the envelope of a message that has its envelope credit, with the first bytes.
+    fn start(&mut self, mut outgoing: Outgoing, config: &Config, requests: &mut Requests) {
+        let len = outgoing.envelope.len;
+        let eager = self.send_credit.take_bytes(len, config);
+        outgoing.envelope.eager = eager;
+        outgoing.limit = eager;
+        // A short message that goes at once is copied: cheaper than to follow it. One that cannot
+        // stays where it is, so that the program's memory bounds ours (MPI 4.1 §3.4, standard mode).
+        let copied = outgoing.mode == Mode::Buffered || (eager == len && len <= config.copy_limit);
+        if copied || outgoing.buffer.is_owned() {
+            outgoing.own(requests);
+        } else {
+            outgoing.borrows = true;
+        }
+        let inline = eager.min(u64::from(config.chunk));
+        let payload =
+            if inline == len { outgoing.buffer.clone() } else { outgoing.buffer.slice(0, inline) };
+        let seq = self.stream.push(Frame::Envelope(outgoing.envelope), payload);
+        outgoing.pushed = inline;
+        self.follow(outgoing, seq);
+    }
+
+    /// Keeps a message in the tables that it still needs after a push under number `seq`.
+    fn follow(&mut self, outgoing: Outgoing, seq: u64) {
+        let message = outgoing.envelope.message;
+        if outgoing.pushed < outgoing.limit {
+            self.feeding.push_back(message);
+        } else if outgoing.is_pushed() && outgoing.borrows {
+            self.writing.push_back((seq, message));
+        } else if outgoing.is_pushed() && !outgoing.awaits_match {
+            return;
+        }
+        self.outgoing.insert(message, outgoing);
+    }
+
+    /// Pushes bytes, a frame of each message in turn, until about `room` wait to be written: late,
+    /// so that a short message waits behind few frames of long ones.
+    fn feed(&mut self, room: u64, config: &Config, requests: &mut Requests) {
+        let room = room.max(u64::from(config.chunk));
+        while self.stream.queued_bytes() < room && self.feed_one(config, requests) {}
+    }
+
+    fn feed_one(&mut self, config: &Config, requests: &mut Requests) -> bool {
+        let Some(message) = self.feeding.pop_front() else { return false };
+        let Some(outgoing) = self.outgoing.get_mut(&message) else { return true };
+        let offset = outgoing.pushed;
+        let bytes = u64::from(config.chunk).min(outgoing.limit - offset);
+        let payload = outgoing.buffer.slice(offset, bytes);
+        outgoing.pushed += bytes;
+        let seq = self.stream.push(Frame::Data { message, offset }, payload);
+        if outgoing.pushed < outgoing.limit {
+            self.feeding.push_back(message);
+        } else if outgoing.is_pushed() && outgoing.borrows {
+            self.writing.push_back((seq, message));
+        } else {
+            self.settle(message, requests);
+        }
+        true
+    }
+
+    /// Gives the program back the buffers whose last frame is written; what the far process has not
+    /// acknowledged of them is copied.
+    fn settle_written(&mut self, requests: &mut Requests) {
+        let written = self.stream.written();
+        while let Some(&(seq, message)) = self.writing.front() {
+            if seq > written {
+                break;
+            }
+            self.writing.pop_front();
+            if seq > self.stream.acknowledged() {
+                self.stream.own_message(message);
+            }
+            if let Some(outgoing) = self.outgoing.get_mut(&message) {
+                outgoing.borrows = false;
+            }
+            self.settle(message, requests);
+        }
+    }
+
+    /// Ends a message if nothing is left to be done for it.
+    fn settle(&mut self, message: u64, requests: &mut Requests) {
+        let Some(outgoing) = self.outgoing.get_mut(&message) else { return };
+        if outgoing.borrows || outgoing.awaits_match {
+            return;
+        }
+        if let Some(request) = outgoing.request.take() {
+            requests.complete(request, sent(outgoing.envelope.len), None);
+        }
+        if outgoing.is_pushed() {
+            self.outgoing.remove(&message);
+        }
+    }
+
+    /// Pushes `Close` once nothing else will follow; never on a stream that nothing was sent over.
+    pub(crate) fn close_when_idle(&mut self) {
+        let idle = self.waiting.is_empty() && self.outgoing.is_empty();
+        let used = self.stream.next_seq() > 1 || self.stream.expects() > 1;
+        if idle && used && !self.closed.ours && self.lost.is_none() {
+            self.closed.ours = true;
+            self.stream.push(Frame::Close, SendBuffer::empty());
+        }
+    }
+}

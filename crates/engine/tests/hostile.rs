@@ -1,0 +1,222 @@
+//! A peer that is authenticated and hostile: it is refused, never believed; nothing panics, and it
+//! takes no more memory than it was given credit for.
+
+mod common;
+
+use common::{A, B, CONTEXT, Pair, bytes, read, received, small, written};
+use gridmpi_buffer::RecvBuffer;
+use gridmpi_engine::{Endpoint, Mode, Source, TagMatch};
+use gridmpi_wire::{ContextId, Envelope, Frame, Header, ProcId, Rank};
+use proptest::prelude::*;
+
+fn envelope(message: u64, len: u64, eager: u64) -> Envelope {
+    Envelope { context: CONTEXT, source: Rank(0), tag: 1, message, len, eager, synchronous: false }
+}
+
+fn data(message: u64, offset: u64) -> Frame {
+    Frame::Data { message, offset }
+}
+
+/// Feeds frames (with payload lengths) to a fresh endpoint, which has received from a peer nothing
+/// and sent it one short message. What it says to the last one.
+fn reply(frames: &[(Frame, u32)]) -> String {
+    let mut b = Endpoint::new(small(B));
+    b.connected(A, 1).unwrap();
+    b.send(A, CONTEXT, Rank(1), 1, Mode::Standard, bytes(b"hello"));
+    written(&mut b, A);
+    b.receive(CONTEXT, Source::Remote(Rank(7), ProcId(7)), TagMatch::Any, RecvBuffer::owned(9));
+    let (last, first) = frames.split_last().unwrap();
+    for (number, (frame, len)) in first.iter().enumerate() {
+        read(&mut b, A, &encode(*frame, number as u64 + 1, *len)).expect("good so far");
+    }
+    let bytes = encode(last.0, frames.len() as u64, last.1);
+    match read(&mut b, A, &bytes) {
+        Err(error) => error.to_string(),
+        Ok(()) => "fine".to_owned(),
+    }
+}
+
+fn encode(frame: Frame, seq: u64, len: u32) -> Vec<u8> {
+    let seq = if frame.kind().is_sequenced() { seq } else { 0 };
+    let mut bytes = frame.encode(seq, 0, len).to_vec();
+    bytes.resize(bytes.len() + len as usize, 0xaa);
+    bytes
+}
+
+#[test]
+fn whatever_breaks_the_rules_is_named() {
+    let first = (Frame::Envelope(envelope(1, 40, 40)), 16);
+    let long = (Frame::Envelope(envelope(1, 100, 20)), 16);
+    let refused: &[(&[(Frame, u32)], &str)] = &[
+        (&[(data(9, 0), 1)], "expects none"),
+        (&[first, (data(1, 17), 1)], "out of order"),
+        (&[first, (data(1, 15), 1)], "out of order"),
+        (&[first, (data(1, u64::MAX - 1), 1)], "out of order"),
+        (&[first, (data(1, 16), 25)], "not cleared"),
+        (&[first, (data(1, 16), 24), (data(1, 40), 1)], "expects none"),
+        (&[long, (data(1, 16), 4), (data(1, 20), 1)], "not cleared"),
+        (&[(Frame::Envelope(envelope(2, 1, 1)), 1)], "misnumbered"),
+        (&[first, first], "misnumbered"),
+        (&[(Frame::Envelope(envelope(1, u64::MAX, 0)), 0)], "impossible length"),
+        (&[(Frame::Envelope(envelope(1, 1 << 40, 201)), 0)], "more bytes than it has credit"),
+        (&[(Frame::ClearToSend { message: 1 }, 0)], "does not wait"),
+        (&[(Frame::ClearToSend { message: 77 }, 0)], "does not wait"),
+        (&[(Frame::Matched { message: 1 }, 0)], "does not wait"),
+        (&[(Frame::Matched { message: u64::MAX }, 0)], "does not wait"),
+        (
+            &[
+                (Frame::Credit { envelopes: 5, bytes: 5 }, 0),
+                (Frame::Credit { envelopes: 4, bytes: 6 }, 0),
+            ],
+            "took credit back",
+        ),
+        (&[(Frame::Close, 0), (Frame::Envelope(envelope(1, 1, 1)), 1)], "after its end"),
+        (
+            &[(Frame::Envelope(Envelope { source: Rank(7), ..envelope(1, 1, 1) }), 1)],
+            "another's rank",
+        ),
+    ];
+    for (frames, what) in refused {
+        let said = reply(frames);
+        assert!(said.contains(what), "{frames:?}: {said}");
+    }
+    assert_eq!(reply(&[first, (data(1, 16), 24)]), "fine");
+    assert_eq!(reply(&[(Frame::Credit { envelopes: u64::MAX, bytes: u64::MAX }, 0)]), "fine");
+}
+
+#[test]
+fn no_more_messages_than_credit() {
+    let envelopes = |count| (1..=count).map(|n| (Frame::Envelope(envelope(n, 1, 0)), 0));
+    assert_eq!(reply(&envelopes(4).collect::<Vec<_>>()), "fine");
+    let said = reply(&envelopes(5).collect::<Vec<_>>());
+    assert!(said.contains("more messages than it has credit"), "{said}");
+}
+
+#[test]
+fn numbers_that_cannot_be_are_refused() {
+    let mut pair = Pair::new(small);
+    assert!(pair.b.connected(A, 99).is_err());
+    let gap = encode(Frame::Close, 5, 0);
+    assert!(read(&mut pair.b, A, &gap).is_err());
+    let ack = Frame::Ack.encode(0, 17, 0);
+    assert!(read(&mut pair.b, A, &ack).is_err());
+}
+
+#[test]
+fn a_frame_repeated_with_other_content_is_refused() {
+    for again in [Frame::Envelope(envelope(1, 41, 40)), data(1, 0)] {
+        let mut b = Endpoint::new(small(B));
+        b.connected(A, 1).unwrap();
+        let half = encode(Frame::Envelope(envelope(1, 40, 40)), 1, 16);
+        read(&mut b, A, &half[..half.len() - 1]).unwrap();
+        b.disconnected(A);
+        b.connected(A, 1).unwrap();
+        let error = read(&mut b, A, &encode(again, 1, 16)).unwrap_err();
+        assert!(error.to_string().contains("other content"), "{error}");
+    }
+}
+
+#[test]
+fn a_message_cleared_twice_is_refused() {
+    let mut pair = Pair::new(small);
+    pair.send(1, Mode::Synchronous, &[7; 1000]);
+    pair.carry();
+    let next = pair.a.expects(B);
+    let clear = |n| encode(Frame::ClearToSend { message: 1 }, next + n, 0);
+    read(&mut pair.a, B, &clear(0)).unwrap();
+    assert!(read(&mut pair.a, B, &clear(1)).is_err());
+}
+
+#[test]
+fn what_is_read_after_a_loss_goes_nowhere() {
+    let mut pair = Pair::new(small);
+    let receive = pair.receive(1, 40);
+    let header = Header { kind: gridmpi_wire::Kind::Envelope, body_len: 16 + 47, seq: 1, ack: 0 };
+    let frame = Frame::Envelope(envelope(1, 40, 40));
+    let sink = pair.b.frame(A, &header, frame, 16).unwrap();
+    pair.b.peer_lost(A, "cut");
+    assert!(pair.b.take(receive).unwrap().error.is_some());
+    pair.b.sink_write(&sink, 0, &[1; 16]);
+    pair.b.sink_slices(&sink, 3, |slices| assert!(!slices.is_empty()));
+    pair.b.frame_end(A, sink).unwrap();
+    assert!(pair.b.frame(A, &header, frame, 16).is_err());
+}
+
+fn frame() -> impl Strategy<Value = (Frame, u32)> {
+    let small = || prop_oneof![4 => 0..8u64, 2 => 0..300u64, 1 => any::<u64>()];
+    let envelope = (0..3u64, 0..3u32, 0..3i32, small(), small(), any::<bool>(), 0..40u32).prop_map(
+        |(context, source, tag, len, eager, synchronous, payload)| {
+            let (context, source) = (ContextId(context), Rank(source));
+            let eager = eager.min(len);
+            // Mostly the right number: 0 stands for it.
+            let envelope = Envelope { context, source, tag, message: 0, len, eager, synchronous };
+            (Frame::Envelope(envelope), payload.min(eager as u32))
+        },
+    );
+    let data = (small(), small(), 1..40u32)
+        .prop_map(|(message, offset, len)| (Frame::Data { message, offset }, len));
+    let control = (small(), small(), 0..4).prop_map(|(message, bytes, kind)| match kind {
+        0 => (Frame::ClearToSend { message }, 0),
+        1 => (Frame::Matched { message }, 0),
+        2 => (Frame::Credit { envelopes: message, bytes }, 0),
+        _ => (Frame::Close, 0),
+    });
+    prop_oneof![6 => envelope, 3 => data, 1 => control]
+}
+
+proptest! {
+    /// Any frames, between any calls of the program: refused or handled, within the credit.
+    #[test]
+    fn no_frame_panics_or_takes_more_than_its_credit(
+        steps in prop::collection::vec((frame(), 0..8u8), 1..120)
+    ) {
+        let mut b = Endpoint::new(small(B));
+        b.connected(A, 1).unwrap();
+        let (mut messages, mut claimed) = (0, Vec::new());
+        for ((frame, len), action) in steps {
+            let frame = match frame {
+                Frame::Envelope(e) => Frame::Envelope(Envelope { message: messages + 1, ..e }),
+                other => other,
+            };
+            let seq = b.expects(A);
+            let header = Header {
+                kind: frame.kind(),
+                body_len: frame.kind().fields_len() as u32 + len,
+                seq,
+                ack: 0,
+            };
+            if let Ok(sink) = b.frame(A, &header, frame, len) {
+                messages += u64::from(matches!(frame, Frame::Envelope(_)));
+                b.sink_write(&sink, 0, &vec![1; len as usize]);
+                let _ = b.frame_end(A, sink);
+            }
+            let (source, tag) = (Source::Remote(Rank(0), A), TagMatch::Is(1));
+            match action {
+                0 => { b.receive(ContextId(0), source, tag, RecvBuffer::owned(100)); }
+                1 => { b.receive(ContextId(1), Source::Any, TagMatch::Any, RecvBuffer::owned(3)); }
+                2 => claimed.extend(b.claim(ContextId(0), Source::Any, TagMatch::Any)),
+                3 => if let Some((message, _)) = claimed.pop() {
+                    b.receive_claimed(message, RecvBuffer::owned(8));
+                },
+                4 => {
+                    b.disconnected(A);
+                    // Its own frames cannot have been received: it has acknowledged none.
+                    b.connected(A, 1).unwrap();
+                }
+                5 => { b.send(A, ContextId(0), Rank(1), 1, Mode::Synchronous, bytes(&[1; 50])); }
+                _ => {}
+            }
+            let (envelopes, eager) = b.unexpected_of(A);
+            prop_assert!(eager <= 200 && envelopes <= 4 * 64, "{envelopes} {eager}");
+        }
+    }
+}
+
+#[test]
+fn honest_messages_still_pass() {
+    let mut pair = Pair::new(small);
+    let receive = pair.receive(1, 9);
+    pair.send(1, Mode::Standard, b"honest");
+    pair.carry();
+    assert_eq!(received(&mut pair.b, receive).unwrap().1, b"honest");
+}
