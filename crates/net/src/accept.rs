@@ -1,0 +1,229 @@
+//! Connections that peers make, until they have proven who they are.
+
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use gridmpi_wire::{ProcId, Verdict};
+use rustix::net::{RecvFlags, SocketFlags};
+use socket2::Socket as RawSocket;
+
+use crate::DialError;
+use crate::dial::{nonce, prepare, send_all};
+use crate::handshake::{Answer, AnswerStep, Proven};
+use crate::link::received;
+use crate::poller::{Interest, Token};
+use crate::state::{Socket, State};
+use crate::timers::Due;
+
+/// When there are too many unauthenticated connections, one that has not said hello for this long
+/// makes room for another.
+const HELLO_WITHIN: Duration = Duration::from_millis(500);
+
+/// How often accepting is tried again when the system is out of descriptors or memory.
+const RETRY: Duration = Duration::from_millis(200);
+
+/// A connection whose other side is unknown.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    fd: OwnedFd,
+    address: Option<SocketAddr>,
+    answer: Answer,
+    accepted: Instant,
+    /// When the hello came: what it says was so then.
+    hello: Option<Instant>,
+}
+
+impl State {
+    pub(crate) fn accept_ready(&mut self, token: Token, listener: OwnedFd) {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        while self.has_room_for_pending() {
+            match rustix::net::accept_with(&listener, flags) {
+                Ok(fd) => self.accepted(fd),
+                Err(rustix::io::Errno::AGAIN) => break,
+                // The connection ended while it waited, or the like: the next one.
+                Err(rustix::io::Errno::CONNABORTED | rustix::io::Errno::INTR) => {}
+                Err(_) => {
+                    self.timers.set(Instant::now() + RETRY, Due::Handshake(token));
+                    self.is_accepting = false;
+                    break;
+                }
+            }
+        }
+        self.sockets.put(token, Socket::Listener(listener));
+        self.watch_listeners();
+    }
+
+    /// Whether another unauthenticated connection may be held; makes room if one is idle.
+    fn has_room_for_pending(&mut self) -> bool {
+        self.is_accepting = self.pending.len() < self.limits().pending || self.drop_idle_pending();
+        self.is_accepting
+    }
+
+    fn drop_idle_pending(&mut self) -> bool {
+        let now = Instant::now();
+        let mut idle = None;
+        for &token in &self.pending {
+            if let Some(Socket::Pending(pending)) = self.sockets.get(token)
+                && pending.hello.is_none()
+                && now.saturating_duration_since(pending.accepted) >= HELLO_WITHIN
+            {
+                idle = Some(token);
+                break;
+            }
+        }
+        let Some(token) = idle else { return false };
+        self.end_pending(token);
+        true
+    }
+
+    /// Listeners are watched only while there is room, so that they do not call in vain.
+    fn watch_listeners(&mut self) {
+        for index in 0..self.listeners.len() {
+            let token = self.listeners[index];
+            let is_accepting = self.is_accepting;
+            if let Some(Socket::Listener(listener)) = self.sockets.get(token) {
+                let interest = if is_accepting { Interest::Read } else { Interest::None };
+                let _ = self.poller.modify(&*listener, token, interest);
+            }
+        }
+    }
+
+    fn accepted(&mut self, fd: OwnedFd) {
+        self.stats.accepted += 1;
+        let socket = RawSocket::from(fd);
+        let address = socket.peer_addr().ok().and_then(|address| address.as_socket());
+        let (Ok(()), Ok(nonce)) = (prepare(&socket, self.limits()), nonce()) else { return };
+        let fd: OwnedFd = socket.into();
+        let token = self.sockets.reserve();
+        if self.poller.add(&fd, token, Interest::Read).is_err() {
+            self.sockets.release(token);
+            return;
+        }
+        let now = Instant::now();
+        let answer = Answer::new(nonce);
+        let pending = Pending { fd, address, answer, accepted: now, hello: None };
+        self.sockets.put(token, Socket::Pending(Box::new(pending)));
+        self.pending.push(token);
+        let handshake = self.limits().handshake;
+        // Twice: to let somebody else in early, and to end it.
+        self.timers.set(now + HELLO_WITHIN.min(handshake), Due::Handshake(token));
+        self.timers.set(now + handshake, Due::Handshake(token));
+    }
+
+    pub(crate) fn pending_ready(&mut self, token: Token, mut pending: Box<Pending>) {
+        match self.pending_step(&mut pending) {
+            Ok(None) => self.sockets.put(token, Socket::Pending(pending)),
+            Ok(Some(proven)) => {
+                let _ = self.poller.remove(&pending.fd);
+                self.end_pending(token);
+                self.decide(*pending, &proven);
+            }
+            Err(error) => {
+                drop(pending);
+                self.stats.rejected += 1;
+                self.stats.last_rejection = Some(error.to_string());
+                self.end_pending(token);
+            }
+        }
+    }
+
+    /// Forgets a pending handshake; one that is out of its slot belongs to the caller.
+    fn end_pending(&mut self, token: Token) {
+        self.sockets.release(token);
+        self.pending.retain(|&other| other != token);
+        if !self.is_accepting {
+            self.is_accepting = true;
+            self.watch_listeners();
+        }
+    }
+
+    /// A handshake's time is over, or (early) another one might need its place.
+    pub(crate) fn handshake_due(&mut self, token: Token) {
+        let handshake = self.limits().handshake;
+        match self.sockets.get(token) {
+            Some(Socket::Pending(pending)) if pending.accepted.elapsed() >= handshake => {
+                self.stats.rejected += 1;
+                self.stats.last_rejection = Some("the handshake took too long".to_owned());
+                self.end_pending(token);
+            }
+            Some(Socket::Pending(_) | Socket::Listener(_)) if !self.is_accepting => {
+                self.is_accepting = true;
+                self.watch_listeners();
+            }
+            _ => {}
+        }
+    }
+
+    fn pending_step(&mut self, pending: &mut Pending) -> Result<Option<Proven>, DialError> {
+        loop {
+            let space = pending.answer.space();
+            let read = rustix::net::recv(&pending.fd, space, RecvFlags::empty());
+            let Some(count) = received(read.map(|read| read.0))? else { return Ok(None) };
+            match pending.answer.read(count, &self.us)? {
+                AnswerStep::More => {}
+                AnswerStep::Send(challenge) => {
+                    pending.hello = Some(Instant::now());
+                    send_all(&pending.fd, &challenge).map_err(DialError::Io)?;
+                }
+                AnswerStep::Refuse(challenge) => {
+                    send_all(&pending.fd, &challenge).map_err(DialError::Io)?;
+                    return Err(crate::HandshakeError::NoCommonVersion.into());
+                }
+                AnswerStep::Proven(proven) => return Ok(Some(proven)),
+            }
+        }
+    }
+
+    /// The peer has proven itself: is its connection wanted?
+    fn decide(&mut self, pending: Pending, proven: &Proven) {
+        let id = proven.from;
+        let verdict = self.verdict(id, pending.hello);
+        if verdict != Verdict::Accepted {
+            let welcome = proven.welcome(&self.us, verdict, 1);
+            let _ = send_all(&pending.fd, &welcome);
+            return;
+        }
+        // Whatever stood before is no longer whole on the other side; count nothing more from it.
+        self.drop_link(id);
+        let expects = self.endpoint.expects(id);
+        if let Err(error) = self.endpoint.connected(id, proven.resume) {
+            let welcome = proven.welcome(&self.us, Verdict::CannotResume, expects);
+            let _ = send_all(&pending.fd, &welcome);
+            self.cannot_resume(id, pending.address, error);
+            return;
+        }
+        let welcome = proven.welcome(&self.us, verdict, expects);
+        if send_all(&pending.fd, &welcome).is_err() {
+            self.endpoint.disconnected(id);
+            self.redial(id);
+            return;
+        }
+        self.establish(id, pending.fd, pending.address);
+    }
+
+    /// Which of two connections is kept is decided so that both sides decide alike.
+    fn verdict(&mut self, id: ProcId, hello: Option<Instant>) -> Verdict {
+        let (us, is_closing) = (self.us.me, self.is_closing);
+        let peer = self.peer(id);
+        if peer.is_lost || is_closing {
+            return Verdict::Gone;
+        }
+        if let Some(token) = peer.link {
+            // A hello from before our connection stood was left behind by a crossing; one from
+            // after it says that the peer has lost the connection.
+            let is_older = match self.sockets.get(token) {
+                Some(Socket::Link(link)) => hello.is_none_or(|hello| hello <= link.since),
+                _ => false,
+            };
+            return if is_older { Verdict::Duplicate } else { Verdict::Accepted };
+        }
+        let attempt = peer.dial.as_ref().and_then(|dial| dial.attempt);
+        let has_proven = match attempt.and_then(|token| self.sockets.get(token)) {
+            Some(Socket::Attempt(attempt)) => attempt.has_proven(),
+            _ => false,
+        };
+        // Crossing dials, both proven: the lower process's counts.
+        if has_proven && us < id { Verdict::Duplicate } else { Verdict::Accepted }
+    }
+}

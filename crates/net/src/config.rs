@@ -1,0 +1,86 @@
+//! Settings of a [`Net`](crate::Net).
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use gridmpi_engine::Config as EngineConfig;
+use gridmpi_wire::{JobId, JobKey, ProcId};
+
+/// Everything a [`Net`](crate::Net) is started with.
+#[derive(Clone, Debug)]
+pub struct NetConfig {
+    /// This process.
+    pub me: ProcId,
+    /// The job's name, the same in all its processes; not secret.
+    pub job: JobId,
+    /// The job's secret.
+    pub key: JobKey,
+    /// Settings of the endpoint; its `me` is this process too.
+    pub engine: EngineConfig,
+    /// Where each process of the job listens, by [`ProcId`], in the order to try. Those of this
+    /// cluster are never dialled and may be empty.
+    pub peers: Vec<Vec<SocketAddr>>,
+    /// Bounds of time and number.
+    pub limits: Limits,
+}
+
+/// Bounds of time and number. The defaults suit a wide area with delays up to a second.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// How long one address of a peer is tried, at most (less in the first rounds), and how long
+    /// whoever answers there may take for the handshake.
+    pub dial_address: Duration,
+    /// How long all addresses of a peer are tried, again and again, before it is given up; also
+    /// after a connection was lost.
+    pub dial_total: Duration,
+    /// The same where every address answers, but never with what we need: nobody listens there, or
+    /// it is not a process of this job. Waiting longer seldom helps.
+    pub dial_refused: Duration,
+    /// The same for a peer that we had a connection with and that still takes connections but does
+    /// not answer: it is stopped, perhaps by a debugger.
+    pub dial_stopped: Duration,
+    /// How long a handshake may last.
+    pub handshake: Duration,
+    /// How many unauthenticated connections are kept open.
+    pub pending: usize,
+    /// How long a connection may be silent to what was sent before it counts as lost.
+    pub silence: Duration,
+    /// How long an acknowledgement waits for a frame to ride on, at least; at most twice as long.
+    pub tick: Duration,
+    /// Size of the kernel's socket buffers in bytes. `None`: the kernel fits them to the path, which
+    /// is better nearly always.
+    pub socket_buffer: Option<usize>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            dial_address: Duration::from_secs(5),
+            dial_total: Duration::from_secs(20),
+            dial_refused: Duration::from_secs(3),
+            dial_stopped: Duration::from_secs(3600),
+            handshake: Duration::from_secs(5),
+            pending: 64,
+            silence: Duration::from_secs(30),
+            tick: Duration::from_millis(3),
+            socket_buffer: None,
+        }
+    }
+}
+
+/// What has happened since the start; for reports.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Bytes read on established connections.
+    pub bytes_in: u64,
+    /// Bytes written on established connections.
+    pub bytes_out: u64,
+    /// Connections established, those made again included.
+    pub connections: u64,
+    /// Connections that somebody made to our port.
+    pub accepted: u64,
+    /// Those of them that did not prove to be a process of this job.
+    pub rejected: u64,
+    /// Why the last of these was rejected.
+    pub last_rejection: Option<String>,
+}

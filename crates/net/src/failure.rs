@@ -1,0 +1,173 @@
+//! Failures: what happened, to whom, and what may help.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+
+use gridmpi_engine::PeerMisbehaved;
+use gridmpi_wire::{ProcId, Verdict, WireError};
+use thiserror::Error;
+
+/// Why an address did not lead to the peer.
+#[derive(Debug, Error)]
+pub enum DialError {
+    /// No connection came about.
+    #[error("{0}")]
+    Connect(io::Error),
+    /// Nothing answered in time.
+    #[error("no answer in time")]
+    TimedOut,
+    /// There is a connection, but nobody speaks on it.
+    #[error("it takes connections but does not answer in time: is the process stopped?")]
+    Unanswered,
+    /// The connection ended inside the handshake.
+    #[error(
+        "the other side closed the connection in the handshake: another job, or another program?"
+    )]
+    Closed,
+    /// The connection failed inside the handshake.
+    #[error("the connection failed in the handshake: {0}")]
+    Io(io::Error),
+    /// The other side said what the protocol does not allow.
+    #[error(transparent)]
+    Handshake(#[from] HandshakeError),
+}
+
+impl DialError {
+    /// Whether something answered and it was not what we need, so that trying on seldom helps.
+    #[must_use]
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::Connect(error) => error.kind() == io::ErrorKind::ConnectionRefused,
+            Self::TimedOut | Self::Unanswered | Self::Io(_) => false,
+            Self::Handshake(HandshakeError::Refused(Verdict::Duplicate)) => false,
+            Self::Closed | Self::Handshake(_) => true,
+        }
+    }
+}
+
+/// Why a handshake ended without a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum HandshakeError {
+    /// Not our protocol, or values that it excludes.
+    #[error(transparent)]
+    Wire(#[from] WireError),
+    /// The dialer belongs to another job.
+    #[error("the peer belongs to another job")]
+    OtherJob,
+    /// The dialer looks for somebody else.
+    #[error("the peer was looking for {0}")]
+    NotForMe(ProcId),
+    /// The dialer says it is somebody that it cannot be.
+    #[error("the peer says it is {0}, which cannot be")]
+    WrongPeer(ProcId),
+    /// The tag does not prove the job's key.
+    #[error("the peer does not know this job's key (another run of the job?)")]
+    NotGenuine,
+    /// No version in common.
+    #[error("the two sides run versions of GridMPI that do not understand each other")]
+    NoCommonVersion,
+    /// The listener knows us and does not want the connection.
+    #[error("the peer refused the connection: {0}")]
+    Refused(Verdict),
+}
+
+/// Why an established connection ended. Not a failure by itself: it is made again.
+#[derive(Debug, Error)]
+pub enum LinkError {
+    /// The other side closed it.
+    #[error("the other side closed the connection")]
+    Closed,
+    /// The system says it failed.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// What arrived is no frame. Final.
+    #[error("the peer sent what is no frame: {0}")]
+    Wire(#[from] WireError),
+    /// The peer broke the protocol. Final.
+    #[error(transparent)]
+    Misbehaved(#[from] PeerMisbehaved),
+}
+
+impl From<rustix::io::Errno> for LinkError {
+    fn from(errno: rustix::io::Errno) -> Self {
+        Self::Io(errno.into())
+    }
+}
+
+impl LinkError {
+    /// Whether the peer can no longer be trusted.
+    pub(crate) fn is_final(&self) -> bool {
+        matches!(self, Self::Wire(_) | Self::Misbehaved(_))
+    }
+}
+
+/// A peer is given up. Kept by the [`Net`](crate::Net) once it has happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Which peer.
+    pub peer: ProcId,
+    /// What happened, with addresses.
+    pub what: String,
+    /// What may help.
+    pub remedy: &'static str,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} ({})", self.peer, self.what, self.remedy)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl Failure {
+    /// No address of the peer led to it. `lost` says how an earlier connection ended.
+    pub(crate) fn unreachable(
+        peer: ProcId,
+        tried: &[(SocketAddr, Option<DialError>)],
+        seconds: u64,
+        lost: Option<&str>,
+    ) -> Self {
+        let mut what = match lost {
+            Some(lost) => format!("the connection was lost ({lost}) and could not be made again"),
+            None => "cannot be reached".to_owned(),
+        };
+        what.push_str(&format!(" within {seconds} s:"));
+        if tried.is_empty() {
+            what.push_str(" it has told no address");
+        }
+        for (address, error) in tried {
+            match error {
+                Some(error) => what.push_str(&format!(" {address}: {error};")),
+                None => what.push_str(&format!(" {address}: not tried in time;")),
+            }
+        }
+        Self { peer, what: what.trim_end_matches(';').to_owned(), remedy: remedy(tried) }
+    }
+
+    /// The peer broke the protocol.
+    pub(crate) fn misbehaved(peer: ProcId, address: Option<SocketAddr>, error: &LinkError) -> Self {
+        let at = address.map(|address| format!(" from {address}")).unwrap_or_default();
+        let what = format!("the connection{at} was closed: {error}");
+        let remedy = "run the same version of GridMPI in every cluster; if it is the same, this is a \
+                      defect of GridMPI or damaged data: please report it";
+        Self { peer, what, remedy }
+    }
+}
+
+fn remedy(tried: &[(SocketAddr, Option<DialError>)]) -> &'static str {
+    let any = |test: fn(&DialError) -> bool| tried.iter().flat_map(|(_, e)| e).any(test);
+    if any(|e| matches!(e, DialError::Handshake(HandshakeError::NotGenuine))) {
+        "start all clusters with the same job file or join token"
+    } else if any(|e| matches!(e, DialError::Handshake(HandshakeError::NoCommonVersion))) {
+        "install the same version of GridMPI in every cluster"
+    } else if any(|e| matches!(e, DialError::Handshake(HandshakeError::Refused(_)))) {
+        "the reason is in the output of that process's cluster"
+    } else if !tried.is_empty() && tried.iter().flat_map(|(_, e)| e).all(DialError::is_refusal) {
+        "has that process ended? look at its cluster's output; else a firewall refuses the port"
+    } else {
+        "check routes and firewalls between the clusters, or name the interface to use with \
+         GRIDMPI_INTERFACE"
+    }
+}

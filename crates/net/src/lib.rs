@@ -1,0 +1,32 @@
+//! The driver: owns the sockets to the processes of other clusters, moves frames between them and an
+//! [`Endpoint`](gridmpi_engine::Endpoint), and never calls the vendor's MPI.
+//!
+//! * [`bind`] listens and tells the addresses to advertise; [`Net::start`] begins once the job's table
+//!   is known; [`Net::lock`] gives the endpoint to the program's threads.
+//! * **Progress** is whoever's is nearest: a program thread inside MPI polls the sockets itself
+//!   ([`Net::poll`], [`Net::wait`]), so that a short message costs no hand-over between threads; when
+//!   none does, the driver thread takes over within about a millisecond (`driver`).
+//! * **Connections** are made when first needed, by trying the peer's addresses in turn; each begins
+//!   with a handshake in which both sides prove the job's key (`handshake`); a lost one is made again
+//!   and the streams resume.
+//! * **Failures** are sticky and say who, where, what and what may help ([`Failure`]).
+#![forbid(unsafe_code)]
+
+mod accept;
+mod bind;
+mod config;
+mod dial;
+mod driver;
+mod failure;
+pub mod handshake;
+mod link;
+mod links;
+mod net;
+mod poller;
+mod state;
+mod timers;
+
+pub use bind::{BindError, Bound, Listen, bind};
+pub use config::{Limits, NetConfig, Stats};
+pub use failure::{DialError, Failure, HandshakeError, LinkError};
+pub use net::{Epoch, Guard, Net};

@@ -1,0 +1,235 @@
+//! An established connection: frames off a socket into the endpoint, and back.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::time::Instant;
+
+use gridmpi_engine::{Endpoint, Progress, Sink};
+use gridmpi_wire::{MAX_HEAD, ProcId, parse};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
+
+use crate::LinkError;
+use crate::poller::Interest;
+
+/// Most bytes read or written on one connection before others get their turn.
+const TURN: usize = 1 << 20;
+
+/// Payloads with at least this much to come are read straight to where they belong.
+const DIRECT_ABOVE: usize = 8 * 1024;
+
+/// What is read beyond a direct payload: the next head, or a few small frames.
+const BEHIND_DIRECT: usize = 4 * 1024;
+
+/// A connection and what has half arrived on it.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) fd: OwnedFd,
+    pub(crate) peer: ProcId,
+    pub(crate) address: Option<SocketAddr>,
+    pub(crate) interest: Interest,
+    /// When the connection was made.
+    pub(crate) since: Instant,
+    /// A head that has not wholly arrived.
+    head: [u8; MAX_HEAD],
+    head_len: usize,
+    /// A payload that has not wholly arrived.
+    arriving: Option<Arriving>,
+}
+
+#[derive(Debug)]
+struct Arriving {
+    sink: Sink,
+    at: u32,
+}
+
+impl Arriving {
+    fn rest(&self) -> usize {
+        (self.sink.len() - self.at) as usize
+    }
+}
+
+/// What a turn of reading has done.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Read {
+    pub(crate) bytes: usize,
+    pub(crate) frames: u64,
+}
+
+impl Link {
+    pub(crate) fn new(
+        fd: OwnedFd,
+        peer: ProcId,
+        address: Option<SocketAddr>,
+        since: Instant,
+    ) -> Self {
+        Self {
+            fd,
+            peer,
+            address,
+            interest: Interest::Read,
+            since,
+            head: [0; MAX_HEAD],
+            head_len: 0,
+            arriving: None,
+        }
+    }
+
+    /// Reads until the socket is empty, the turn is over or a request is complete: the program may post
+    /// a receive for what comes next, which then needs no room on the heap and no copy. `staging` is
+    /// anybody's between calls.
+    pub(crate) fn read(
+        &mut self,
+        endpoint: &mut Endpoint,
+        staging: &mut [u8],
+        done: &mut Read,
+    ) -> Result<(), LinkError> {
+        let completions = endpoint.completions();
+        while done.bytes < TURN && endpoint.completions() == completions {
+            let (count, asked) = match &self.arriving {
+                Some(arriving)
+                    if arriving.rest() >= DIRECT_ABOVE
+                        && !endpoint.sink_is_fragmented(&arriving.sink) =>
+                {
+                    self.read_direct(endpoint, staging, done)?
+                }
+                _ => self.read_staged(endpoint, staging, done)?,
+            };
+            done.bytes += count;
+            if count < asked {
+                // The socket is empty; if it ended meanwhile the next event says so.
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads what fits the staging space, behind the head that has half arrived.
+    fn read_staged(
+        &mut self,
+        endpoint: &mut Endpoint,
+        staging: &mut [u8],
+        done: &mut Read,
+    ) -> Result<(usize, usize), LinkError> {
+        let kept = self.head_len;
+        staging[..kept].copy_from_slice(&self.head[..kept]);
+        let asked = staging.len() - kept;
+        let flags = RecvFlags::empty();
+        let count =
+            received(rustix::net::recv(&self.fd, &mut staging[kept..], flags).map(|r| r.0))?;
+        let Some(count) = count else { return Ok((0, asked)) };
+        self.head_len = 0;
+        self.digest(endpoint, &staging[..kept + count], done)?;
+        Ok((count, asked))
+    }
+
+    /// Reads a payload to where it belongs, and a little of what follows it.
+    fn read_direct(
+        &mut self,
+        endpoint: &mut Endpoint,
+        staging: &mut [u8],
+        done: &mut Read,
+    ) -> Result<(usize, usize), LinkError> {
+        let Some(arriving) = &mut self.arriving else { return Ok((0, 0)) };
+        let (fd, rest) = (&self.fd, arriving.rest());
+        let behind = &mut staging[..BEHIND_DIRECT];
+        let tried = endpoint.sink_slices(&arriving.sink, arriving.at, |slices| {
+            let direct: usize = slices.iter().map(|slice| slice.len()).sum();
+            if direct == 0 {
+                return None;
+            }
+            if direct < rest {
+                return Some((rustix::io::readv(fd, slices), direct, direct));
+            }
+            let mut all: Vec<IoSliceMut<'_>> = Vec::with_capacity(slices.len() + 1);
+            all.extend(slices.iter_mut().map(|slice| IoSliceMut::new(slice)));
+            all.push(IoSliceMut::new(behind));
+            Some((rustix::io::readv(fd, &mut all), direct, direct + BEHIND_DIRECT))
+        });
+        let Some((result, direct, asked)) = tried else {
+            return self.read_staged(endpoint, staging, done);
+        };
+        let Some(count) = received(result)? else { return Ok((0, asked)) };
+        arriving.at += count.min(direct) as u32;
+        if arriving.rest() == 0 {
+            self.finish(endpoint, done)?;
+            self.digest(endpoint, &staging[..count.saturating_sub(direct)], done)?;
+        }
+        Ok((count, asked))
+    }
+
+    /// Hands `bytes` to the endpoint frame by frame; keeps a head that is cut off at the end.
+    fn digest(
+        &mut self,
+        endpoint: &mut Endpoint,
+        mut bytes: &[u8],
+        done: &mut Read,
+    ) -> Result<(), LinkError> {
+        loop {
+            if let Some(arriving) = &mut self.arriving {
+                let count = arriving.rest().min(bytes.len());
+                endpoint.sink_write(&arriving.sink, arriving.at, &bytes[..count]);
+                arriving.at += count as u32;
+                bytes = &bytes[count..];
+                if arriving.rest() > 0 {
+                    return Ok(());
+                }
+                self.finish(endpoint, done)?;
+            }
+            let Some(parsed) = parse(bytes)? else {
+                self.head[..bytes.len()].copy_from_slice(bytes);
+                self.head_len = bytes.len();
+                return Ok(());
+            };
+            let header = parsed.header;
+            let sink = endpoint.frame(self.peer, &header, parsed.frame, header.payload_len())?;
+            self.arriving = Some(Arriving { sink, at: 0 });
+            bytes = &bytes[header.head_len()..];
+        }
+    }
+
+    fn finish(&mut self, endpoint: &mut Endpoint, done: &mut Read) -> Result<(), LinkError> {
+        if let Some(arriving) = self.arriving.take() {
+            done.frames += 1;
+            endpoint.frame_end(self.peer, arriving.sink)?;
+        }
+        Ok(())
+    }
+
+    /// Writes what the endpoint has for the peer until there is no more, the socket takes no more
+    /// or the turn is over. What remains to be waited for.
+    pub(crate) fn write(&self, endpoint: &mut Endpoint, total: &mut u64) -> io::Result<Interest> {
+        let mut written = 0;
+        while written < TURN {
+            let progress = endpoint.transmit(self.peer, TURN, |slices| {
+                let count = send(&self.fd, slices)?;
+                written += count;
+                *total += count as u64;
+                Ok(count)
+            })?;
+            match progress {
+                Progress::Idle => return Ok(Interest::Read),
+                Progress::Blocked => return Ok(Interest::ReadWrite),
+                Progress::More => {}
+            }
+        }
+        // Still writable, so the next wait for events comes back to it.
+        Ok(Interest::ReadWrite)
+    }
+}
+
+/// `writev` without SIGPIPE.
+pub(crate) fn send(fd: &OwnedFd, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+    let mut control = SendAncillaryBuffer::default();
+    Ok(rustix::net::sendmsg(fd, slices, &mut control, SendFlags::NOSIGNAL)?)
+}
+
+/// Bytes received; `None` when there are none now.
+pub(crate) fn received(result: rustix::io::Result<usize>) -> Result<Option<usize>, LinkError> {
+    match result {
+        Ok(0) => Err(LinkError::Closed),
+        Ok(count) => Ok(Some(count)),
+        Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(None),
+        Err(errno) => Err(errno.into()),
+    }
+}

@@ -1,0 +1,179 @@
+//! Epoll, and the sockets registered in it by token.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::event::{Timespec, epoll};
+
+/// Names a registered socket. Never used again for another one (slot and generation), so that an
+/// event taken from the kernel before a socket was replaced is recognised as stale.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Token(u64);
+
+/// What is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Interest {
+    None,
+    Read,
+    ReadWrite,
+}
+
+impl Interest {
+    fn flags(self) -> epoll::EventFlags {
+        match self {
+            Self::None => epoll::EventFlags::empty(),
+            Self::Read => epoll::EventFlags::IN,
+            Self::ReadWrite => epoll::EventFlags::IN | epoll::EventFlags::OUT,
+        }
+    }
+}
+
+/// What is ready. Errors and ends count as both, so that the next call finds them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ready {
+    pub(crate) token: Token,
+    pub(crate) readable: bool,
+    pub(crate) writable: bool,
+}
+
+/// Events taken from the kernel at a time.
+const BATCH: usize = 16;
+
+/// The kernel's event queue. All calls take `&self`: one thread may wait while another registers.
+#[derive(Debug)]
+pub(crate) struct Poller {
+    epoll: OwnedFd,
+}
+
+impl Poller {
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)? })
+    }
+
+    pub(crate) fn add(&self, fd: impl AsFd, token: Token, interest: Interest) -> io::Result<()> {
+        let data = epoll::EventData::new_u64(token.0);
+        Ok(epoll::add(&self.epoll, fd, data, interest.flags())?)
+    }
+
+    pub(crate) fn modify(&self, fd: impl AsFd, token: Token, interest: Interest) -> io::Result<()> {
+        let data = epoll::EventData::new_u64(token.0);
+        Ok(epoll::modify(&self.epoll, fd, data, interest.flags())?)
+    }
+
+    pub(crate) fn remove(&self, fd: impl AsFd) -> io::Result<()> {
+        Ok(epoll::delete(&self.epoll, fd)?)
+    }
+
+    /// Waits at most `timeout` (`None`: without end) and replaces `ready` by what is ready; by nothing
+    /// when a signal interrupts the wait.
+    pub(crate) fn wait(&self, timeout: Option<Duration>, ready: &mut Vec<Ready>) -> io::Result<()> {
+        let mut space = [MaybeUninit::<epoll::Event>::uninit(); BATCH];
+        let timeout = timeout.map(|timeout| Timespec {
+            tv_sec: timeout.as_secs().min(1 << 30) as i64,
+            tv_nsec: timeout.subsec_nanos().into(),
+        });
+        ready.clear();
+        match epoll::wait(&self.epoll, &mut space, timeout.as_ref()) {
+            Ok((events, _)) => ready.extend(events.iter().map(Ready::from_event)),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        Ok(())
+    }
+}
+
+impl Ready {
+    fn from_event(event: &epoll::Event) -> Self {
+        let ended = epoll::EventFlags::ERR | epoll::EventFlags::HUP;
+        // The structure is packed: copy the flags out first.
+        let flags = event.flags;
+        Self {
+            token: Token(event.data.u64()),
+            readable: flags.intersects(epoll::EventFlags::IN | ended),
+            writable: flags.intersects(epoll::EventFlags::OUT | ended),
+        }
+    }
+}
+
+/// Values by [`Token`].
+#[derive(Debug)]
+pub(crate) struct Slots<T> {
+    slots: Vec<(u32, Option<T>)>,
+    free: Vec<u32>,
+}
+
+impl<T> Default for Slots<T> {
+    fn default() -> Self {
+        Self { slots: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<T> Slots<T> {
+    /// A token for a value that [`Self::put`] will bring.
+    pub(crate) fn reserve(&mut self) -> Token {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push((0, None));
+            (self.slots.len() - 1) as u32
+        });
+        Token(u64::from(self.slots[index as usize].0) << 32 | u64::from(index))
+    }
+
+    fn slot(&mut self, token: Token) -> Option<&mut (u32, Option<T>)> {
+        let slot = self.slots.get_mut(token.0 as u32 as usize)?;
+        (slot.0 == (token.0 >> 32) as u32).then_some(slot)
+    }
+
+    /// Puts a value where `token` points; drops it if the token was released.
+    pub(crate) fn put(&mut self, token: Token, value: T) {
+        if let Some(slot) = self.slot(token) {
+            slot.1 = Some(value);
+        }
+    }
+
+    pub(crate) fn get(&mut self, token: Token) -> Option<&mut T> {
+        self.slot(token)?.1.as_mut()
+    }
+
+    /// Takes the value out for a while; the token stays valid for [`Self::put`].
+    pub(crate) fn take(&mut self, token: Token) -> Option<T> {
+        self.slot(token)?.1.take()
+    }
+
+    /// Ends the token, and returns its value unless that is taken out.
+    pub(crate) fn release(&mut self, token: Token) -> Option<T> {
+        let slot = self.slot(token)?;
+        slot.0 = slot.0.wrapping_add(1);
+        let value = slot.1.take();
+        self.free.push(token.0 as u32);
+        value
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.slots.iter().filter_map(|slot| slot.1.as_ref())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_released_token_reaches_nothing() {
+        let mut slots = Slots::default();
+        let first = slots.reserve();
+        slots.put(first, 'a');
+        assert_eq!(slots.release(first), Some('a'));
+        let second = slots.reserve();
+        slots.put(second, 'b');
+        assert_ne!(first, second);
+        assert_eq!(slots.get(first), None);
+        assert_eq!(slots.take(first), None);
+        assert_eq!(slots.release(first), None);
+        slots.put(first, 'c');
+        assert_eq!(slots.take(second), Some('b'));
+        slots.put(second, 'd');
+        assert_eq!(slots.iter().collect::<Vec<_>>(), [&'d']);
+    }
+}

@@ -1,0 +1,264 @@
+//! Everything behind the lock: the endpoint, the sockets and who is connected to whom.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+use gridmpi_engine::Endpoint;
+use gridmpi_wire::ProcId;
+use rustix::event::{EventfdFlags, eventfd};
+
+use crate::accept::Pending;
+use crate::bind::Bound;
+use crate::dial::{Attempt, Dial};
+use crate::handshake::Identity;
+use crate::link::Link;
+use crate::poller::{Interest, Poller, Ready, Slots, Token};
+use crate::timers::{Due, Timers};
+use crate::{Failure, Limits, NetConfig, Stats};
+
+/// Bytes read from a socket at a time when it is not known where they belong; shared by all
+/// connections.
+const STAGING: usize = 64 * 1024;
+
+/// What a token stands for.
+#[derive(Debug)]
+pub(crate) enum Socket {
+    Listener(OwnedFd),
+    Timers,
+    Wake,
+    Pending(Box<Pending>),
+    Attempt(Box<Attempt>),
+    Link(Box<Link>),
+}
+
+/// What we know of a process of another cluster.
+#[derive(Debug, Default)]
+pub(crate) struct Peer {
+    /// The connection that stands.
+    pub(crate) link: Option<Token>,
+    /// The one we try to make.
+    pub(crate) dial: Option<Dial>,
+    /// It was given up.
+    pub(crate) is_lost: bool,
+    /// How the last connection ended, if it was not in order.
+    pub(crate) ended: Option<String>,
+}
+
+/// What can be seen without the lock. Written under it.
+#[derive(Debug, Default)]
+pub(crate) struct Signs {
+    progress: AtomicU64,
+    has_failed: AtomicBool,
+}
+
+impl Signs {
+    /// Grows with everything that a waiting thread may want to look at. Read without the lock it may
+    /// be behind, never ahead of what the lock would show.
+    pub(crate) fn progress(&self) -> u64 {
+        self.progress.load(Ordering::Acquire)
+    }
+
+    /// There is something to look at.
+    pub(crate) fn advance(&self) {
+        self.progress.fetch_add(1, Ordering::Release);
+    }
+
+    /// Whether there is a failure to ask for.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Acquire)
+    }
+}
+
+pub(crate) struct State {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) us: Identity,
+    pub(crate) config: NetConfig,
+    pub(crate) poller: Arc<Poller>,
+    pub(crate) wake: Arc<OwnedFd>,
+    pub(crate) sockets: Slots<Socket>,
+    pub(crate) peers: HashMap<ProcId, Peer>,
+    pub(crate) timers: Timers,
+    pub(crate) staging: Vec<u8>,
+    /// Space for the events of a poll.
+    pub(crate) ready: Vec<Ready>,
+    pub(crate) failure: Option<Failure>,
+    pub(crate) stats: Stats,
+    pub(crate) signs: Arc<Signs>,
+    /// Unauthenticated connections, oldest first.
+    pub(crate) pending: Vec<Token>,
+    pub(crate) listeners: Vec<Token>,
+    pub(crate) is_accepting: bool,
+    /// All is said, or the time for it is over: no new connections.
+    pub(crate) is_closing: bool,
+    seen_completions: u64,
+    is_tick_set: bool,
+    /// The process that owns the sockets: a child made by `fork` must not touch them.
+    process: u32,
+    to_transmit: Vec<ProcId>,
+}
+
+impl State {
+    pub(crate) fn new(bound: Bound, config: NetConfig) -> io::Result<Self> {
+        let us = Identity {
+            me: config.me,
+            procs: config.peers.len() as u32,
+            job: config.job,
+            key: config.key.clone(),
+        };
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let mut state = Self {
+            endpoint: Endpoint::new(config.engine.clone()),
+            us,
+            config,
+            poller: Arc::new(Poller::new()?),
+            wake: Arc::new(eventfd(0, flags)?),
+            sockets: Slots::default(),
+            peers: HashMap::new(),
+            timers: Timers::new()?,
+            staging: vec![0; STAGING],
+            ready: Vec::new(),
+            failure: None,
+            stats: Stats::default(),
+            signs: Arc::default(),
+            pending: Vec::new(),
+            listeners: Vec::new(),
+            is_accepting: true,
+            is_closing: false,
+            seen_completions: 0,
+            is_tick_set: false,
+            process: std::process::id(),
+            to_transmit: Vec::new(),
+        };
+        state.register(bound)?;
+        Ok(state)
+    }
+
+    fn register(&mut self, bound: Bound) -> io::Result<()> {
+        let token = self.sockets.reserve();
+        self.poller.add(self.timers.fd(), token, Interest::Read)?;
+        self.sockets.put(token, Socket::Timers);
+        let token = self.sockets.reserve();
+        self.poller.add(&*self.wake, token, Interest::Read)?;
+        self.sockets.put(token, Socket::Wake);
+        for listener in bound.listeners {
+            let token = self.sockets.reserve();
+            self.poller.add(&listener, token, Interest::Read)?;
+            self.sockets.put(token, Socket::Listener(listener));
+            self.listeners.push(token);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.config.limits
+    }
+
+    /// Handles what the kernel says is ready, and sends what that gave to send. `may_clear_wake`:
+    /// the caller is whom the wake event is for.
+    pub(crate) fn handle(&mut self, ready: &[Ready], may_clear_wake: bool) {
+        if !ready.is_empty() {
+            self.assert_ours();
+        }
+        for ready in ready {
+            // Taken out while it works on the rest of the state; put back unless it ended.
+            let Some(socket) = self.sockets.take(ready.token) else { continue };
+            match socket {
+                Socket::Link(link) => self.link_ready(ready, link),
+                Socket::Listener(listener) => self.accept_ready(ready.token, listener),
+                Socket::Pending(pending) => self.pending_ready(ready.token, pending),
+                Socket::Attempt(attempt) => self.attempt_ready(ready, attempt),
+                Socket::Timers => {
+                    self.sockets.put(ready.token, Socket::Timers);
+                    self.timers_ready();
+                }
+                Socket::Wake => {
+                    self.sockets.put(ready.token, Socket::Wake);
+                    if may_clear_wake {
+                        let _ = rustix::io::read(&*self.wake, &mut [0; 8]);
+                    }
+                }
+            }
+        }
+        self.flush();
+    }
+
+    fn timers_ready(&mut self) {
+        for due in self.timers.expired(Instant::now()) {
+            match due {
+                Due::Tick => {
+                    self.is_tick_set = false;
+                    self.endpoint.tick();
+                }
+                Due::Handshake(token) => self.handshake_due(token),
+                Due::Dial(peer) => self.dial_due(peer),
+            }
+        }
+    }
+
+    /// Makes the connections and writes the bytes that the endpoint asks for, as far as that goes
+    /// without waiting.
+    pub(crate) fn flush(&mut self) {
+        while let Some(peer) = self.endpoint.wants_connection() {
+            self.assert_ours();
+            self.dial(peer);
+        }
+        let mut peers = std::mem::take(&mut self.to_transmit);
+        self.endpoint.wants_transmit(&mut peers);
+        if !peers.is_empty() {
+            self.assert_ours();
+        }
+        for peer in peers.drain(..) {
+            self.transmit(peer);
+        }
+        self.to_transmit = peers;
+        if !self.is_tick_set && self.endpoint.wants_tick() {
+            self.is_tick_set = true;
+            self.timers.set(Instant::now() + self.config.limits.tick, Due::Tick);
+        }
+        let completions = self.endpoint.completions();
+        if completions != self.seen_completions {
+            self.seen_completions = completions;
+            self.signs.advance();
+        }
+    }
+
+    /// Asked before sockets are touched rather than at every call: it is a system call.
+    fn assert_ours(&self) {
+        assert!(std::process::id() == self.process, "a child made by fork cannot use MPI");
+    }
+
+    fn transmit(&mut self, peer: ProcId) {
+        let Some(token) = self.peers.get(&peer).and_then(|peer| peer.link) else { return };
+        // Absent while it is being handled: its handler writes then.
+        let Some(Socket::Link(link)) = self.sockets.take(token) else { return };
+        self.write_link(token, link);
+    }
+
+    /// The peer's record, new if there was none.
+    pub(crate) fn peer(&mut self, peer: ProcId) -> &mut Peer {
+        self.peers.entry(peer).or_default()
+    }
+
+    /// The peer cannot be talked to any more. `failure`: and that is no orderly end.
+    pub(crate) fn give_up(&mut self, id: ProcId, reason: &str, failure: Option<Failure>) {
+        let peer = self.peer(id);
+        peer.is_lost = true;
+        let (link, dial) = (peer.link.take(), peer.dial.take());
+        if let Some(token) = link {
+            self.sockets.release(token);
+        }
+        if let Some(token) = dial.and_then(|dial| dial.attempt) {
+            self.sockets.release(token);
+        }
+        self.endpoint.peer_lost(id, reason);
+        self.signs.advance();
+        if self.failure.is_none() && failure.is_some() {
+            self.failure = failure;
+            self.signs.has_failed.store(true, Ordering::Release);
+        }
+    }
+}

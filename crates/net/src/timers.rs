@@ -1,0 +1,105 @@
+//! Deadlines, the earliest of which makes a descriptor readable, so that whoever waits for events
+//! meets it without having to know of it.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use gridmpi_wire::ProcId;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+
+use crate::poller::Token;
+
+/// What is due. Its owner checks whether it still is: entries are never taken back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Due {
+    /// Acknowledgements that found nothing to ride on.
+    Tick,
+    /// The handshake of this socket must have ended.
+    Handshake(Token),
+    /// Something of this peer's dialling.
+    Dial(ProcId),
+}
+
+#[derive(Debug)]
+pub(crate) struct Timers {
+    fd: OwnedFd,
+    heap: BinaryHeap<Reverse<(Instant, Due)>>,
+    armed: Option<Instant>,
+}
+
+impl Timers {
+    pub(crate) fn new() -> io::Result<Self> {
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        let fd = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+        Ok(Self { fd, heap: BinaryHeap::new(), armed: None })
+    }
+
+    /// Readable when something is due.
+    pub(crate) fn fd(&self) -> &OwnedFd {
+        &self.fd
+    }
+
+    pub(crate) fn set(&mut self, at: Instant, due: Due) {
+        self.heap.push(Reverse((at, due)));
+        self.arm();
+    }
+
+    /// The descriptor is readable: what is due.
+    pub(crate) fn expired(&mut self, now: Instant) -> Vec<Due> {
+        let mut count = [0; 8];
+        // Only to make it unreadable; whether it was is no matter.
+        let _ = rustix::io::read(&self.fd, &mut count);
+        self.armed = None;
+        let mut due = Vec::new();
+        while let Some(&Reverse((at, what))) = self.heap.peek()
+            && at <= now
+        {
+            self.heap.pop();
+            due.push(what);
+        }
+        self.arm();
+        due
+    }
+
+    fn arm(&mut self) {
+        let Some(&Reverse((at, _))) = self.heap.peek() else { return };
+        if self.armed.is_some_and(|armed| armed <= at) {
+            return;
+        }
+        // Zero would disarm it.
+        let wait = at.saturating_duration_since(Instant::now()).max(Duration::from_nanos(1));
+        let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let value = Timespec {
+            tv_sec: wait.as_secs().min(1 << 30) as i64,
+            tv_nsec: wait.subsec_nanos().into(),
+        };
+        let spec = Itimerspec { it_interval: zero, it_value: value };
+        if timerfd_settime(&self.fd, TimerfdTimerFlags::empty(), &spec).is_ok() {
+            self.armed = Some(at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_due_comes_out_in_order_and_the_rest_stays() {
+        let mut timers = Timers::new().unwrap();
+        let now = Instant::now();
+        timers.set(now + Duration::from_secs(60), Due::Tick);
+        timers.set(now + Duration::from_millis(2), Due::Dial(ProcId(2)));
+        timers.set(now + Duration::from_millis(1), Due::Dial(ProcId(1)));
+        assert_eq!(timers.armed, Some(now + Duration::from_millis(1)));
+        let due = timers.expired(now + Duration::from_secs(1));
+        assert_eq!(due, [Due::Dial(ProcId(1)), Due::Dial(ProcId(2))]);
+        assert_eq!(timers.armed, Some(now + Duration::from_secs(60)));
+    }
+}

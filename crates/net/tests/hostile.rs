@@ -1,0 +1,282 @@
+//! Who is not of the job, or does not behave, gets nothing and harms nobody.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use common::*;
+use gridmpi_net::handshake::{Ask, AskStep, Identity};
+use gridmpi_net::{HandshakeError, Net, NetConfig};
+use gridmpi_wire::{
+    Challenge, ContextId, Envelope, Frame, Hello, JobKey, MAGIC, MAX_PAYLOAD, ProcId, Rank,
+    VERSION_MAX, Verdict,
+};
+
+/// A network and where it listens. Rank 1 exists in its table but not in truth.
+fn victim(adjust: impl Fn(&mut NetConfig)) -> (Net, SocketAddr) {
+    let bound = loopback();
+    let address = bound.addresses()[0];
+    let mut config = config(0, vec![vec![address], Vec::new()]);
+    adjust(&mut config);
+    (Net::start(bound, config).unwrap(), address)
+}
+
+fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// Whether the other side closes, having sent nothing.
+fn is_closed_silently(stream: &mut TcpStream) -> bool {
+    match stream.read(&mut [0; 1]) {
+        Ok(count) => count == 0,
+        Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
+    }
+}
+
+fn identity(key: u8) -> Identity {
+    Identity { me: ProcId(1), procs: 2, job: JOB, key: JobKey::new([key; 32]) }
+}
+
+/// The handshake of a peer that expects frame `expects` next, by blocking calls.
+fn try_authenticate(
+    stream: &mut TcpStream,
+    us: &Identity,
+    expects: u64,
+) -> Result<u64, HandshakeError> {
+    let (mut ask, hello) = Ask::new(us, ProcId(0), [5; 32]);
+    stream.write_all(&hello).unwrap();
+    loop {
+        let count = stream.read(ask.space()).unwrap();
+        assert_ne!(count, 0, "refused");
+        match ask.read(count, us, expects)? {
+            AskStep::More => {}
+            AskStep::Send(proof) => stream.write_all(&proof).unwrap(),
+            AskStep::Welcomed(resume) => return Ok(resume),
+        }
+    }
+}
+
+fn authenticate(stream: &mut TcpStream, us: &Identity) {
+    assert_eq!(try_authenticate(stream, us, 1), Ok(1));
+}
+
+/// A message from the authenticated rank 1 still arrives.
+fn still_serves(net: &Net, address: SocketAddr) {
+    let wanted = receive(net, 1, 3, 4);
+    let mut peer = connect(address);
+    authenticate(&mut peer, &identity(9));
+    let envelope = Envelope {
+        context: ContextId::WORLD,
+        source: Rank(1),
+        tag: 3,
+        message: 1,
+        len: 4,
+        eager: 4,
+        synchronous: false,
+    };
+    peer.write_all(&Frame::Envelope(envelope).encode(1, 0, 4)).unwrap();
+    peer.write_all(b"abcd").unwrap();
+    assert_eq!(finish(net, wanted).1.as_deref(), Some(&b"abcd"[..]));
+}
+
+#[test]
+fn one_wrong_byte_of_magic_is_enough_to_be_cut() {
+    let (net, address) = victim(|_| {});
+    for first in [b'G', MAGIC[0] ^ 1, 0x16] {
+        let mut stream = connect(address);
+        stream.write_all(&[first]).unwrap();
+        assert!(is_closed_silently(&mut stream));
+    }
+    // A scanner that says nothing and goes.
+    drop(connect(address));
+    eventually("all are rejected", || net.stats().rejected == 4);
+    assert_eq!(net.failure(), None);
+    still_serves(&net, address);
+}
+
+#[test]
+fn half_open_handshakes_make_room_and_end() {
+    let (net, address) = victim(|config| {
+        config.limits.pending = 4;
+        config.limits.handshake = Duration::from_millis(900);
+    });
+    // Far more than may be pending; some stop inside the hello.
+    let mut idle: Vec<TcpStream> = (0..20).map(|_| connect(address)).collect();
+    for stream in idle.iter_mut().step_by(2) {
+        stream.write_all(&MAGIC).unwrap();
+    }
+    still_serves(&net, address);
+    for stream in &mut idle {
+        assert!(is_closed_silently(stream));
+    }
+}
+
+#[test]
+fn a_handshake_without_proof_times_out() {
+    let (net, address) = victim(|config| config.limits.handshake = Duration::from_millis(300));
+    let mut stream = connect(address);
+    let (_, hello) = Ask::new(&identity(9), ProcId(0), [5; 32]);
+    stream.write_all(&hello).unwrap();
+    stream.read_exact(&mut [0; Challenge::LEN]).unwrap();
+    assert!(is_closed_silently(&mut stream));
+    assert!(net.stats().last_rejection.unwrap().contains("too long"));
+}
+
+#[test]
+fn a_proof_with_another_key_is_rejected() {
+    let (net, address) = victim(|_| {});
+    let right = identity(9);
+    let mut stream = connect(address);
+    let (mut ask, hello) = Ask::new(&right, ProcId(0), [5; 32]);
+    stream.write_all(&hello).unwrap();
+    let mut proof = loop {
+        let count = stream.read(ask.space()).unwrap();
+        if let AskStep::Send(proof) = ask.read(count, &right, 1).unwrap() {
+            break proof;
+        }
+    };
+    proof[20] ^= 1;
+    stream.write_all(&proof).unwrap();
+    assert!(is_closed_silently(&mut stream));
+    assert!(net.stats().last_rejection.unwrap().contains("key"));
+    // Nor does a challenge hold for another dialer.
+    let wrong = identity(8);
+    let mut stream = connect(address);
+    let (mut ask, hello) = Ask::new(&wrong, ProcId(0), [5; 32]);
+    stream.write_all(&hello).unwrap();
+    stream.read_exact(ask.space()).unwrap();
+    assert!(ask.read(Challenge::LEN, &wrong, 1).unwrap_err().to_string().contains("key"));
+}
+
+#[test]
+fn a_build_of_another_version_is_told_so_and_says_so() {
+    let (net, address) = victim(|_| {});
+    let us = identity(9);
+    let (mut ask, _) = Ask::new(&us, ProcId(0), [5; 32]);
+    let hello = Hello {
+        magic: MAGIC,
+        version_min: VERSION_MAX + 1,
+        version_max: VERSION_MAX + 2,
+        from: us.me,
+        to: ProcId(0),
+        job: us.job,
+        nonce: [5; 32],
+    };
+    let mut stream = connect(address);
+    stream.write_all(&hello.encode()).unwrap();
+    let mut bytes = [0; Challenge::LEN];
+    stream.read_exact(&mut bytes).unwrap();
+    let challenge = Challenge::decode(&bytes).unwrap();
+    assert!(challenge.is_genuine(&us.key, &hello));
+    assert_eq!((challenge.version, challenge.verdict), (0, Verdict::NoCommonVersion));
+    assert!(is_closed_silently(&mut stream));
+    assert!(net.stats().last_rejection.unwrap().contains("versions"));
+    // A dialer that gets this answer names the reason.
+    let (_, own) = Ask::new(&us, ProcId(0), [5; 32]);
+    let refused = Challenge { mac: [0; 32], ..challenge };
+    let refused = refused.signed(&us.key, &Hello::decode(&own).unwrap());
+    ask.space().copy_from_slice(&refused.encode());
+    let error = ask.read(Challenge::LEN, &us, 1).unwrap_err();
+    assert_eq!(error, HandshakeError::NoCommonVersion);
+}
+
+#[test]
+fn another_jobs_process_is_not_answered() {
+    let (net, address) = victim(|_| {});
+    let others = [
+        (Identity { job: [0; 16], ..identity(9) }, 0),
+        (identity(9), 1),
+        (Identity { me: ProcId(0), ..identity(9) }, 0),
+        (Identity { me: ProcId(2), ..identity(9) }, 0),
+    ];
+    for (us, to) in others {
+        let mut stream = connect(address);
+        stream.write_all(&Ask::new(&us, ProcId(to), [5; 32]).1).unwrap();
+        assert!(is_closed_silently(&mut stream), "{us:?} to {to}");
+    }
+    assert_eq!(net.stats().rejected, 4);
+}
+
+#[test]
+fn wrong_key_is_a_failure_that_says_so() {
+    let nets = nets_with(2, |config| {
+        config.key = JobKey::new([config.me.0 as u8; 32]);
+        config.limits.dial_refused = Duration::from_millis(100);
+    });
+    let wanted = receive(&nets[0], 1, 0, 1);
+    let sent = send(&nets[0], 0, 1, 0, vec![1]);
+    assert!(finish(&nets[0], wanted).0.error.is_some());
+    finish(&nets[0], sent);
+    let failure = nets[0].failure().unwrap().to_string();
+    assert!(failure.contains("key") && failure.contains("join token"), "{failure}");
+}
+
+/// After the handshake, bytes that no peer of ours would send: the peer is given up, by name.
+fn misbehaves(bytes: &[u8], complaint: &str) {
+    let (net, address) = victim(|_| {});
+    let wanted = receive(&net, 1, 99, 1);
+    let mut peer = connect(address);
+    authenticate(&mut peer, &identity(9));
+    peer.write_all(bytes).unwrap();
+    assert!(finish(&net, wanted).0.error.is_some());
+    let failure = net.failure().unwrap().to_string();
+    assert!(failure.contains("rank 1") && failure.contains(complaint), "{failure}");
+    // It does not come back.
+    let mut peer = connect(address);
+    peer.write_all(&Ask::new(&identity(9), ProcId(0), [6; 32]).1).unwrap();
+    peer.read_exact(&mut [0; Challenge::LEN]).unwrap();
+    drop(peer);
+    assert_eq!(net.stats().connections, 1);
+}
+
+#[test]
+fn an_oversize_frame_is_refused() {
+    let mut head = Frame::Data { message: 1, offset: 0 }.encode(1, 0, MAX_PAYLOAD).to_vec();
+    head[4..8].copy_from_slice(&(MAX_PAYLOAD + 17).to_le_bytes());
+    misbehaves(&head, "body of");
+}
+
+#[test]
+fn a_peer_that_wants_frames_that_never_were_is_refused() {
+    let (net, address) = victim(|_| {});
+    let refused = try_authenticate(&mut connect(address), &identity(9), 5);
+    assert_eq!(refused, Err(HandshakeError::Refused(Verdict::CannotResume)));
+    eventually("it is given up", || net.failure().is_some());
+    assert!(net.failure().unwrap().what.contains("resume"), "{:?}", net.failure());
+}
+
+#[test]
+fn a_gap_in_the_numbers_is_refused() {
+    misbehaves(&Frame::Close.encode(2, 0, 0), "frame 2 came");
+}
+
+#[test]
+fn an_acknowledgement_of_what_was_never_sent_is_refused() {
+    misbehaves(&Frame::Ack.encode(0, 77, 0), "frame 77 was acknowledged");
+}
+
+#[test]
+fn noise_after_the_handshake_is_refused() {
+    misbehaves(&pattern(6, 4000), "no frame");
+}
+
+#[test]
+fn a_listener_that_never_answers_is_a_failure_in_bounded_time() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap();
+    let (net, _) = victim(|config| {
+        config.peers[1] = vec![address];
+        config.limits.dial_address = Duration::from_millis(50);
+        config.limits.dial_total = Duration::from_millis(300);
+    });
+    let started = Instant::now();
+    let sent = send(&net, 0, 1, 0, vec![1]);
+    assert!(finish(&net, receive(&net, 1, 0, 1)).0.error.is_some());
+    finish(&net, sent);
+    assert!(started.elapsed() < PATIENCE / 2);
+    assert!(net.failure().unwrap().what.contains("does not answer in time"));
+}
