@@ -1,0 +1,2 @@
+//! The preloaded library for vendors of the ABI `openmpi`: exported symbols, generated from `api/`, and nothing else.
+gridmpi_interpose::symbols!(gridmpi_abi::OpenMpi);

@@ -1,0 +1,349 @@
+//! How the processes of a job meet inside `MPI_Init`: each listens, each cluster gathers the
+//! addresses at its rank 0, that meets the others at the coordinator, and hands the table round.
+
+use crate::error::check;
+use crate::job::{Job, JobParts};
+use crate::runtime::Runtime;
+use gridmpi_abi::{Abi, Handle, Named};
+use gridmpi_bootstrap::{Control, DataModel, JobEnv, JobTable, ProcInfo, Registration, Yielding};
+use gridmpi_engine::{Communicator, JobMap};
+use gridmpi_net::{Bound, Listen, Net, NetConfig};
+use gridmpi_wire::ProcId;
+use std::ffi::{c_char, c_int, c_void};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// What came of it.
+pub(crate) struct Met<A: Abi> {
+    pub(crate) job: Job<A>,
+    pub(crate) world: Communicator,
+}
+
+/// Why there is no job; for a person to read.
+type Reason = String;
+
+/// Rank and size in the vendor's world.
+#[derive(Clone, Copy)]
+struct Here {
+    rank: usize,
+    size: usize,
+}
+
+/// Meets the job that the environment names. `Ok(None)`: there is none.
+///
+/// # Errors
+/// What is wrong, whose fault it is and the remedy.
+pub(crate) fn meet<A: Abi>(rt: &'static Runtime<A>) -> Result<Option<Met<A>>, Reason> {
+    let Some(env) = JobEnv::from_process().map_err(|e| e.to_string())? else { return Ok(None) };
+    let here = here(rt)?;
+    let listen = Listen { interface: env.interface.clone(), port: 0 };
+    let bound = gridmpi_net::bind(&listen).map_err(|e| e.to_string())?;
+    let procs = gather(rt, here, &proc_info(&bound))?;
+    let (table, control) = match procs {
+        Some(procs) => {
+            let (table, control) = register(rt, &env, procs)?;
+            (table, Some(control))
+        }
+        None => (None, None),
+    };
+    let table = hand_round(rt, here, table)?;
+    assemble(rt, env, here, bound, &table, control).map(Some)
+}
+
+fn here<A: Abi>(rt: &Runtime<A>) -> Result<Here, Reason> {
+    let (mut rank, mut size) = (0, 0);
+    // SAFETY: places of our own.
+    unsafe {
+        vendor(rt.vendor.comm_rank(A::comm_world(), &raw mut rank))?;
+        vendor(rt.vendor.comm_size(A::comm_world(), &raw mut size))?;
+    }
+    Ok(Here { rank: usize::try_from(rank).unwrap_or(0), size: usize::try_from(size).unwrap_or(1) })
+}
+
+fn vendor(code: c_int) -> Result<(), Reason> {
+    check(code).map_err(|_| format!("the vendor MPI failed in MPI_Init with error {code}"))
+}
+
+fn proc_info(bound: &Bound) -> ProcInfo {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    ProcInfo { addresses: bound.addresses().to_vec(), host, pid: std::process::id() }
+}
+
+/// Every process's information at rank 0.
+fn gather<A: Abi>(
+    rt: &Runtime<A>,
+    here: Here,
+    own: &ProcInfo,
+) -> Result<Option<Vec<ProcInfo>>, Reason> {
+    let own = serde_json::to_vec(own).map_err(|e| e.to_string())?;
+    let len = c_int::try_from(own.len()).map_err(|e| e.to_string())?;
+    let at_root = here.rank == 0;
+    let mut lens = vec![0 as c_int; if at_root { here.size } else { 0 }];
+    let (int, byte) = (A::datatype(Named::Int), A::datatype(Named::Byte));
+    // SAFETY: arrays of our own, as long as the procedure needs them at the root.
+    vendor(unsafe {
+        let one = (&raw const len).cast();
+        rt.vendor.gather(one, 1, int, lens.as_mut_ptr().cast(), 1, int, 0, A::comm_world())
+    })?;
+    let mut displs = Vec::with_capacity(lens.len());
+    let mut total: c_int = 0;
+    for len in &lens {
+        displs.push(total);
+        total = total.checked_add(*len).ok_or("too many processes in one cluster")?;
+    }
+    let mut all = vec![0u8; usize::try_from(total).unwrap_or(0)];
+    // SAFETY: as above; the displacements fill `all` exactly.
+    vendor(unsafe {
+        let into: *mut c_void = all.as_mut_ptr().cast();
+        let (lens, displs) = (lens.as_ptr(), displs.as_ptr());
+        rt.vendor.gatherv(
+            own.as_ptr().cast(),
+            len,
+            byte,
+            into,
+            lens,
+            displs,
+            byte,
+            0,
+            A::comm_world(),
+        )
+    })?;
+    if !at_root {
+        return Ok(None);
+    }
+    serde_json::Deserializer::from_slice(&all)
+        .into_iter()
+        .collect::<Result<_, _>>()
+        .map(Some)
+        .map_err(|e| {
+            format!("internal error: a process of this cluster described itself wrongly: {e}")
+        })
+}
+
+/// At rank 0: meets the other clusters. An error is for this cluster's other processes, too.
+fn register<A: Abi>(
+    rt: &Runtime<A>,
+    env: &JobEnv,
+    procs: Vec<ProcInfo>,
+) -> Result<(Option<Vec<u8>>, Control), Reason> {
+    let registration = Registration {
+        cluster: env.cluster.clone(),
+        procs,
+        data_model: DataModel::native(size_of_long_double(rt)),
+        vendor: library_version(rt),
+        tag_ub: vendor_tag_ub(rt),
+    };
+    let (table, control) = gridmpi_bootstrap::register(env, registration, env.deadline())
+        .map_err(|e| e.to_string())?;
+    let table = serde_json::to_vec(&table).map_err(|e| e.to_string())?;
+    Ok((Some(table), control))
+}
+
+fn size_of_long_double<A: Abi>(rt: &Runtime<A>) -> u8 {
+    let mut size = 0;
+    // SAFETY: a place of our own.
+    unsafe { rt.vendor.type_size(A::datatype(Named::LongDouble), &raw mut size) };
+    u8::try_from(size).unwrap_or(0)
+}
+
+fn library_version<A: Abi>(rt: &Runtime<A>) -> String {
+    let mut text =
+        vec![0u8; usize::try_from(A::MAX_LIBRARY_VERSION_STRING).unwrap_or(256).max(8192)];
+    let mut len = 0;
+    // SAFETY: a string as long as the standard asks for.
+    unsafe { rt.vendor.get_library_version(text.as_mut_ptr().cast::<c_char>(), &raw mut len) };
+    let len = usize::try_from(len).unwrap_or(0).min(text.len());
+    let text = String::from_utf8_lossy(&text[..len]);
+    text.lines().next().unwrap_or("").trim_matches(['\0', ' ']).chars().take(200).collect()
+}
+
+fn vendor_tag_ub<A: Abi>(rt: &Runtime<A>) -> i32 {
+    let (mut value, mut flag): (*mut c_int, c_int) = (std::ptr::null_mut(), 0);
+    // SAFETY: a predefined attribute, whose value is the address of an int (MPI 4.1 §9.1.2).
+    unsafe {
+        let place: *mut c_void = (&raw mut value).cast();
+        rt.vendor.comm_get_attr(A::comm_world(), A::TAG_UB, place, &raw mut flag);
+        if flag == 0 || value.is_null() { 32767 } else { *value }
+    }
+}
+
+/// Rank 0's table at every process of the cluster. The wait for other clusters may be long, so it
+/// keeps no core busy.
+fn hand_round<A: Abi>(
+    rt: &Runtime<A>,
+    here: Here,
+    table: Option<Vec<u8>>,
+) -> Result<JobTable, Reason> {
+    let mut len = table.as_ref().map_or(0, |t| c_int::try_from(t.len()).unwrap_or(0));
+    let mut bytes = table.unwrap_or_default();
+    let (int, byte) = (A::datatype(Named::Int), A::datatype(Named::Byte));
+    broadcast(rt, (&raw mut len).cast(), 1, int)?;
+    if here.rank != 0 {
+        bytes.resize(usize::try_from(len).unwrap_or(0), 0);
+    }
+    broadcast(rt, bytes.as_mut_ptr().cast(), len, byte)?;
+    serde_json::from_slice(&bytes)
+        .map_err(|e| format!("internal error: the job's table is broken: {e}"))
+}
+
+fn broadcast<A: Abi>(
+    rt: &Runtime<A>,
+    data: *mut c_void,
+    count: c_int,
+    datatype: A::Datatype,
+) -> Result<(), Reason> {
+    let (mut request, mut done) = (A::request_null(), 0);
+    // SAFETY: memory of our own that stays until the request is done.
+    unsafe {
+        vendor(rt.vendor.ibcast(data, count, datatype, 0, A::comm_world(), &raw mut request))?;
+        let mut rounds = 0u32;
+        while done == 0 {
+            vendor(rt.vendor.test(&raw mut request, &raw mut done, A::status_ignore()))?;
+            rounds = rounds.saturating_add(1);
+            rest(rounds);
+        }
+    }
+    Ok(())
+}
+
+/// The vendor has no event to wait for, and the other clusters may come in hours.
+fn rest(rounds: u32) {
+    if rounds < 1000 {
+        std::thread::yield_now();
+    } else {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn assemble<A: Abi>(
+    rt: &'static Runtime<A>,
+    env: JobEnv,
+    here: Here,
+    bound: Bound,
+    table: &JobTable,
+    control: Option<Control>,
+) -> Result<Met<A>, Reason> {
+    let ours = table.clusters.iter().position(|c| c.cluster == env.cluster);
+    let ours = ours.ok_or_else(|| {
+        format!("internal error: cluster {} is not in the job's table", env.cluster)
+    })?;
+    let before: usize = table.clusters[..ours].iter().map(|c| c.procs.len()).sum();
+    let me = ProcId(u32::try_from(before + here.rank).map_err(|e| e.to_string())?);
+    let sizes = table
+        .clusters
+        .iter()
+        .map(|c| (c.cluster.to_string(), u32::try_from(c.procs.len()).unwrap_or(0)));
+    let map = JobMap::contiguous(sizes);
+    let net = start_net(&env, table, me, ours, bound)?;
+    let world = Communicator::world(me, &map)
+        .ok_or("internal error: this process is not in its own job")?;
+    let parts = JobParts {
+        net,
+        map,
+        me,
+        vendor_world: world_group(rt)?,
+        quiet: duplicate(rt, A::comm_world())?,
+        own: duplicate(rt, A::comm_self())?,
+        tag_ub: table.tag_ub(),
+        yields: yields(rt, env.settings.yielding, guests(table, ours, here)),
+        control,
+        env,
+    };
+    Ok(Met { job: Job::new(parts), world })
+}
+
+fn start_net(
+    env: &JobEnv,
+    table: &JobTable,
+    me: ProcId,
+    ours: usize,
+    bound: Bound,
+) -> Result<Net, Reason> {
+    let peers = table.clusters.iter().enumerate().flat_map(|(cluster, registration)| {
+        // Those of this cluster are the vendor's business.
+        registration
+            .procs
+            .iter()
+            .map(move |p| if cluster == ours { Vec::new() } else { p.addresses.clone() })
+    });
+    let mut engine = gridmpi_engine::Config::new(me);
+    engine.credit_bytes = credit(table.size());
+    engine.eager_limit = engine.credit_bytes;
+    if let Some(limit) = env.settings.eager_limit {
+        engine.eager_limit = limit;
+    }
+    if let Some(credit) = env.settings.credit {
+        engine.credit_bytes = credit;
+    }
+    let config = NetConfig {
+        me,
+        job: env.job.0,
+        key: gridmpi_wire::JobKey::new(env.key.bytes()),
+        engine,
+        peers: peers.collect(),
+        limits: gridmpi_net::Limits::default(),
+    };
+    Net::start(bound, config).map_err(|e| e.to_string())
+}
+
+/// Bytes of unexpected messages that each of the other processes may have here: enough for a long, fast
+/// link, and 1 GiB for all together. Every process of a job comes to the same number.
+fn credit(processes: usize) -> u64 {
+    const ALL: u64 = 1 << 30;
+    (ALL / processes.max(1) as u64).clamp(1 << 20, 64 << 20)
+}
+
+fn world_group<A: Abi>(rt: &Runtime<A>) -> Result<A::Group, Reason> {
+    let mut group = A::group_null();
+    // SAFETY: a place of our own.
+    vendor(unsafe { rt.vendor.comm_group(A::comm_world(), &raw mut group) })?;
+    Ok(group)
+}
+
+fn duplicate<A: Abi>(rt: &Runtime<A>, comm: A::Comm) -> Result<A::Comm, Reason> {
+    let mut copy = A::comm_null();
+    // SAFETY: a place of our own.
+    vendor(unsafe { rt.vendor.comm_dup(comm, &raw mut copy) })?;
+    Ok(copy)
+}
+
+/// Whether ranks of this node, with the `guests` from other clusters, outnumber its processors.
+fn yields<A: Abi>(rt: &Runtime<A>, setting: Yielding, guests: usize) -> bool {
+    match setting {
+        Yielding::On => true,
+        Yielding::Off => false,
+        Yielding::Auto => ranks_of_node(rt) + guests > processors(),
+    }
+}
+
+/// Ranks of other clusters on this node: on a test machine several clusters share one. Names alone do not
+/// tell, since every cluster may have its `node1`.
+fn guests(table: &JobTable, ours: usize, here: Here) -> usize {
+    let Some(own) = table.clusters[ours].procs.get(here.rank) else { return 0 };
+    let is_here = |proc: &&ProcInfo| {
+        let shares = |address: &SocketAddr| own.addresses.iter().any(|a| a.ip() == address.ip());
+        proc.host == own.host && proc.addresses.iter().any(shares)
+    };
+    let others = table.clusters.iter().enumerate().filter(|(cluster, _)| *cluster != ours);
+    others.flat_map(|(_, registration)| &registration.procs).filter(is_here).count()
+}
+
+fn ranks_of_node<A: Abi>(rt: &Runtime<A>) -> usize {
+    let (mut node, mut size) = (A::comm_null(), 1);
+    // SAFETY: places of our own; the communicator is freed again.
+    unsafe {
+        let (world, kind) = (A::comm_world(), A::COMM_TYPE_SHARED);
+        rt.vendor.comm_split_type(world, kind, 0, A::info_null(), &raw mut node);
+        if node.bits() != A::comm_null().bits() {
+            rt.vendor.comm_size(node, &raw mut size);
+            rt.vendor.comm_free(&raw mut node);
+        }
+    }
+    usize::try_from(size).unwrap_or(1)
+}
+
+fn processors() -> usize {
+    // SAFETY: asks for a number.
+    let online = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+    usize::try_from(online).unwrap_or(1).max(1)
+}

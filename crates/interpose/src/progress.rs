@@ -1,0 +1,126 @@
+//! Waiting inside MPI: the program's own thread moves the network and the vendor meanwhile
+//! (MPI 4.1 §3.5, progress).
+
+use crate::error::{Error, Result};
+use crate::runtime::Runtime;
+use gridmpi_abi::{Abi, ErrorClass};
+use gridmpi_net::Epoch;
+use std::time::{Duration, Instant};
+
+/// Rounds without news in which a waiting process only looks again, before it lets others run or
+/// sleeps: about the time a message takes on the same machine.
+const EAGER_ROUNDS: u32 = 200;
+/// With fewer cores than ranks whoever we wait for may need ours.
+const YIELDING_ROUNDS: u32 = 4;
+/// How long a wait that the vendor may end only lets others run, where ranks outnumber cores: they get there
+/// within this if they were only waiting for a core.
+const YIELDING_TIME: Duration = Duration::from_millis(2);
+/// After that it sleeps so long between two looks at the vendor, so that those who compute have the cores. A
+/// message of another cluster still wakes it at once.
+const NAP: Duration = Duration::from_micros(100);
+/// How long a process that waits for another cluster alone leaves the vendor without a look.
+const VENDOR_INTERVAL: Duration = Duration::from_micros(500);
+/// Rounds between two looks at the vendor while it is not asked anyway.
+const VENDOR_ROUNDS: u32 = 32;
+
+/// One wait of the program's thread. Made before the first look at what is waited for.
+pub(crate) struct Turn<'a, A: Abi> {
+    rt: &'a Runtime<A>,
+    idle: u32,
+    /// When it began only to let others run.
+    yielding: Option<Instant>,
+    /// What had happened before the caller's last look.
+    seen: Epoch,
+}
+
+impl<'a, A: Abi> Turn<'a, A> {
+    pub(crate) fn new(rt: &'a Runtime<A>) -> Self {
+        Self { rt, idle: 0, yielding: None, seen: rt.job().net.epoch() }
+    }
+
+    /// Moves what can be moved; if nothing could, waits a little. `local`: the vendor may complete
+    /// what is waited for, and the caller asks it between the turns.
+    ///
+    /// # Errors
+    /// Another cluster is lost: the reason.
+    pub(crate) fn wait(&mut self, local: bool) -> Result<()> {
+        if advance(self.rt)? {
+            self.idle = 0;
+            self.yielding = None;
+        } else {
+            self.idle += 1;
+            self.rest(local || self.rt.needs_progress());
+        }
+        self.seen = self.rt.job().net.epoch();
+        Ok(())
+    }
+
+    fn rest(&mut self, local: bool) {
+        let rounds = if self.rt.job().yields { YIELDING_ROUNDS } else { EAGER_ROUNDS };
+        if self.idle < rounds {
+            std::hint::spin_loop();
+        } else if local {
+            self.let_others_run();
+            return;
+        } else {
+            self.rt.job().net.wait(self.seen, Instant::now() + VENDOR_INTERVAL);
+            look_at_vendor(self.rt);
+            return;
+        }
+        if !local && self.idle.is_multiple_of(VENDOR_ROUNDS) {
+            look_at_vendor(self.rt);
+        }
+    }
+
+    fn let_others_run(&mut self) {
+        let job = self.rt.job();
+        let now = Instant::now();
+        let since = *self.yielding.get_or_insert(now);
+        if job.yields && now - since > YIELDING_TIME {
+            job.net.wait(self.seen, now + NAP);
+        } else {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Moves the network, held receives and schedules as far as they go without waiting. Returns whether
+/// anything moved.
+///
+/// # Errors
+/// Another cluster is lost: the reason.
+pub(crate) fn advance<A: Abi>(rt: &Runtime<A>) -> Result<bool> {
+    let job = rt.job();
+    let mut moved = job.net.poll();
+    if rt.needs_progress() {
+        // Another thread that is at it does it for us.
+        if let Some(mut side) = job.side.try_lock() {
+            moved |= side.pump(rt, &mut job.net.lock());
+        }
+    }
+    match job.net.failure() {
+        Some(failure) => Err(lost(rt, &failure.to_string())),
+        None => Ok(moved),
+    }
+}
+
+#[cold]
+fn lost<A: Abi>(rt: &Runtime<A>, failure: &str) -> Error {
+    rt.job().tell_lost(failure);
+    Error::new(ErrorClass::ProcAborted, failure)
+}
+
+/// Lets the vendor move its own messages while we wait for another cluster.
+fn look_at_vendor<A: Abi>(rt: &Runtime<A>) {
+    let mut flag = 0;
+    // SAFETY: a communicator of our own that no message ever travels on.
+    unsafe {
+        rt.vendor.iprobe(
+            A::ANY_SOURCE,
+            A::ANY_TAG,
+            rt.job().quiet,
+            &raw mut flag,
+            A::status_ignore(),
+        );
+    }
+}

@@ -1,0 +1,146 @@
+//! The state of the library in this process.
+
+use crate::communicator::Spanning;
+use crate::datatype::Layouts;
+use crate::error::install_panic_hook;
+use crate::job::Job;
+use crate::spanning::SpanningTable;
+use crate::tokens::Tokens;
+use crate::vendor::Vendor;
+use gridmpi_abi::{Abi, Handle};
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// One in each process. Made by the first call, inert until the job's environment says otherwise.
+pub struct Runtime<A: Abi> {
+    /// The MPI below.
+    pub vendor: Vendor<A>,
+    /// The communicators that span clusters.
+    pub spanning: SpanningTable,
+    /// Flattened datatypes.
+    pub(crate) layouts: Layouts,
+    /// What the program's handles stand for.
+    pub(crate) tokens: Tokens<A>,
+    job: OnceLock<Job<A>>,
+    active: AtomicBool,
+    held: AtomicUsize,
+}
+
+/// Points to the `Runtime` of the one ABI that this library is built for.
+static RUNTIME: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
+
+impl<A: Abi> Runtime<A> {
+    /// The one of this process.
+    #[inline]
+    pub fn get() -> &'static Self {
+        let runtime = RUNTIME.load(Ordering::Acquire);
+        if runtime.is_null() {
+            return Self::start();
+        }
+        // SAFETY: made by `start` for the only ABI of this library, and never freed.
+        unsafe { &*runtime.cast() }
+    }
+
+    #[cold]
+    fn start() -> &'static Self {
+        static STARTING: Mutex<()> = Mutex::new(());
+        let _starting = STARTING.lock();
+        let made = RUNTIME.load(Ordering::Acquire);
+        if !made.is_null() {
+            // SAFETY: as in `get`.
+            return unsafe { &*made.cast() };
+        }
+        install_panic_hook();
+        let vendor = Vendor::find().unwrap_or_else(|reason| {
+            eprintln!("gridmpi: {reason}");
+            std::process::abort();
+        });
+        let runtime: &'static Self = Box::leak(Box::new(Self {
+            vendor,
+            spanning: SpanningTable::new(),
+            layouts: Layouts::default(),
+            tokens: Tokens::default(),
+            job: OnceLock::new(),
+            active: AtomicBool::new(false),
+            held: AtomicUsize::new(0),
+        }));
+        RUNTIME.store(std::ptr::from_ref(runtime).cast_mut().cast(), Ordering::Release);
+        runtime
+    }
+
+    /// Takes part in a job from now on.
+    pub(crate) fn activate(&self, job: Job<A>) {
+        assert!(self.job.set(job).is_ok(), "MPI_Init was served twice");
+        self.active.store(true, Ordering::Release);
+    }
+
+    /// Leaves everything to the vendor again (`MPI_Finalize`).
+    pub(crate) fn deactivate(&self) {
+        self.active.store(false, Ordering::Release);
+    }
+
+    /// The job. Only served calls ask, and there are none before [`activate`](Self::activate).
+    pub(crate) fn job(&self) -> &Job<A> {
+        self.job.get().expect("calls are served only in a job")
+    }
+
+    /// The library is at work. False: everything goes to the vendor.
+    #[inline]
+    pub fn is_active(&self) -> bool {
+        self.active.load(Ordering::Relaxed)
+    }
+
+    /// Something of ours moves only while the program's thread polls for it.
+    #[inline]
+    pub fn needs_progress(&self) -> bool {
+        self.held.load(Ordering::Relaxed) != 0
+    }
+
+    /// How many receives are held that the vendor may satisfy.
+    pub(crate) fn set_held(&self, held: usize) {
+        self.held.store(held, Ordering::Relaxed);
+    }
+
+    /// Makes a spanning communicator known, before the program has its handle.
+    pub(crate) fn adopt(&self, comm: Spanning<A>) -> A::Comm {
+        let comm = Arc::new(comm);
+        self.tokens.insert_communicator(&comm);
+        self.spanning.insert(comm.token.bits());
+        comm.token
+    }
+
+    /// How many requests of ours the program holds.
+    #[inline]
+    pub fn live_requests(&self) -> usize {
+        self.tokens.requests.live()
+    }
+
+    /// How many groups of ours the program holds.
+    #[inline]
+    pub fn live_groups(&self) -> usize {
+        self.tokens.groups.live()
+    }
+
+    /// How many matched messages of ours the program holds.
+    #[inline]
+    pub fn live_messages(&self) -> usize {
+        self.tokens.messages.live()
+    }
+
+    /// How many datatypes we remember something about.
+    #[inline]
+    pub fn live_datatypes(&self) -> usize {
+        self.layouts.live()
+    }
+
+    /// Whether a request is a token of ours.
+    pub fn owns_request(&self, bits: usize) -> bool {
+        self.tokens.requests.contains(bits)
+    }
+
+    /// Whether a group is a token of ours.
+    pub fn owns_group(&self, bits: usize) -> bool {
+        self.tokens.groups.contains(bits)
+    }
+}

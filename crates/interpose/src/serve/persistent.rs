@@ -1,0 +1,122 @@
+//! Persistent requests on spanning communicators (MPI 4.1 §3.9). Their token is a persistent receive
+//! from `MPI_PROC_NULL`, never started at the vendor.
+
+use crate::communicator::Spanning;
+use crate::error::{Error, Result, check, forward};
+use crate::operation::{
+    Address, Data, Persistent, PersistentKind, counted, start_receive, start_send,
+};
+use crate::runtime::Runtime;
+use crate::tokens::Request;
+use gridmpi_abi::{Abi, Count, ErrorClass, Named};
+use parking_lot::Mutex;
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+
+/// Makes the request and its token.
+///
+/// # Safety
+/// `request` is the program's place.
+pub(crate) unsafe fn hand_out<A: Abi>(
+    rt: &Runtime<A>,
+    comm: &Arc<Spanning<A>>,
+    kind: PersistentKind,
+    data: Data<A>,
+    address: Address,
+    request: *mut A::Request,
+) -> Result<()> {
+    let mut token = A::request_null();
+    // SAFETY: nothing is ever received, so the missing buffer is never looked at.
+    check(unsafe {
+        rt.vendor.recv_init(
+            std::ptr::null_mut(),
+            0,
+            A::datatype(Named::Byte),
+            A::PROC_NULL,
+            0,
+            comm.token,
+            &raw mut token,
+        )
+    })?;
+    let comm = Arc::clone(comm);
+    let persistent = Persistent { comm, kind, data, address, active: Mutex::new(None) };
+    rt.tokens.requests.insert(token, Request::Persistent(Arc::new(persistent)));
+    // SAFETY: the program's place.
+    unsafe { *request = token };
+    Ok(())
+}
+
+/// `MPI_Recv_init`.
+#[allow(clippy::too_many_arguments)]
+pub unsafe fn recv_init<A: Abi>(
+    rt: &'static Runtime<A>,
+    buf: *mut c_void,
+    count: Count,
+    datatype: A::Datatype,
+    source: c_int,
+    tag: c_int,
+    comm: A::Comm,
+    request: *mut A::Request,
+) -> Result<()> {
+    let (data, address) = (Data::new(buf, count, datatype), Address { peer: source, tag });
+    if let (Some(spanning), true) = (rt.tokens.spanning(comm), source != A::PROC_NULL) {
+        spanning.source(source)?;
+        // SAFETY: the program's place for the request.
+        return unsafe { hand_out(rt, &spanning, PersistentKind::Receive, data, address, request) };
+    }
+    // SAFETY: the program's arguments, under the rules of the procedure.
+    forward(|| unsafe {
+        counted!(rt.vendor, recv_init, recv_init_c, data, source, tag, comm, request)
+    })
+}
+
+/// `MPI_Start`.
+pub unsafe fn start<A: Abi>(rt: &'static Runtime<A>, request: *mut A::Request) -> Result<()> {
+    // SAFETY: the program's request.
+    let handle = unsafe { *request };
+    let ours = rt.tokens.requests.with(handle, |ours| match ours {
+        Request::Persistent(persistent) => Some(Arc::clone(persistent)),
+        _ => None,
+    });
+    match ours.flatten() {
+        // SAFETY: the program gives the memory to the operation.
+        Some(persistent) => unsafe { start_ours(rt, &persistent) },
+        // SAFETY: the program's request.
+        None => forward(|| unsafe { rt.vendor.start(request) }),
+    }
+}
+
+unsafe fn start_ours<A: Abi>(rt: &Runtime<A>, persistent: &Persistent<A>) -> Result<()> {
+    let mut active = persistent.active.lock();
+    if active.is_some() {
+        return Err(Error::new(
+            ErrorClass::Request,
+            "a persistent request is started that is under way",
+        ));
+    }
+    let (comm, data, address) = (&persistent.comm, persistent.data, persistent.address);
+    // SAFETY: as the caller's.
+    *active = Some(unsafe {
+        match persistent.kind {
+            PersistentKind::Send(kind) => start_send(rt, comm, kind, data, address)?,
+            PersistentKind::Receive => start_receive(rt, comm, data, address)?,
+        }
+    });
+    Ok(())
+}
+
+/// `MPI_Startall`: in the array's order (MPI 4.1 §3.9).
+pub unsafe fn startall<A: Abi>(
+    rt: &'static Runtime<A>,
+    count: c_int,
+    array_of_requests: *mut A::Request,
+) -> Result<()> {
+    let count = usize::try_from(count).map_err(|_| {
+        Error::new(ErrorClass::Count, format!("the count {count} of requests is negative"))
+    })?;
+    for index in 0..count {
+        // SAFETY: the program's array.
+        unsafe { start(rt, array_of_requests.add(index))? };
+    }
+    Ok(())
+}

@@ -1,0 +1,223 @@
+//! Receives and combined sends and receives: MPI 4.1 §3.2.4, §3.7.2, §3.10.
+
+use crate::communicator::{From, Spanning};
+use crate::error::{Error, Result, check, forward};
+use crate::guard::Lift;
+use crate::operation::{
+    self, Address, Data, SendKind, counted, start_receive, start_send, vendor_irecv,
+};
+use crate::progress::Turn;
+use crate::runtime::Runtime;
+use crate::status::{Outcome, is_ignored};
+use gridmpi_abi::{Abi, Count, ErrorClass, Named};
+use std::ffi::{c_int, c_void};
+
+/// `MPI_Recv`.
+#[allow(clippy::too_many_arguments)]
+pub unsafe fn recv<A: Abi>(
+    rt: &'static Runtime<A>,
+    buf: *mut c_void,
+    count: Count,
+    datatype: A::Datatype,
+    source: c_int,
+    tag: c_int,
+    comm: A::Comm,
+    status: *mut A::Status,
+) -> Result<()> {
+    let (data, from) = (Data::new(buf, count, datatype), Address { peer: source, tag });
+    let Some(spanning) = rt.tokens.spanning(comm) else {
+        // SAFETY: the program's arguments; we wait until the buffer is free.
+        let request = unsafe { vendor_irecv(rt, data, from, comm)? };
+        let told = super::completion::wait_vendor(rt, request)?;
+        // SAFETY: the program's status.
+        return unsafe { Outcome::<A>::told(told).finish(rt, status) };
+    };
+    // SAFETY: as above.
+    unsafe {
+        match direct_rank(rt, &spanning, data, from)? {
+            Some(rank) => direct(rt, data, Address { peer: rank, tag }, &spanning, status),
+            None => {
+                let active = start_receive(rt, &spanning, data, from)?;
+                operation::wait(rt, active, &spanning)?.finish(rt, status)
+            }
+        }
+    }
+}
+
+/// The vendor's rank to receive from if the vendor can serve this receive in one call that does not block for long:
+/// at once where nothing of ours waits and cores abound, else when the message has come. One call, since MPICH forgets
+/// the communicator of a nonblocking receive that was truncated, and runs another one's error handler.
+fn direct_rank<A: Abi>(
+    rt: &Runtime<A>,
+    comm: &Spanning<A>,
+    into: Data<A>,
+    from: Address,
+) -> Result<Option<c_int>> {
+    let tag = rt.job().tag_match(from.tag)?;
+    let rank = match comm.source(from.peer)? {
+        From::Null => return Ok(Some(A::PROC_NULL)),
+        From::Local(_, rank) if operation::must_hold(rt, comm, rank, tag) => return Ok(None),
+        From::Local(local, _) => local,
+        From::Any | From::Remote(..) => return Ok(None),
+    };
+    // A mistake is told at once.
+    let is_valid = into.count >= 0 && into.datatype != A::datatype_null();
+    if is_valid && rt.job().is_patient(rt) {
+        await_message(rt, comm, Address { peer: rank, tag: from.tag })?;
+    }
+    Ok(Some(rank))
+}
+
+/// Waits until the vendor has a message.
+fn await_message<A: Abi>(rt: &Runtime<A>, comm: &Spanning<A>, from: Address) -> Result<()> {
+    let mut turn = Turn::new(rt);
+    loop {
+        let (mut flag, ignore) = (0, A::status_ignore());
+        // SAFETY: a token of ours and a place of our own.
+        forward(|| unsafe {
+            rt.vendor.iprobe(from.peer, from.tag, comm.token, &raw mut flag, ignore)
+        })?;
+        if flag != 0 {
+            return Ok(());
+        }
+        turn.wait(true)?;
+    }
+}
+
+unsafe fn direct<A: Abi>(
+    rt: &Runtime<A>,
+    data: Data<A>,
+    from: Address,
+    comm: &Spanning<A>,
+    status: *mut A::Status,
+) -> Result<()> {
+    // An error handler of the program's may run.
+    let _lift = Lift::new();
+    // SAFETY: as the caller's.
+    let code =
+        unsafe { counted!(rt.vendor, recv, recv_c, data, from.peer, from.tag, comm.token, status) };
+    if !is_ignored::<A>(status) {
+        // SAFETY: the program's status, which the vendor just filled.
+        comm.translate_source(unsafe { &mut *status });
+    }
+    check(code)
+}
+
+/// `MPI_Irecv`.
+#[allow(clippy::too_many_arguments)]
+pub unsafe fn irecv<A: Abi>(
+    rt: &'static Runtime<A>,
+    buf: *mut c_void,
+    count: Count,
+    datatype: A::Datatype,
+    source: c_int,
+    tag: c_int,
+    comm: A::Comm,
+    request: *mut A::Request,
+) -> Result<()> {
+    let (data, from) = (Data::new(buf, count, datatype), Address { peer: source, tag });
+    // SAFETY: the program gives the memory to the operation, and a place for the request.
+    unsafe {
+        *request = match rt.tokens.spanning(comm) {
+            None => vendor_irecv(rt, data, from, comm)?,
+            Some(_) if source == A::PROC_NULL => vendor_irecv(rt, data, from, comm)?,
+            Some(spanning) => {
+                let active = start_receive(rt, &spanning, data, from)?;
+                super::completion::hand_out(rt, active, &spanning)?
+            }
+        };
+    }
+    Ok(())
+}
+
+/// `MPI_Sendrecv`.
+#[allow(clippy::too_many_arguments)]
+pub unsafe fn sendrecv<A: Abi>(
+    rt: &'static Runtime<A>,
+    sendbuf: *const c_void,
+    sendcount: Count,
+    sendtype: A::Datatype,
+    dest: c_int,
+    sendtag: c_int,
+    recvbuf: *mut c_void,
+    recvcount: Count,
+    recvtype: A::Datatype,
+    source: c_int,
+    recvtag: c_int,
+    comm: A::Comm,
+    status: *mut A::Status,
+) -> Result<()> {
+    let (out, to) = (Data::new(sendbuf, sendcount, sendtype), Address { peer: dest, tag: sendtag });
+    let (into, from) =
+        (Data::new(recvbuf, recvcount, recvtype), Address { peer: source, tag: recvtag });
+    // SAFETY: the program's arguments; we wait until both buffers are free.
+    unsafe {
+        let Some(spanning) = rt.tokens.spanning(comm) else {
+            return exchange_in_cluster(rt, (out, to), (into, from), comm, status);
+        };
+        let receive = start_receive(rt, &spanning, into, from)?;
+        let send = start_send(rt, &spanning, SendKind::Standard, out, to)?;
+        let sent = operation::wait(rt, send, &spanning)?;
+        let received = operation::wait(rt, receive, &spanning)?;
+        let told = received.finish(rt, status);
+        sent.error.map_or(told, Err)
+    }
+}
+
+/// The vendor's own exchange, moved by us while something of ours waits.
+unsafe fn exchange_in_cluster<A: Abi>(
+    rt: &'static Runtime<A>,
+    (out, to): (Data<A>, Address),
+    (into, from): (Data<A>, Address),
+    comm: A::Comm,
+    status: *mut A::Status,
+) -> Result<()> {
+    // SAFETY: as the caller's; we wait until both buffers are free.
+    unsafe {
+        let receive = vendor_irecv(rt, into, from, comm)?;
+        let send = operation::vendor_isend(rt, SendKind::Standard, out, to, comm)?;
+        super::completion::wait_vendor(rt, send)?;
+        let told = super::completion::wait_vendor(rt, receive)?;
+        Outcome::<A>::told(told).finish(rt, status)
+    }
+}
+
+/// `MPI_Sendrecv_replace`: the outgoing data is packed first, so that the buffer is free to receive.
+#[allow(clippy::too_many_arguments)]
+pub unsafe fn sendrecv_replace<A: Abi>(
+    rt: &'static Runtime<A>,
+    buf: *mut c_void,
+    count: Count,
+    datatype: A::Datatype,
+    dest: c_int,
+    sendtag: c_int,
+    source: c_int,
+    recvtag: c_int,
+    comm: A::Comm,
+    status: *mut A::Status,
+) -> Result<()> {
+    let into = Data::<A>::new(buf, count, datatype);
+    // SAFETY: the program's buffer, which nobody changes during the call.
+    let bytes = unsafe { into.to_send(rt)? }.to_bytes();
+    let len = Count::try_from(bytes.len())
+        .map_err(|_| Error::new(ErrorClass::Count, "the buffer exceeds 63 bits"))?;
+    // SAFETY: the program's arguments; the copy outlives the call. MPI_PACKED matches every type
+    // (MPI 4.1 §5.2), and packed data of like machines is the data itself.
+    unsafe {
+        sendrecv(
+            rt,
+            bytes.as_ptr().cast(),
+            len,
+            A::datatype(Named::Packed),
+            dest,
+            sendtag,
+            buf,
+            count,
+            datatype,
+            source,
+            recvtag,
+            comm,
+            status,
+        )
+    }
+}
