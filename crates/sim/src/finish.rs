@@ -1,0 +1,204 @@
+//! What must hold when nothing moves any more, and what is done then.
+//!
+//! A random program may rightly come to stand: a receive whose message another receive got waits for
+//! ever. It is ended here as a program could (cancelled, or served), so that every program ends. What
+//! must never be is that something stands which MPI says goes on.
+
+use crate::plan::Accepts;
+use crate::program::{Block, Request};
+use crate::rules::{MessageIndex, Probe, Stage, Where};
+use crate::world::{Phase, World, trace};
+use gridmpi_engine::TagMatch;
+use gridmpi_wire::ProcId;
+
+impl World {
+    /// Runs to the end.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn run_to_end(&mut self) -> Result<(), String> {
+        loop {
+            self.run()?;
+            if self.nudge() {
+                continue;
+            }
+            self.check_standstill();
+            self.check()?;
+            match self.phase {
+                Phase::Running => {
+                    if !self.release() {
+                        self.phase = Phase::Draining;
+                    }
+                }
+                Phase::Draining => {
+                    if !self.drain() {
+                        self.check_received()?;
+                        self.close();
+                    }
+                }
+                Phase::Closing => return self.check_closed(),
+            }
+            self.check()?;
+        }
+    }
+
+    /// A real program polls without end: look once more at everything. Whether anything moved.
+    fn nudge(&mut self) -> bool {
+        let mut moved = false;
+        for process in 0..self.processes.len() {
+            if self.processes[process].endpoint.has_held() {
+                moved |= self.poll_now(process);
+            }
+            for thread in 0..self.processes[process].threads.len() {
+                if self.processes[process].threads[thread].is_blocked() {
+                    moved |= self.step_now(process, thread);
+                    self.attend(process);
+                }
+            }
+        }
+        let done: Vec<_> = std::mem::take(&mut self.janitor);
+        for (process, receive) in done {
+            if !self.finish_if_over(Request::Receive(receive)) {
+                self.janitor.push((process, receive));
+            }
+        }
+        moved
+    }
+
+    /// Everything that matched is complete, and nothing that matches waits.
+    fn check_standstill(&mut self) {
+        self.rules.check_progress();
+        for message in 0..self.rules.messages.len() {
+            let m = &self.rules.messages[message];
+            let matched = matches!(m.place, Where::Matched(_));
+            if m.request.is_some() && matched && !m.is_sent && !self.is_over(Request::Send(message))
+            {
+                self.rules.fail(format!("send {message} was received and is not over"));
+            }
+        }
+        for receive in 0..self.rules.receives.len() {
+            let r = &self.rules.receives[receive];
+            let matched = matches!(r.stage, Stage::Matched(_));
+            if matched && !r.is_freed && !self.is_over(Request::Receive(receive)) {
+                self.rules.fail(format!("receive {receive} has matched and is not over"));
+            }
+        }
+    }
+
+    /// Ends what some blocked thread waits for. Whether there was one.
+    fn release(&mut self) -> bool {
+        let all = self.processes.iter().enumerate().flat_map(|(process, p)| {
+            let blocked = p.threads.iter().enumerate().filter(|entry| entry.1.is_blocked());
+            blocked.map(move |(thread, _)| (process, thread))
+        });
+        let all: Vec<_> = all.collect();
+        if all.is_empty() {
+            return false;
+        }
+        let (process, thread) = all[self.rng.index(all.len())];
+        self.stats.releases += 1;
+        trace!(self, "p{process}.{thread} is released");
+        match self.processes[process].threads[thread].block.clone() {
+            Some(Block::All(requests)) => self.end_all(&requests),
+            Some(Block::Any) => {
+                let requests = self.processes[process].threads[thread].requests.clone();
+                self.end_all(&requests);
+            }
+            Some(Block::Probe { accepts, .. } | Block::Claim { accepts, .. }) => {
+                self.processes[process].threads[thread].block = None;
+                self.check_lost_probe(process, accepts);
+            }
+            Some(Block::Claimed { .. }) | None => {}
+        }
+        self.step_later(process, thread);
+        true
+    }
+
+    fn check_lost_probe(&mut self, process: usize, accepts: Accepts) {
+        let Accepts { comm, source, tag } = accepts;
+        if self.rules.is_findable(&Probe { process, comm, source, tag }) {
+            self.rules.fail(format!("a probe of p{process}, {accepts:?}, missed a message"));
+        }
+    }
+
+    /// Cancels the receives and receives the sends.
+    fn end_all(&mut self, requests: &[Request]) {
+        for &request in requests {
+            match request {
+                Request::Receive(receive) => {
+                    self.cancel(receive);
+                    self.attend(self.rules.receives[receive].process);
+                }
+                Request::Send(message) => self.serve(message),
+            }
+        }
+    }
+
+    /// Posts a receive that `message` fits, if it is unmatched.
+    fn serve(&mut self, message: MessageIndex) {
+        let m = &self.rules.messages[message];
+        if !matches!(m.place, Where::Flying | Where::Arrived) {
+            return;
+        }
+        let (process, tag) = (m.to, TagMatch::Is(m.tag));
+        let accepts = Accepts { comm: m.comm, source: Some(m.source), tag };
+        let receive = self.receive(process, accepts, 10_000);
+        self.janitor.push((process, receive));
+        self.attend(process);
+    }
+
+    /// Ends what the program has left: freed receives, and messages that it never received. Whether
+    /// there was any.
+    fn drain(&mut self) -> bool {
+        for receive in self.rules.pending() {
+            self.cancel(receive);
+            self.attend(self.rules.receives[receive].process);
+        }
+        let unmatched = self.rules.unmatched();
+        for &message in &unmatched {
+            self.serve(message);
+        }
+        !unmatched.is_empty() || !self.janitor.is_empty()
+    }
+
+    fn close(&mut self) {
+        self.phase = Phase::Closing;
+        for process in 0..self.processes.len() {
+            self.processes[process].endpoint.close();
+            self.attend(process);
+        }
+    }
+
+    /// All was received, and nothing is left over.
+    fn check_received(&mut self) -> Result<(), String> {
+        self.rules.check_end();
+        for (process, p) in self.processes.iter().enumerate() {
+            if p.endpoint.live() != (0, 0) || p.endpoint.has_held() {
+                let (requests, messages) = p.endpoint.live();
+                return Err(format!("p{process} keeps {requests} requests, {messages} messages"));
+            }
+            for peer in 0..self.processes.len() {
+                let left = p.endpoint.unexpected_of(ProcId(peer as u32));
+                if left != (0, 0) {
+                    return Err(format!("p{process} holds {left:?} of p{peer}"));
+                }
+            }
+        }
+        self.check()
+    }
+
+    /// Every stream has ended and is acknowledged.
+    fn check_closed(&self) -> Result<(), String> {
+        for (process, p) in self.processes.iter().enumerate() {
+            if !p.endpoint.is_drained() {
+                return Err(format!("p{process} does not drain"));
+            }
+        }
+        for (process, peer) in self.connected_pairs() {
+            if !self.processes[process].endpoint.peer_closed(ProcId(peer as u32)) {
+                return Err(format!("p{process} saw no end of p{peer}"));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,40 @@
+//! Deliberate faults: a checker that has never failed has shown nothing.
+
+use crate::rng::Rng;
+
+/// What is made wrong.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Mutation {
+    /// Nothing.
+    #[default]
+    None,
+    /// Local receives go to the vendor though a held wildcard competes with them.
+    IgnoreHold,
+    /// Returned credit never reaches the sender.
+    LoseCredit,
+    /// A payload byte is changed now and then.
+    Corrupt,
+    /// A message inside a cluster overtakes others of its sender now and then.
+    Overtake,
+    /// A peer that has something to write is forgotten now and then.
+    LoseWake,
+    /// A send buffer is used again at once, not when the send is over.
+    ReuseEarly,
+}
+
+impl Mutation {
+    /// All faults.
+    pub const ALL: [Self; 6] = [
+        Self::IgnoreHold,
+        Self::LoseCredit,
+        Self::Corrupt,
+        Self::Overtake,
+        Self::LoseWake,
+        Self::ReuseEarly,
+    ];
+
+    /// Whether this is the fault `of`, and it happens now.
+    pub const fn strikes(self, of: Self, rng: &mut Rng) -> bool {
+        self as u8 == of as u8 && rng.chance(20)
+    }
+}

@@ -1,0 +1,284 @@
+//! What goes over the connections: dialling, writing, reading, cuts; bytes to the engine.
+
+use crate::mutation::Mutation;
+use crate::network::LinkState;
+use crate::world::{Event, World, trace};
+use gridmpi_engine::{Progress, Sink};
+use gridmpi_wire::{Envelope, Frame, HEADER_LEN, Header, ProcId, parse};
+
+impl World {
+    fn link_of(&self, a: usize, b: usize) -> usize {
+        let ends = [a.min(b), a.max(b)];
+        self.links.iter().position(|link| link.ends == ends).expect("a link between clusters")
+    }
+
+    /// A process wants a connection to a peer.
+    pub fn dial(&mut self, process: usize, peer: usize) {
+        let link = self.link_of(process, peer);
+        match self.links[link].state {
+            LinkState::Down => {
+                self.links[link].state = LinkState::Dialing;
+                self.later(2 * self.plan.delays.link, Event::Connect { link });
+            }
+            LinkState::Cut => self.links[link].redial = true,
+            LinkState::Dialing | LinkState::Up => {}
+        }
+    }
+
+    /// A connection is made; one end learns of it first.
+    pub fn connect(&mut self, link: usize) {
+        self.links[link].connect();
+        let ends = self.links[link].ends;
+        let expects = |at: usize, of: usize| self.processes[at].endpoint.expects(ProcId(of as u32));
+        let expected = [expects(ends[1], ends[0]), expects(ends[0], ends[1])];
+        let first = self.rng.index(2);
+        let (side, peer_expects) = (1 - first, expected[1 - first]);
+        let epoch = self.links[link].epoch;
+        self.later(self.plan.delays.link, Event::Connected { link, side, epoch, peer_expects });
+        self.connected(link, first, expected[first]);
+    }
+
+    /// A side learns of a new connection.
+    pub fn connected(&mut self, link: usize, side: usize, peer_expects: u64) {
+        let (process, peer) = (self.links[link].ends[side], self.links[link].ends[1 - side]);
+        trace!(self, "p{process} is connected to p{peer}, which expects frame {peer_expects}");
+        self.links[link].is_up[side] = true;
+        let peer = ProcId(peer as u32);
+        if let Err(error) = self.processes[process].endpoint.connected(peer, peer_expects) {
+            self.rules.fail(error.to_string());
+        }
+        let epoch = self.links[link].epoch;
+        self.at(self.now, Event::Read { link, side: 1 - side, epoch });
+        self.attend(process);
+    }
+
+    /// A connection is cut, if there is one.
+    pub fn cut(&mut self, link: usize) {
+        if self.links[link].is_up != [true; 2] || self.links[link].state != LinkState::Up {
+            return;
+        }
+        self.stats.cuts += 1;
+        trace!(self, "the link of p{:?} is cut", self.links[link].ends);
+        self.links[link].cut(&mut self.rng);
+        let epoch = self.links[link].epoch;
+        for side in 0..2 {
+            self.at(self.now, Event::Read { link, side, epoch });
+            self.later(2 * self.plan.delays.link, Event::Notice { link, side, epoch });
+        }
+    }
+
+    /// A side notices that its connection was cut.
+    pub fn notice(&mut self, link: usize, side: usize) {
+        let (process, peer) = (self.links[link].ends[side], self.links[link].ends[1 - side]);
+        trace!(self, "p{process} has lost the connection to p{peer}");
+        self.links[link].notice(side);
+        self.processes[process].endpoint.disconnected(ProcId(peer as u32));
+        if self.links[link].state == LinkState::Down && self.links[link].redial {
+            self.dial(process, peer);
+        }
+        self.attend(process);
+    }
+
+    /// Writes once to each peer that may be written to.
+    pub fn drive(&mut self, process: usize) {
+        self.processes[process].drive_due = false;
+        for peer in std::mem::take(&mut self.processes[process].ready) {
+            if self.mutation.strikes(Mutation::LoseWake, &mut self.rng) {
+                continue;
+            }
+            let again = self.write(process, peer);
+            let ready = &mut self.processes[process].ready;
+            if again && !ready.contains(&peer) {
+                ready.push(peer);
+            }
+        }
+        self.attend(process);
+    }
+
+    /// Writes once. Whether to do it again without being asked.
+    fn write(&mut self, process: usize, peer: ProcId) -> bool {
+        let link = self.link_of(process, peer.0 as usize);
+        let side = self.links[link].side(process);
+        if !self.links[link].is_up[side] {
+            return false;
+        }
+        let pipe = &mut self.links[link].pipes[side];
+        let (capacity, rng, before) = (self.plan.pipe, &mut self.rng, pipe.len());
+        let max = [10, 100, 10_000][rng.index(3)];
+        let endpoint = &mut self.processes[process].endpoint;
+        let progress = endpoint.transmit(peer, max, |slices| pipe.write(slices, capacity, rng));
+        let bytes = pipe.len() - before;
+        if bytes > 0 {
+            let arrival =
+                self.now + self.plan.delays.link + self.rng.within(0, self.plan.delays.jitter);
+            let arrival = arrival.max(self.links[link].pipes[side].last_arrival);
+            self.links[link].pipes[side].last_arrival = arrival;
+            let epoch = self.links[link].epoch;
+            self.at(arrival, Event::Cross { link, side, epoch, bytes });
+        }
+        match progress {
+            Ok(Progress::Idle) => false,
+            Ok(Progress::More) => true,
+            // A full pipe is written to again when it is read.
+            Ok(Progress::Blocked) => self.links[link].pipes[side].len() < capacity,
+            Err(error) => {
+                self.rules.fail(format!("transmit: {error}"));
+                false
+            }
+        }
+    }
+
+    /// Reads some of what a side has written.
+    pub fn read(&mut self, link: usize, side: usize) {
+        let l = &mut self.links[link];
+        if !l.is_up[1 - side] || !l.pipes[side].is_readable() {
+            return;
+        }
+        let was_full = l.pipes[side].len() == self.plan.pipe;
+        let bytes = l.pipes[side].read(&mut self.rng);
+        if l.pipes[side].is_readable() {
+            let epoch = l.epoch;
+            self.later(5, Event::Read { link, side, epoch });
+        }
+        let (writer, reader) = (self.links[link].ends[side], self.links[link].ends[1 - side]);
+        if was_full && !self.processes[writer].ready.contains(&ProcId(reader as u32)) {
+            self.processes[writer].ready.push(ProcId(reader as u32));
+            self.attend(writer);
+        }
+        if let Err(error) = self.feed(link, 1 - side, &bytes) {
+            self.rules.fail(error);
+        }
+        self.attend(reader);
+    }
+
+    /// Feeds bytes to the engine of the process at `side`.
+    fn feed(&mut self, link: usize, side: usize, mut bytes: &[u8]) -> Result<(), String> {
+        let (process, peer) = (self.links[link].ends[side], self.links[link].ends[1 - side]);
+        let mut parser = std::mem::take(&mut self.links[link].parsers[side]);
+        while !bytes.is_empty() || parser.frame.is_some() {
+            if parser.frame.is_none() {
+                let wanted = head_wanted(&parser.head)?.min(bytes.len());
+                parser.head.extend_from_slice(&bytes[..wanted]);
+                bytes = &bytes[wanted..];
+                let Some(parsed) = parse(&parser.head).map_err(|error| error.to_string())? else {
+                    continue;
+                };
+                parser.head.clear();
+                let sink = self.begin_frame(process, peer, &parsed.header, parsed.frame)?;
+                parser.frame = Some((parsed.header, sink, 0));
+            }
+            let Some((header, sink, at)) = parser.frame.take() else { continue };
+            let here = self.land(process, &sink, at, bytes);
+            bytes = &bytes[here..];
+            let at = at + here as u32;
+            if at < sink.len() {
+                parser.frame = Some((header, sink, at));
+                break;
+            }
+            let ended = self.processes[process].endpoint.frame_end(ProcId(peer as u32), sink);
+            ended.map_err(|error| error.to_string())?;
+        }
+        self.links[link].parsers[side] = parser;
+        self.check_bounds(process, peer)
+    }
+
+    /// Stores payload, in either of the two ways. How much of `bytes` was stored.
+    fn land(&mut self, process: usize, sink: &Sink, at: u32, bytes: &[u8]) -> usize {
+        let mut data = bytes[..bytes.len().min((sink.len() - at) as usize)].to_vec();
+        if !data.is_empty() && self.mutation.strikes(Mutation::Corrupt, &mut self.rng) {
+            data[0] ^= 1;
+        }
+        let endpoint = &mut self.processes[process].endpoint;
+        if self.rng.chance(30) {
+            endpoint.sink_write(sink, at, &data);
+            return data.len();
+        }
+        let mut stored = 0;
+        while stored < data.len() {
+            stored += endpoint.sink_slices(sink, at + stored as u32, |slices| {
+                let mut rest = &data[stored..];
+                for slice in slices {
+                    let here = rest.len().min(slice.len());
+                    slice[..here].copy_from_slice(&rest[..here]);
+                    rest = &rest[here..];
+                }
+                data.len() - stored - rest.len()
+            });
+        }
+        stored
+    }
+
+    fn begin_frame(
+        &mut self,
+        process: usize,
+        peer: usize,
+        header: &Header,
+        frame: Frame,
+    ) -> Result<Sink, String> {
+        let from = ProcId(peer as u32);
+        trace!(self, "p{process} reads from p{peer} {} {frame:?}", header.seq);
+        let is_next = header.seq == self.processes[process].endpoint.expects(from);
+        if let Frame::Envelope(envelope) = frame
+            && is_next
+        {
+            self.envelope_arrives(peer, process, &envelope);
+        }
+        let frame = match frame {
+            Frame::Credit { .. } if self.mutation == Mutation::LoseCredit => {
+                Frame::Credit { envelopes: 0, bytes: 0 }
+            }
+            other => other,
+        };
+        let sink =
+            self.processes[process].endpoint.frame(from, header, frame, header.payload_len());
+        sink.map_err(|error| error.to_string())
+    }
+
+    /// An envelope that was not there yet: messages of a pair arrive in the order of sending.
+    fn envelope_arrives(&mut self, from: usize, to: usize, envelope: &Envelope) {
+        let count = self.arrived.entry((from, to)).or_default();
+        if envelope.message <= *count {
+            return;
+        }
+        *count += 1;
+        let sent = self.pairs.get(&(from, to)).and_then(|all| all.get(*count as usize - 1));
+        let Some(&message) = sent else {
+            return self.rules.fail(format!("p{from} never sent {envelope:?} to p{to}"));
+        };
+        let m = &self.rules.messages[message];
+        let context = self.plan.comms[m.comm].context;
+        let right = (envelope.context, envelope.source.0, envelope.tag, envelope.len)
+            == (context, m.source, m.tag, m.len as u64);
+        if !right || envelope.message != *count {
+            return self.rules.fail(format!("{envelope:?} is not message {message}"));
+        }
+        self.rules.arrived(message);
+        self.processes[to].stirred = true;
+    }
+
+    /// What a peer has here unmatched is within its credit.
+    fn check_bounds(&self, process: usize, peer: usize) -> Result<(), String> {
+        let config = &self.plan.config;
+        let (envelopes, bytes) =
+            self.processes[process].endpoint.unexpected_of(ProcId(peer as u32));
+        if bytes > config.credit_bytes || envelopes > 64 * config.credit_envelopes {
+            return Err(format!("p{peer} has {envelopes} messages, {bytes} bytes at p{process}"));
+        }
+        Ok(())
+    }
+
+    /// Whether the two ends have ever been connected, by pairs of processes.
+    pub fn connected_pairs(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        let used = self.links.iter().filter(|link| link.epoch > 0);
+        used.flat_map(|link| [(link.ends[0], link.ends[1]), (link.ends[1], link.ends[0])])
+    }
+}
+
+/// How many more bytes a header with fields needs.
+fn head_wanted(head: &[u8]) -> Result<usize, String> {
+    let Some(header) = head.first_chunk::<HEADER_LEN>() else {
+        return Ok(HEADER_LEN - head.len());
+    };
+    let header = Header::decode(header).map_err(|error| error.to_string())?;
+    Ok(header.head_len() - head.len())
+}

@@ -1,0 +1,36 @@
+//! Some thousands of seeds without a difference, and every deliberate fault found.
+
+use gridmpi_sim::{Mutation, run};
+
+#[test]
+fn no_seed_differs_from_the_rules() {
+    let mut cuts = 0;
+    for seed in 0..3000 {
+        match run(seed, Mutation::None, false) {
+            Ok((stats, _)) => cuts += stats.cuts,
+            Err(failure) => panic!(
+                "seed {seed}: {}\nreplay: cargo run -p gridmpi-sim -- --seed {seed}",
+                failure.what
+            ),
+        }
+    }
+    assert!(cuts > 1000, "the faults were not at work: {cuts} cuts");
+}
+
+#[test]
+fn every_deliberate_fault_is_found() {
+    for mutation in Mutation::ALL {
+        let found = (0..500).any(|seed| run(seed, mutation, false).is_err());
+        assert!(found, "{mutation:?} went unnoticed");
+    }
+}
+
+#[test]
+fn a_seed_gives_the_same_run_each_time() {
+    for seed in 0..50 {
+        let (first, again) = (run(seed, Mutation::None, true), run(seed, Mutation::None, true));
+        let (first, again) = (first.expect("passes"), again.expect("passes"));
+        assert_eq!(first.0, again.0);
+        assert!(first.1 == again.1, "seed {seed} is not reproducible");
+    }
+}
