@@ -1,0 +1,188 @@
+//! The link emulator: one thread a direction, between two virtual cables.
+//!
+//! A frame waits in the ring it was received into until the time that [`Flow`] gave it. While
+//! frames wait nothing is looked at before the first of them is due: what arrives meanwhile is
+//! due later, and its time stamp is already taken. So the thread wakes once a delivery, or once
+//! for several that are due together.
+
+use crate::flow::{Flow, Sample, Traffic, Volume};
+use crate::histogram::Histogram;
+use crate::spec::Link;
+use crate::sys::clock;
+use crate::sys::ring::{BATCH, Frame, Ring, Sender};
+use crate::sys::wait_readable;
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::AsFd as _;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// Low enough to leave the kernel's own threads alone, above every ordinary program.
+const PRIORITY: i32 = 20;
+/// An arrival is certainly in the ring this long after its time stamp.
+const SETTLE_BEHIND: u64 = 1_000_000;
+/// How often an unsettled or unpublished direction without frames in flight looks again.
+const RECHECK: Duration = Duration::from_millis(2);
+/// Longest sleep with frames in flight, ns: keeps counters fresh over long delays.
+const LONGEST_SLEEP: u64 = 50_000_000;
+/// Frames taken in before deliveries are looked at again.
+const INTAKE: usize = 256;
+/// Most slots of one ring: 32 MiB of them, or 64 MiB where each holds a super-packet.
+const MOST_SLOTS: u32 = 16_384;
+const MOST_LARGE_SLOTS: u32 = 1_024;
+
+/// What a direction has done so far.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// Whether the thread has real-time priority; `None` before it runs.
+    pub realtime: Option<bool>,
+    /// Counters of the virtual link.
+    pub traffic: Traffic,
+    /// Bytes in the bottleneck's buffer.
+    pub queued: u64,
+    /// Delivered to the other side.
+    pub delivered: Volume,
+    /// Frames that the emulator itself failed to take in or pass on: none in a sound run.
+    pub failures: u64,
+    /// How late deliveries were, ns.
+    pub lateness: Histogram,
+    /// Finished milliseconds not yet collected.
+    pub samples: Vec<Sample>,
+}
+
+/// Progress of a direction, shared with whoever reports it.
+pub type Shared = Arc<Mutex<Progress>>;
+
+/// One direction of an emulated link.
+pub struct Direction {
+    ring: Ring,
+    sender: Sender,
+    flow: Flow,
+    in_flight: VecDeque<(u64, Frame)>,
+    fresh: Progress,
+    shared: Shared,
+}
+
+/// Slots for everything that can be in the buffer and on the way, as small packets.
+fn slots(link: &Link, super_packets: bool) -> u32 {
+    let most = if super_packets { MOST_LARGE_SLOTS } else { MOST_SLOTS };
+    let Some(rate) = link.bandwidth else { return most };
+    let on_the_way = u128::from(rate / 8) * link.delay.as_nanos() / 1_000_000_000;
+    let smallest = 60 + u128::from(crate::flow::WIRE_OVERHEAD);
+    let packets = (on_the_way + u128::from(link.buffer)) / smallest + 1_024;
+    packets.min(u128::from(most)) as u32
+}
+
+impl Direction {
+    /// Prepares to carry frames from the device `from` to the device `to` of the calling
+    /// thread's network namespace.
+    ///
+    /// # Errors
+    /// When a device does not exist or the kernel refuses.
+    pub fn new(link: &Link, from: &str, to: &str, gso: bool, flow: Flow) -> io::Result<Self> {
+        let ring = Ring::new(from, slots(link, gso), gso)?;
+        let sender = Sender::new(to)?;
+        let shared = Shared::default();
+        let (in_flight, fresh) = (VecDeque::new(), Progress::default());
+        Ok(Self { ring, sender, flow, in_flight, fresh, shared })
+    }
+
+    /// Starts the thread; it runs until the process ends.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub fn start(mut self, name: String) -> io::Result<Shared> {
+        let shared = Arc::clone(&self.shared);
+        thread::Builder::new().name(name).spawn(move || {
+            let realtime = clock::run_at_once(PRIORITY).is_ok();
+            self.shared.lock().unwrap_or_else(PoisonError::into_inner).realtime = Some(realtime);
+            loop {
+                self.take_in();
+                self.deliver();
+                self.publish();
+                self.wait();
+            }
+        })?;
+        Ok(shared)
+    }
+
+    fn take_in(&mut self) {
+        let before = clock::monotonic();
+        // Time stamps are of the clock that may be set; everything here is of the other.
+        let offset = clock::realtime().wrapping_sub(before);
+        let Self { ring, flow, in_flight, fresh, .. } = self;
+        let Progress { samples, failures, .. } = fresh;
+        let mut finished = |sample| samples.push(sample);
+        for _ in 0..INTAKE {
+            match ring.receive() {
+                Some(Ok(frame)) => {
+                    let arrived = frame.stamp.wrapping_sub(offset).min(clock::monotonic());
+                    let volume = Volume { bytes: frame.bytes, packets: frame.packets.into() };
+                    match flow.arrive(arrived, volume, &mut finished) {
+                        Some(release) => in_flight.push_back((release, frame)),
+                        None => ring.release(frame),
+                    }
+                }
+                Some(Err(_)) => *failures += 1,
+                None => {
+                    flow.settle(before.saturating_sub(SETTLE_BEHIND), &mut finished);
+                    break;
+                }
+            }
+        }
+    }
+
+    fn deliver(&mut self) {
+        loop {
+            let now = clock::monotonic();
+            let due = self.in_flight.iter().take(BATCH).take_while(|(at, _)| *at <= now);
+            let due = due.map(|(at, _)| self.fresh.lateness.add(now - at)).count();
+            if due == 0 {
+                return;
+            }
+            let frames = self.in_flight.iter().take(due).map(|(_, frame)| frame);
+            let sent = self.sender.send(&self.ring, frames).unwrap_or(0);
+            for (_, frame) in self.in_flight.drain(..sent) {
+                let volume = Volume { bytes: frame.bytes, packets: frame.packets.into() };
+                self.fresh.delivered.add(volume);
+                self.ring.release(frame);
+            }
+            // A frame that the kernel will not take must not hold up those behind it.
+            for (_, frame) in self.in_flight.drain(..due - sent) {
+                self.fresh.failures += 1;
+                self.ring.release(frame);
+            }
+        }
+    }
+
+    /// Hands over what is new, unless the reader holds the lock: then next time.
+    fn publish(&mut self) {
+        if self.fresh.samples.is_empty() && !self.in_flight.is_empty() {
+            return;
+        }
+        let Ok(mut shared) = self.shared.try_lock() else { return };
+        shared.traffic = self.flow.total();
+        shared.queued = self.flow.queued();
+        shared.delivered.add(std::mem::take(&mut self.fresh.delivered));
+        shared.failures += std::mem::take(&mut self.fresh.failures) + self.ring.overruns();
+        shared.lateness.take_from(&mut self.fresh.lateness);
+        shared.samples.append(&mut self.fresh.samples);
+    }
+
+    fn is_published(&self) -> bool {
+        self.fresh.samples.is_empty() && self.fresh.delivered == Volume::default()
+    }
+
+    fn wait(&self) {
+        if let Some((release, _)) = self.in_flight.front() {
+            clock::sleep_until((*release).min(clock::monotonic() + LONGEST_SLEEP));
+            return;
+        }
+        let settled = !self.flow.is_unsettled() && self.is_published();
+        let timeout = if settled { None } else { Some(RECHECK) };
+        if wait_readable(&[self.ring.as_fd()], timeout).is_err() {
+            thread::sleep(RECHECK);
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! The holder: process 1 of a lab, which its namespaces and everything in them live and die
+//! with. When it ends, in whatever way, the kernel kills every process of the lab and takes the
+//! network down.
+
+use crate::control::{self, DirectionStatus, Request, Status};
+use crate::emulator::{Direction, Shared};
+use crate::error::{Doing as _, LabError};
+use crate::flow::{Flow, Volume};
+use crate::host;
+use crate::network::{self, NodeHandles};
+use crate::plan;
+use crate::spec::Spec;
+use crate::state::{self, Holder, LabDir, NodeNamespaces, State};
+use crate::sys::process::{self, Signals};
+use crate::sys::{clock, namespace, wait_readable};
+use crate::traffic;
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader, BufWriter, Read as _, Write};
+use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::PoisonError;
+use std::time::Duration;
+
+/// How often finished milliseconds are written to the recording.
+const COLLECT: Duration = Duration::from_millis(200);
+/// How long a client may take to say what it wants.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Longest recording, bytes; a lab that is left up does not fill the disk.
+const RECORDING_LIMIT: u64 = 1 << 30;
+
+/// First stage: makes the namespaces, starts the holder in them and records who it is.
+///
+/// # Errors
+/// When the system does not allow it.
+pub fn begin(lab: &LabDir, lifeline: bool) -> Result<(), LabError> {
+    let (user, group) = (process::user(), process::group());
+    // Mounts are separated by the second stage: this one still needs the machine's `/proc`.
+    let kinds = namespace::PID | namespace::NET | namespace::UTS | namespace::IPC;
+    // Root in a container may lack the right, and still make a user namespace.
+    if user != 0 || namespace::unshare(kinds).is_err() {
+        namespace::unshare(namespace::USER).map_err(not_allowed)?;
+        map_user(user, group).map_err(not_allowed)?;
+        namespace::unshare(kinds).map_err(not_allowed)?;
+    }
+    let program = std::env::current_exe().doing("cannot find this program's own file")?;
+    let mut command = Command::new(program);
+    command.args(["lab", "hold", "--inner"]).arg("--dir").arg(lab.path());
+    if lifeline {
+        command.arg("--lifeline");
+    }
+    command.stdin(Stdio::inherit()).stdout(Stdio::inherit()).stderr(Stdio::inherit());
+    let child = process::prepare(&mut command, false).spawn().doing("cannot start the holder")?;
+    let recorded = match Holder::of(child.id()) {
+        Some(holder) => state::write_json(&lab.join("holder.json"), &holder),
+        None => Err(LabError::NotUp("its holder ended at once".to_owned())),
+    };
+    if recorded.is_err() {
+        // A holder that nobody knows of could not be ended later.
+        let _ = process::send(child.id(), process::KILL);
+    }
+    recorded
+}
+
+/// Becomes root of the new user namespace, standing for the user that started it.
+fn map_user(user: u32, group: u32) -> std::io::Result<()> {
+    fs::write("/proc/self/uid_map", format!("0 {user} 1"))?;
+    fs::write("/proc/self/setgroups", "deny")?;
+    fs::write("/proc/self/gid_map", format!("0 {group} 1"))
+}
+
+/// Names the setting that stands in the way, where one is known.
+fn not_allowed(error: std::io::Error) -> LabError {
+    let value = |name: &str| fs::read_to_string(format!("/proc/sys/{name}")).unwrap_or_default();
+    let settings = [
+        ("user/max_user_namespaces", "0", "user.max_user_namespaces=10000"),
+        ("kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone=1"),
+        (
+            "kernel/apparmor_restrict_unprivileged_userns",
+            "1",
+            "kernel.apparmor_restrict_unprivileged_userns=0",
+        ),
+    ];
+    let cause = settings.iter().find(|(name, bad, _)| value(name).trim() == *bad);
+    let remedy = match cause {
+        Some((_, _, setting)) => format!("ask the administrator for `sysctl -w {setting}`"),
+        None => "run it as root, or outside the container that forbids it".to_owned(),
+    };
+    LabError::NotAllowed(format!("{error}; {remedy}"))
+}
+
+/// Second stage: builds the lab, says `ready` (or why not) on the standard output, and stays
+/// until it is told to stop or, with `lifeline`, until the standard input ends.
+///
+/// # Errors
+/// When the lab cannot be built or kept.
+pub fn hold(lab: &LabDir, lifeline: bool) -> Result<(), LabError> {
+    process::new_session();
+    let caught: Vec<i32> = [&process::ENDING[..], &[process::CHILD]].concat();
+    let signals = Signals::take(&caught).doing("cannot take signals")?;
+    let _share = host::share_backlog();
+    let mut holder = Holding::build(lab)?;
+    println!("ready");
+    process::close_output();
+    let result = holder.serve(&signals, lifeline);
+    lab.remove();
+    result
+}
+
+/// A direction and who carries it.
+struct Carried {
+    from: String,
+    to: String,
+    /// The emulator, or of a plain cable the port whose counters tell what came out.
+    by: Result<Shared, String>,
+}
+
+/// A lab that is up.
+struct Holding {
+    home: PathBuf,
+    origin: u64,
+    directions: Vec<Carried>,
+    recording: BufWriter<File>,
+    recorded: u64,
+    listener: UnixListener,
+    /// The namespaces of the nodes exist as long as these.
+    _nodes: Vec<NodeHandles>,
+}
+
+impl Holding {
+    fn build(lab: &LabDir) -> Result<Self, LabError> {
+        let spec: Spec = state::read_json(&lab.join("spec.json"))?;
+        let mut notes = Vec::new();
+        prepare_mounts(lab, &spec, &mut notes)?;
+        let nodes = network::build(&spec, &mut notes)?;
+        let origin = clock::monotonic();
+        let directions = start_links(&spec, origin)?;
+        let file = File::create(lab.join(traffic::FILE)).doing("cannot write the recording")?;
+        let mut recording = BufWriter::new(file);
+        writeln!(recording, "{}", traffic::HEADER).doing("cannot write the recording")?;
+        let listener = UnixListener::bind(lab.join(control::SOCKET)).doing("cannot listen")?;
+        listener.set_nonblocking(true).doing("cannot listen")?;
+        write_state(lab, spec, &nodes, notes)?;
+        let home = lab.path().to_owned();
+        Ok(Self { home, origin, directions, recording, recorded: 0, listener, _nodes: nodes })
+    }
+
+    /// Runs the lab until the end.
+    fn serve(&mut self, signals: &Signals, lifeline: bool) -> Result<(), LabError> {
+        let stdin = std::io::stdin();
+        loop {
+            let mut fds = vec![signals.as_fd(), self.listener.as_fd()];
+            if lifeline {
+                fds.push(stdin.as_fd());
+            }
+            let ready = wait_readable(&fds, Some(COLLECT)).doing("cannot wait")?;
+            if ready.get(2) == Some(&true) && stdin.lock().read(&mut [0; 16]).unwrap_or(0) == 0 {
+                return Ok(());
+            }
+            if ready[0] && ends(signals) {
+                return Ok(());
+            }
+            // Nobody could reach a lab whose directory was removed.
+            if !self.home.exists() {
+                return Ok(());
+            }
+            self.collect();
+            if ready[1] && self.answer() == Some(Request::Stop) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Answers one client; says what it wanted.
+    fn answer(&mut self) -> Option<Request> {
+        let (stream, _) = self.listener.accept().ok()?;
+        let request = read_request(&stream)?;
+        let mut text = serde_json::to_string(&self.status()).ok()?;
+        text.push('\n');
+        let _ = (&stream).write_all(text.as_bytes());
+        Some(request)
+    }
+
+    /// Writes the milliseconds that have finished since the last time.
+    fn collect(&mut self) {
+        let mut rows = Vec::new();
+        for (index, direction) in self.directions.iter().enumerate() {
+            let Ok(shared) = &direction.by else { continue };
+            let mut progress = shared.lock().unwrap_or_else(PoisonError::into_inner);
+            rows.extend(std::mem::take(&mut progress.samples).into_iter().map(|s| (index, s)));
+        }
+        if rows.is_empty() || self.recorded > RECORDING_LIMIT {
+            return;
+        }
+        rows.sort_by_key(|(_, sample)| sample.millisecond);
+        for (index, sample) in rows {
+            let Carried { from, to, .. } = &self.directions[index];
+            let _ = traffic::write_row(&mut self.recording, from, to, &sample);
+            self.recorded += 100;
+        }
+        // The next write tells again if the disk is full; the lab goes on without.
+        let _ = self.recording.flush();
+    }
+
+    fn status(&self) -> Status {
+        let up_ms = (clock::monotonic() - self.origin) / 1_000_000;
+        Status { up_ms, directions: self.directions.iter().map(Carried::status).collect() }
+    }
+}
+
+impl Carried {
+    fn status(&self) -> DirectionStatus {
+        let (from, to) = (self.from.clone(), self.to.clone());
+        let shared = match &self.by {
+            Ok(shared) => shared,
+            Err(port) => {
+                let delivered = received(port);
+                return DirectionStatus { from, to, delivered, ..DirectionStatus::default() };
+            }
+        };
+        let progress = shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let microseconds = |nanoseconds: u64| nanoseconds as f64 / 1e3;
+        DirectionStatus {
+            from,
+            to,
+            emulated: true,
+            realtime: progress.realtime == Some(true),
+            traffic: progress.traffic,
+            queued: progress.queued,
+            delivered: progress.delivered,
+            failures: progress.failures,
+            lateness_p50_us: microseconds(progress.lateness.quantile(0.5)),
+            lateness_p99_us: microseconds(progress.lateness.quantile(0.99)),
+            lateness_max_us: microseconds(progress.lateness.highest()),
+        }
+    }
+}
+
+/// What a device has received, as the kernel counts.
+fn received(device: &str) -> Volume {
+    let count = |name: &str| {
+        let path = format!("/sys/class/net/{device}/statistics/{name}");
+        fs::read_to_string(path).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+    };
+    Volume { bytes: count("rx_bytes"), packets: count("rx_packets") }
+}
+
+fn read_request(stream: &UnixStream) -> Option<Request> {
+    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    stream.set_write_timeout(Some(PATIENCE)).ok()?;
+    let mut line = String::new();
+    BufReader::new(stream.take(64)).read_line(&mut line).ok()?;
+    Request::of(&line)
+}
+
+/// Takes the signals that came; orphans of the lab are children of the holder.
+fn ends(signals: &Signals) -> bool {
+    let mut ends = false;
+    while let Some(signal) = signals.next() {
+        ends |= signal.number != process::CHILD;
+    }
+    while process::reap().is_some() {}
+    ends
+}
+
+fn prepare_mounts(lab: &LabDir, spec: &Spec, notes: &mut Vec<String>) -> Result<(), LabError> {
+    namespace::unshare(namespace::MOUNT).doing("cannot make a mount namespace")?;
+    namespace::keep_mounts_here().doing("cannot separate the mounts")?;
+    if let Err(error) = namespace::mount_fresh("proc", Path::new("/proc")) {
+        notes.push(format!("processes in the lab see the machine's own /proc ({error})"));
+    }
+    let hosts = lab.join("hosts");
+    fs::write(&hosts, plan::hosts_file(spec)).doing("cannot write the host names")?;
+    if let Err(error) = namespace::bind(&hosts, Path::new("/etc/hosts")) {
+        notes.push(format!("host names are not resolved in the lab ({error})"));
+    }
+    Ok(())
+}
+
+fn start_links(spec: &Spec, origin: u64) -> Result<Vec<Carried>, LabError> {
+    let mut directions = Vec::new();
+    for (index, link) in spec.links.iter().enumerate() {
+        for backwards in [false, true] {
+            let ends = [link.between.0, link.between.1];
+            let [from, to] = [ends[usize::from(backwards)], ends[usize::from(!backwards)]]
+                .map(|cluster| spec.clusters[cluster].name.clone());
+            let by = if link.emulate {
+                let stream = 2 * index as u64 + u64::from(backwards);
+                let flow = Flow::new(link, spec.seed, stream, origin);
+                let what = format!("cannot start the emulator {from} -> {to}");
+                let (rx, tx) =
+                    (plan::emulator_port(index, backwards), plan::emulator_port(index, !backwards));
+                let direction = Direction::new(link, &rx, &tx, spec.gso, flow);
+                let name = format!("{from}-{to}");
+                Ok(direction.and_then(|direction| direction.start(name)).doing(what)?)
+            } else {
+                Err(plan::link_port(index, !backwards))
+            };
+            directions.push(Carried { from, to, by });
+        }
+    }
+    Ok(directions)
+}
+
+fn write_state(
+    lab: &LabDir,
+    spec: Spec,
+    nodes: &[NodeHandles],
+    notes: Vec<String>,
+) -> Result<(), LabError> {
+    let namespace = fs::metadata("/proc/self/ns/pid").doing("cannot read /proc/self/ns")?;
+    let numbers = |node: &NodeHandles| NodeNamespaces {
+        net: node.net.as_raw_fd(),
+        uts: node.uts.as_raw_fd(),
+        ipc: node.ipc.as_raw_fd(),
+        mount: node.mount.as_raw_fd(),
+    };
+    let rootless = fs::read_to_string("/proc/self/uid_map")
+        .is_ok_and(|map| map.split_whitespace().nth(1) != Some("0"));
+    let state = State {
+        spec,
+        pid_namespace: namespace.ino(),
+        rootless,
+        nodes: nodes.iter().map(numbers).collect(),
+        notes,
+    };
+    state::write_json(&lab.join("state.json"), &state)
+}

@@ -1,0 +1,37 @@
+//! A wide-area laboratory on one machine: clusters of nodes, each a set of namespaces, joined by
+//! links with bandwidth, delay, buffer and loss, carried by an emulator in user space and
+//! recorded each millisecond.
+//!
+//! From the description to the running lab:
+//! [`spec`] reads the file → [`plan`] gives names, addresses and ways → [`up`] starts the holder
+//! → [`hold`] is process 1 of the lab: it builds the [`network`], runs the [`emulator`] and
+//! answers [`control`] requests → [`enter`] runs programs in nodes → [`save`] keeps what was
+//! seen.
+//!
+//! The emulator decides by arithmetic on arrival times: [`queue`] (rate, buffer), [`chance`]
+//! (loss), [`flow`] (a direction's fate and counters) do no I/O and know no clock.
+//!
+//! Nothing of a lab exists outside the holder's namespaces but one directory ([`state`]): when
+//! the holder ends, in whatever way, the kernel takes processes and devices with it.
+
+pub mod chance;
+pub mod cli;
+pub mod control;
+pub mod emulator;
+pub mod enter;
+pub mod error;
+pub mod flow;
+pub mod histogram;
+pub mod hold;
+pub mod host;
+pub mod job_file;
+pub mod network;
+pub mod plan;
+pub mod queue;
+pub mod save;
+pub mod spec;
+pub mod state;
+mod sys;
+pub mod tools;
+pub mod traffic;
+pub mod up;

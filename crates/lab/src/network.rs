@@ -1,0 +1,280 @@
+//! Builds a lab's network, from inside the holder's namespaces.
+//!
+//! The holder's own network namespace is the head: it has an address in every cluster, and the
+//! switches. For each cluster there is a bridge of the nodes' `eth0` and one of their `eth1`;
+//! a link is a cable between two bridges of the second sort, or two cables with the emulator
+//! between their far ends. Forwarding tables and neighbours are fixed: no ARP, no flooding, no
+//! loops.
+
+use crate::error::{Doing as _, LabError};
+use crate::plan::{self, Node};
+use crate::spec::{GSO_FRAME, Spec, Tcp};
+use crate::sys::{device, namespace};
+use crate::tools::{batch, set_variable};
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::thread;
+
+/// Open descriptors of one node's namespaces; they exist as long as these.
+#[derive(Debug)]
+pub struct NodeHandles {
+    /// Network.
+    pub net: OwnedFd,
+    /// Host name.
+    pub uts: OwnedFd,
+    /// Inter-process communication.
+    pub ipc: OwnedFd,
+    /// Mounts.
+    pub mount: OwnedFd,
+}
+
+/// Builds everything but the emulator. What was not to be had goes to `notes`.
+///
+/// # Errors
+/// When a step fails.
+pub fn build(spec: &Spec, notes: &mut Vec<String>) -> Result<Vec<NodeHandles>, LabError> {
+    let nodes = plan::nodes(spec);
+    own_view(plan::HEAD, notes)?;
+    settle_kernel(&spec.tcp, notes)?;
+    batch("ip", &switches(spec))?;
+    let mut handles = Vec::new();
+    for node in &nodes {
+        handles.push(make_node(spec, &nodes, node, notes)?);
+    }
+    batch("ip", &ports(&nodes))?;
+    batch("ip", &cables(spec))?;
+    if !spec.gso {
+        no_super_packets(spec, &nodes)?;
+    }
+    batch("bridge", &forwarding(spec, &nodes))?;
+    Ok(handles)
+}
+
+/// Gives the calling thread's mount namespace a `/sys` that shows its network devices and a
+/// `/dev/shm` of its own, and sets its host name.
+fn own_view(name: &str, notes: &mut Vec<String>) -> Result<(), LabError> {
+    namespace::set_host_name(name).doing("cannot set a host name")?;
+    let cgroups = namespace::copy_mounts(Path::new("/sys/fs/cgroup"));
+    let mounted = namespace::mount_fresh("sysfs", Path::new("/sys"));
+    if let (Ok(()), Ok(tree)) = (&mounted, &cgroups) {
+        // A fresh sysfs would hide the control groups.
+        let _ = namespace::attach_mounts(tree, Path::new("/sys/fs/cgroup"));
+    }
+    note(notes, mounted, "nodes see the machine's own /sys");
+    let shared = namespace::mount_fresh("tmpfs", Path::new("/dev/shm"));
+    note(notes, shared, "nodes share /dev/shm");
+    Ok(())
+}
+
+fn note(notes: &mut Vec<String>, result: std::io::Result<()>, effect: &str) {
+    if let Err(error) = result {
+        let note = format!("{effect} ({error})");
+        if !notes.contains(&note) {
+            notes.push(note);
+        }
+    }
+}
+
+/// Kernel settings of the calling thread's network namespace.
+fn settle_kernel(tcp: &Tcp, notes: &mut Vec<String>) -> Result<(), LabError> {
+    // Autotuning may go beyond the default size where a fast long link needs it.
+    let window = |size: u64| format!("4096 {size} {}", (2 * size).max(33_554_432));
+    let settings = [
+        ("net/ipv4/tcp_rmem", window(tcp.rmem)),
+        ("net/ipv4/tcp_wmem", window(tcp.wmem)),
+        ("net/ipv4/tcp_no_metrics_save", "1".into()),
+        ("net/ipv4/tcp_sack", "1".into()),
+        ("net/ipv4/ip_forward", "0".into()),
+        ("net/ipv4/conf/all/rp_filter", "0".into()),
+        ("net/ipv4/conf/default/rp_filter", "0".into()),
+        ("net/ipv4/ping_group_range", "0 0".into()),
+        ("net/ipv6/conf/all/disable_ipv6", "1".into()),
+        ("net/ipv6/conf/default/disable_ipv6", "1".into()),
+        ("net/ipv6/conf/lo/disable_ipv6", "0".into()),
+    ];
+    for (name, value) in settings {
+        note(notes, set_variable(name, &value), &format!("{name} stays as it is"));
+    }
+    let wanted = &tcp.congestion;
+    let Err(error) = set_variable("net/ipv4/tcp_congestion_control", wanted) else { return Ok(()) };
+    let remedy = format!(
+        "congestion control `{wanted}` is not allowed here ({error}): as root, run \
+         `sysctl -w net.ipv4.tcp_allowed_congestion_control=\"reno {wanted}\"`"
+    );
+    if tcp.congestion_named {
+        return Err(LabError::NotUp(format!(
+            "{remedy}, or name another in the lab file's [tcp] table"
+        )));
+    }
+    if !notes.contains(&remedy) {
+        notes.push(remedy);
+    }
+    Ok(())
+}
+
+/// The head's loopback and the bridges.
+fn switches(spec: &Spec) -> Vec<String> {
+    let mut commands = vec!["link set lo up".to_owned()];
+    for cluster in 0..spec.clusters.len() {
+        let (lan, wan) = (plan::lan_bridge(cluster), plan::wan_bridge(cluster));
+        let (mac, address) = (plan::head_mac(cluster), plan::head_address(cluster));
+        commands.push(format!("link add {lan} address {mac} type bridge mcast_snooping 0"));
+        commands.push(format!("link add {wan} type bridge ageing_time 0 mcast_snooping 0"));
+        commands.push(format!("address add {address}/16 dev {lan}"));
+        commands.push(format!("link set {lan} up"));
+        commands.push(format!("link set {wan} up"));
+    }
+    commands
+}
+
+/// Makes a node's namespaces and what is in them, on a thread that enters them for that.
+fn make_node(
+    spec: &Spec,
+    nodes: &[Node],
+    node: &Node,
+    notes: &mut Vec<String>,
+) -> Result<NodeHandles, LabError> {
+    let on_thread = || {
+        let kinds = namespace::NET | namespace::UTS | namespace::IPC | namespace::MOUNT;
+        namespace::unshare(kinds).doing("cannot make a node's namespaces")?;
+        own_view(&node.name, notes)?;
+        settle_kernel(&spec.tcp, notes)?;
+        batch("ip", &interfaces(spec, nodes, node))?;
+        if !spec.gso {
+            device::no_super_packets("eth1").doing("cannot turn offloads of eth1 off")?;
+        }
+        batch("tc", &interface_rate(spec, node))?;
+        handles()
+    };
+    thread::scope(|scope| {
+        let thread = scope.spawn(on_thread);
+        thread.join().unwrap_or_else(|_| Err(LabError::NotUp("a thread panicked".into())))
+    })
+}
+
+fn handles() -> Result<NodeHandles, LabError> {
+    let open = |kind: &str| {
+        let path = format!("/proc/thread-self/ns/{kind}");
+        File::open(&path).map(OwnedFd::from).doing(format!("cannot open {path}"))
+    };
+    Ok(NodeHandles { net: open("net")?, uts: open("uts")?, ipc: open("ipc")?, mount: open("mnt")? })
+}
+
+/// A node's interfaces; their far ends go to the holder, process 1 of the lab.
+fn interfaces(spec: &Spec, nodes: &[Node], node: &Node) -> Vec<String> {
+    let far = |port: String| format!("type veth peer name {port} netns 1");
+    let cluster = node.cluster;
+    let super_packets =
+        if spec.gso { format!("gso_max_size {GSO_FRAME}") } else { "gso_max_segs 1".to_owned() };
+    let mut commands = vec![
+        "link set lo up".to_owned(),
+        format!("link add eth0 address {} {}", node.lan_mac(), far(node.lan_port())),
+        format!("link add eth1 address {} {}", node.wan_mac(), far(node.wan_port())),
+        format!("link set eth1 {super_packets}"),
+        format!("address add {}/16 dev eth0", node.lan()),
+        format!("address add {}/16 dev eth1", node.wan()),
+        "link set eth0 up".to_owned(),
+        "link set eth1 up".to_owned(),
+        neighbour(&plan::head_address(cluster), &plan::head_mac(cluster), "eth0"),
+    ];
+    for other in nodes.iter().filter(|other| *other != node) {
+        if other.cluster == cluster {
+            commands.push(neighbour(&other.lan(), &other.lan_mac(), "eth0"));
+        }
+        commands.push(neighbour(&other.wan(), &other.wan_mac(), "eth1"));
+    }
+    commands
+}
+
+fn neighbour(address: &std::net::Ipv4Addr, mac: &str, device: &str) -> String {
+    format!("neighbour replace {address} lladdr {mac} dev {device} nud permanent")
+}
+
+/// A node's rate towards the wide area: a token bucket of three packets, or of a tenth of a
+/// millisecond where that is more (timers are not finer), or of a super-packet.
+fn interface_rate(spec: &Spec, node: &Node) -> Vec<String> {
+    let Some(rate) = spec.clusters[node.cluster].interface else { return Vec::new() };
+    let least = if spec.gso { 2 * GSO_FRAME } else { 4_542 };
+    let burst = least.max(rate / 8 / 10_000);
+    let limit = 4_000_000.max(2 * burst);
+    let overhead = crate::flow::WIRE_OVERHEAD;
+    let bucket = format!("rate {rate}bit burst {burst} limit {limit} overhead {overhead}");
+    vec![format!("qdisc replace dev eth1 root tbf {bucket}")]
+}
+
+/// The switches' ends of the nodes' cables.
+fn ports(nodes: &[Node]) -> Vec<String> {
+    let mut commands = Vec::new();
+    for node in nodes {
+        let (lan, wan) = (plan::lan_bridge(node.cluster), plan::wan_bridge(node.cluster));
+        commands.push(format!("link set {} master {lan} up", node.lan_port()));
+        commands.push(format!("link set {} master {wan} up", node.wan_port()));
+        let device = plan::lan_bridge(node.cluster);
+        commands.push(neighbour(&node.lan(), &node.lan_mac(), &device));
+    }
+    commands
+}
+
+/// The links' cables.
+fn cables(spec: &Spec) -> Vec<String> {
+    let mut commands = Vec::new();
+    for (index, link) in spec.links.iter().enumerate() {
+        let ports = [plan::link_port(index, false), plan::link_port(index, true)];
+        if link.emulate {
+            for second in [false, true] {
+                let emulator = plan::emulator_port(index, second);
+                let port = &ports[usize::from(second)];
+                commands.push(format!("link add {port} type veth peer name {emulator}"));
+                commands.push(format!("link set {emulator} arp off up"));
+            }
+        } else {
+            commands.push(format!("link add {} type veth peer name {}", ports[0], ports[1]));
+        }
+        for (port, cluster) in ports.iter().zip([link.between.0, link.between.1]) {
+            commands.push(format!("link set {port} master {} up", plan::wan_bridge(cluster)));
+        }
+    }
+    commands
+}
+
+/// Every packet on the wide area is one of the medium: no device there joins or splits.
+fn no_super_packets(spec: &Spec, nodes: &[Node]) -> Result<(), LabError> {
+    let mut devices: Vec<String> = nodes.iter().map(Node::wan_port).collect();
+    for (index, link) in spec.links.iter().enumerate() {
+        for second in [false, true] {
+            devices.push(plan::link_port(index, second));
+            if link.emulate {
+                devices.push(plan::emulator_port(index, second));
+            }
+        }
+    }
+    devices.iter().try_for_each(|name| {
+        device::no_super_packets(name).doing(format!("cannot turn offloads of {name} off"))
+    })
+}
+
+/// The wide-area bridges' fixed tables: each node by its port, every other by the first link on
+/// the shortest way to it.
+fn forwarding(spec: &Spec, nodes: &[Node]) -> Vec<String> {
+    let mut commands = Vec::new();
+    let quiet = "learning off flood off mcast_flood off bcast_flood off";
+    let links =
+        (0..spec.links.len()).flat_map(|l| [plan::link_port(l, false), plan::link_port(l, true)]);
+    for port in nodes.iter().map(Node::wan_port).chain(links) {
+        commands.push(format!("link set dev {port} {quiet}"));
+    }
+    for (to, _) in spec.clusters.iter().enumerate() {
+        let ways = plan::ways_to(spec, to);
+        for node in nodes.iter().filter(|node| node.cluster == to) {
+            let entry = |port: &str| format!("fdb add {} dev {port} master static", node.wan_mac());
+            commands.push(entry(&node.wan_port()));
+            for (cluster, way) in ways.iter().enumerate() {
+                let port =
+                    way.map(|link| plan::link_port(link, spec.links[link].between.1 == cluster));
+                commands.extend(port.map(|port| entry(&port)));
+            }
+        }
+    }
+    commands
+}

@@ -1,0 +1,47 @@
+//! Offloads of a network interface, as `ethtool -K` sets them.
+
+use super::check;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// `linux/ethtool.h`: commands that set one offload.
+const SET_TSO: u32 = 0x1f;
+const SET_GSO: u32 = 0x24;
+const SET_GRO: u32 = 0x2c;
+const SIOCETHTOOL: libc::c_ulong = 0x8946;
+
+/// `struct ethtool_value`.
+#[repr(C)]
+struct EthtoolValue {
+    command: u32,
+    data: u32,
+}
+
+/// Turns segmentation and its reverse (TSO, GSO, GRO) off at a device of the calling thread's
+/// network namespace, so that every packet is one of the medium.
+///
+/// # Errors
+/// When there is no such device or it refuses.
+pub fn no_super_packets(device: &str) -> io::Result<()> {
+    // SAFETY: plain call; the result is checked before it is owned.
+    let socket = unsafe {
+        let fd = check(libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0))?;
+        OwnedFd::from_raw_fd(fd)
+    };
+    [SET_TSO, SET_GSO, SET_GRO].iter().try_for_each(|command| set(&socket, device, *command, 0))
+}
+
+fn set(socket: &OwnedFd, device: &str, command: u32, data: u32) -> io::Result<()> {
+    let mut value = EthtoolValue { command, data };
+    // SAFETY: all-zero bytes are a valid `ifreq`.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    if device.len() >= request.ifr_name.len() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    for (to, from) in request.ifr_name.iter_mut().zip(device.bytes()) {
+        *to = from as libc::c_char;
+    }
+    request.ifr_ifru.ifru_data = (&raw mut value).cast();
+    // SAFETY: the request names a device and points to a value that outlives the call.
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL as _, &raw mut request) }).map(drop)
+}

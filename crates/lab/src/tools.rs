@@ -1,0 +1,82 @@
+//! The kernel's own tools (`ip`, `bridge`, `tc`), many commands a process.
+
+use crate::error::{Doing as _, LabError};
+use crate::sys::process;
+use std::fs;
+use std::io::{self, Write as _};
+use std::process::{Command, Stdio};
+
+/// Runs commands through one `PROGRAM -batch -` in the calling thread's namespaces; stops at the
+/// first that fails.
+///
+/// # Errors
+/// When the program is missing or a command fails; names the command.
+pub fn batch(program: &str, commands: &[String]) -> Result<(), LabError> {
+    if commands.is_empty() {
+        return Ok(());
+    }
+    let mut command = Command::new(program);
+    command.args(["-batch", "-"]).env("PATH", with_system_directories());
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let spawned = process::prepare(&mut command, true).spawn();
+    let mut child = match spawned {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(LabError::NoTool(program.to_owned()));
+        }
+        spawned => spawned.doing(format!("cannot start {program}"))?,
+    };
+    let text = commands.join("\n") + "\n";
+    // A program that stops early closes its input; what it says is reported below.
+    let _ = child.stdin.take().map(|mut input| input.write_all(text.as_bytes()));
+    let output = child.wait_with_output().doing(format!("cannot wait for {program}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(LabError::Tool { program: program.to_owned(), message: explain(&output.stderr, commands) })
+}
+
+/// What a batch said, with the command in place of its line number.
+fn explain(stderr: &[u8], commands: &[String]) -> String {
+    let said = String::from_utf8_lossy(stderr);
+    let failed = said.rsplit_once("Command failed -:").and_then(|(_, number)| {
+        let number: usize = number.trim().parse().ok()?;
+        commands.get(number.checked_sub(1)?)
+    });
+    let first = said.lines().next().unwrap_or("no reason given");
+    failed.map_or_else(|| first.to_owned(), |command| format!("{first} (in `{command}`)"))
+}
+
+/// The search path with the places of system tools, which users' paths often lack.
+fn with_system_directories() -> String {
+    let path = std::env::var("PATH").unwrap_or_default();
+    format!("{path}:/usr/sbin:/sbin:/usr/bin:/bin")
+}
+
+/// Sets a variable below `/proc/sys` (of the calling thread's network namespace where it has
+/// one).
+///
+/// # Errors
+/// When the variable does not exist or the value is refused.
+pub fn set_variable(name: &str, value: &str) -> io::Result<()> {
+    fs::write(format!("/proc/sys/{name}"), value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_tool_names_the_package() {
+        let error = batch("no-such-tool", &["x".into()]).unwrap_err().to_string();
+        assert!(error.contains("iproute2"), "{error}");
+    }
+
+    #[test]
+    fn a_failed_command_is_quoted() {
+        let commands = ["link show".to_owned(), "link set nodev up".to_owned()];
+        let said = b"Cannot find device \"nodev\"\nCommand failed -:2\n";
+        let message = explain(said, &commands);
+        assert_eq!(message, "Cannot find device \"nodev\" (in `link set nodev up`)");
+        assert_eq!(explain(b"", &commands), "no reason given");
+    }
+}

@@ -1,0 +1,12 @@
+//! Units, text tables and SVG pictures for what GridMPI measures.
+//!
+//! * [`units`]: rates, durations and sizes as people write them (`160 Mbit/s`, `10 ms`, `64 KiB`), both ways;
+//! * [`table`]: aligned text tables for terminals and documents;
+//! * [`svg`]: a small writer of SVG elements;
+//! * [`plot`]: time series in stacked panels over one time axis.
+#![forbid(unsafe_code)]
+
+pub mod plot;
+pub mod svg;
+pub mod table;
+pub mod units;
