@@ -1,0 +1,183 @@
+//! The launchers that run on this machine: started, signalled, waited for, and ended without a
+//! trace.
+
+use crate::hidden::{self, Watchdog};
+use crate::input::{self, Input};
+use crate::output::{self, Label, Sink};
+use crate::resolve::CommandLine;
+use crate::sweep::Marks;
+use gridmpi_bootstrap::{ClusterName, JobId};
+use rustix::process::{
+    Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, kill_process_group,
+    set_child_subreaper, wait,
+};
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+/// What is left when launchers have ended gets this long between TERM and KILL.
+const LEFTOVER_GRACE: Duration = Duration::from_millis(500);
+const PATIENCE: Duration = Duration::from_secs(5);
+/// After the last process has gone, its output is in our pipes already.
+const DRAIN: Duration = Duration::from_secs(2);
+
+/// One launcher.
+struct Member {
+    pid: Pid,
+    exited: bool,
+}
+
+/// All launchers of a job on this machine. To be used from the thread that made it: the kernel ties
+/// the launchers' lives to that thread's.
+pub(crate) struct Crew {
+    gridmpi: PathBuf,
+    marks: Marks,
+    members: Vec<Member>,
+    watchdog: Option<Watchdog>,
+    drained: (Sender<()>, Receiver<()>),
+    pumps: usize,
+}
+
+/// Streams of a launcher.
+pub(crate) struct Streams {
+    pub(crate) input: Input,
+    pub(crate) out: Sink,
+    pub(crate) err: Sink,
+}
+
+impl Crew {
+    /// For the launchers of `clusters`. Becomes the parent of their orphans.
+    pub(crate) fn new(gridmpi: &Path, job: JobId, clusters: &[ClusterName]) -> io::Result<Self> {
+        set_child_subreaper(Some(getpid()))?;
+        Ok(Self {
+            gridmpi: gridmpi.to_owned(),
+            marks: Marks::new(job, clusters),
+            members: Vec::new(),
+            watchdog: Some(Watchdog::start(gridmpi, job, clusters)?),
+            drained: channel(),
+            pumps: 0,
+        })
+    }
+
+    /// Starts a launcher in a process group of its own; returns its number in this crew.
+    pub(crate) fn launch(&mut self, line: &CommandLine, streams: Streams) -> io::Result<usize> {
+        let (stdin, fed) = streams.input.stdio();
+        let (stdout, out_label) = streams.out.split();
+        let (stderr, err_label) = streams.err.split();
+        let mut command = hidden::launching(&self.gridmpi, &line.words);
+        command.process_group(0).stdin(stdin).stdout(stdout).stderr(stderr);
+        for name in &line.unset {
+            command.env_remove(name);
+        }
+        command.envs(line.set.iter().map(|(name, value)| (name, value)));
+        if let Some(directory) = &line.directory {
+            command.current_dir(directory);
+        }
+        let mut child = command.spawn()?;
+        if let Some(pipe) = child.stdin.take().filter(|_| fed) {
+            input::feed(streams.input, pipe);
+        }
+        if let (Some(pipe), Some(label)) = (child.stdout.take(), out_label) {
+            self.pump(pipe, label, io::stdout());
+        }
+        if let (Some(pipe), Some(label)) = (child.stderr.take(), err_label) {
+            self.pump(pipe, label, io::stderr());
+        }
+        let pid = Pid::from_raw(child.id() as i32).ok_or(io::ErrorKind::Other)?;
+        self.members.push(Member { pid, exited: false });
+        Ok(self.members.len() - 1)
+    }
+
+    fn pump(
+        &mut self,
+        from: impl io::Read + Send + 'static,
+        label: Label,
+        mut to: impl io::Write + Send + 'static,
+    ) {
+        let drained = self.drained.0.clone();
+        self.pumps += 1;
+        std::thread::spawn(move || {
+            let _ = output::pump(from, &label, &mut to);
+            let _ = drained.send(());
+        });
+    }
+
+    /// Launchers that have ended since the last call, with their exit codes (128 + n for signal
+    /// n). Reaps orphans too.
+    pub(crate) fn reap(&mut self) -> Vec<(usize, i32)> {
+        let mut ended = Vec::new();
+        while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
+            let found = self.members.iter().position(|member| member.pid == pid);
+            if let (Some(index), Some(code)) = (found, exit_code(status)) {
+                self.members[index].exited = true;
+                ended.push((index, code));
+            }
+        }
+        ended
+    }
+
+    /// Passes on a signal that somebody sent to us. What a terminal sends goes to the whole group,
+    /// as it would without us; other signals to the launcher, which forwards them to its ranks.
+    pub(crate) fn forward(&self, member: usize, signal: Signal) {
+        let Some(member) = self.members.get(member).filter(|member| !member.exited) else { return };
+        let keyboard = [Signal::INT, Signal::QUIT, Signal::TSTP, Signal::CONT];
+        let _ = if keyboard.contains(&signal) {
+            kill_process_group(member.pid, signal)
+        } else {
+            kill_process(member.pid, signal)
+        };
+    }
+
+    /// Asks a launcher to end; a stopped one is woken for it.
+    pub(crate) fn terminate(&self, member: usize) {
+        self.forward(member, Signal::TERM);
+        self.forward(member, Signal::CONT);
+    }
+
+    /// Ends a launcher and its group for good.
+    pub(crate) fn kill(&self, member: usize) {
+        if let Some(member) = self.members.get(member).filter(|member| !member.exited) {
+            let _ = kill_process_group(member.pid, Signal::KILL);
+        }
+    }
+
+    pub(crate) fn is_running(&self, member: usize) -> bool {
+        self.members.get(member).is_some_and(|member| !member.exited)
+    }
+
+    /// To be called when the launchers have ended: ends what they left behind, then waits for the
+    /// rest of their output. Returns the number of processes they had left.
+    pub(crate) fn finish(mut self) -> usize {
+        for (index, member) in self.members.iter().enumerate() {
+            if member.exited {
+                // The number of a group stays taken as long as it has members.
+                let _ = kill_process_group(member.pid, Signal::TERM);
+            } else {
+                self.kill(index);
+            }
+        }
+        let reap = || while matches!(wait(WaitOptions::NOHANG), Ok(Some(_))) {};
+        let found = self.marks.sweep(LEFTOVER_GRACE, PATIENCE, reap);
+        self.drain();
+        if let Some(watchdog) = self.watchdog.take() {
+            watchdog.dismiss();
+        }
+        found
+    }
+
+    fn drain(&self) {
+        let deadline = Instant::now() + DRAIN;
+        for _ in 0..self.pumps {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if self.drained.1.recv_timeout(left) == Err(RecvTimeoutError::Timeout) {
+                return;
+            }
+        }
+    }
+}
+
+fn exit_code(status: WaitStatus) -> Option<i32> {
+    status.exit_status().or_else(|| Some(128 + status.terminating_signal()?))
+}

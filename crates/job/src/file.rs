@@ -1,0 +1,348 @@
+//! The job file.
+//!
+//! ```toml
+//! [job]
+//! program = "./heat"            # or after `--` on the command line
+//! args = ["--steps", "100"]
+//! wait = 600                    # seconds that clusters wait for each other
+//!
+//! [[cluster]]
+//! name = "a"
+//! launcher = "mpiexec.mpich"
+//! ranks = 4
+//!
+//! [[cluster]]
+//! name = "b"
+//! launcher = "mpiexec.openmpi"
+//! hosts = ["node1", "node2"]
+//! ranks_per_host = 2
+//! program = "./heat-openmpi"    # this cluster's own binary
+//! env = { OMP_NUM_THREADS = "2" }
+//!
+//! [[link]]
+//! between = ["a", "b"]
+//! bandwidth = "1 Gbit/s"
+//! delay = "10 ms"               # one way
+//! ```
+//! Every key is described in `docs/job-file.md`.
+
+use crate::spec::{ClusterSpec, Family, JobSpec, Launcher, Style};
+use crate::suggest::nearest;
+use crate::table::{At, FileError, Source, Table};
+use gridmpi_bootstrap::{ClusterName, LinkInfo};
+
+/// Reads the text of a job file; `name` is what messages call the file.
+///
+/// # Errors
+/// Names the line and what to write instead.
+pub fn parse(name: &str, text: &str) -> Result<JobSpec, FileError> {
+    let source = Source { name, text };
+    let mut top = source.parse()?;
+    let mut spec = job(top.table("job", "[job]")?)?;
+    for table in top.tables("cluster", "[[cluster]]")? {
+        let at = table.start;
+        let cluster = cluster(table)?;
+        if spec.clusters.iter().any(|other| other.name == cluster.name) {
+            let message = format!("there are two clusters named `{}`", cluster.name);
+            return Err(source.error(at, message));
+        }
+        spec.clusters.push(cluster);
+    }
+    for table in top.tables("link", "[[link]]")? {
+        spec.links.push(link(table, &spec.clusters)?);
+    }
+    top.finish()?;
+    if spec.clusters.is_empty() {
+        return Err(source.error(0, "no [[cluster]]: a job needs at least one"));
+    }
+    Ok(spec)
+}
+
+fn job(mut table: Table<'_>) -> Result<JobSpec, FileError> {
+    let program = table.text("program")?;
+    let args = table.texts("args")?;
+    if let (None, Some(_)) = (&program, &args) {
+        return Err(table.error(table.start, "`args` without `program` in [job]"));
+    }
+    let command = program.map(|at| at.value).into_iter().chain(args.unwrap_or_default());
+    let spec = JobSpec {
+        command: command.collect(),
+        env: table.variables("env")?,
+        wait: table.duration("wait")?,
+        timeout: table.duration("timeout")?,
+        listen: table.text("listen")?.map(|at| at.value),
+        ..JobSpec::default()
+    };
+    table.finish()?;
+    Ok(spec)
+}
+
+fn cluster(mut table: Table<'_>) -> Result<ClusterSpec, FileError> {
+    let name = name(&mut table)?;
+    let launcher = launcher(&mut table)?;
+    let mut spec = ClusterSpec::new(name, launcher);
+    spec.ranks = table.count("ranks")?;
+    spec.launcher_args = table.texts("launcher_args")?.unwrap_or_default();
+    spec.style = choice(&mut table, "style", &Style::NAMES, Style::parse)?;
+    spec.mpi = choice(&mut table, "mpi", &Family::NAMES, Family::parse)?;
+    spec.hosts = table.texts("hosts")?.unwrap_or_default();
+    spec.ranks_per_host = table.count("ranks_per_host")?;
+    spec.remote_shell = plain(table.text("remote_shell")?);
+    spec.head = plain(table.text("head")?);
+    spec.head_gridmpi = plain(table.text("head_gridmpi")?);
+    spec.directory = plain(table.text("directory")?).map(Into::into);
+    spec.env = table.variables("env")?;
+    spec.interface = plain(table.text("interface")?);
+    spec.program = plain(table.text("program")?);
+    spec.args = table.texts("args")?;
+    check(&table, &spec)?;
+    table.finish()?;
+    Ok(spec)
+}
+
+fn plain(found: Option<At<String>>) -> Option<String> {
+    found.map(|at| at.value)
+}
+
+fn name(table: &mut Table<'_>) -> Result<ClusterName, FileError> {
+    let Some(At { value, at }) = table.text("name")? else {
+        return Err(table.error(table.start, "this [[cluster]] has no `name`"));
+    };
+    ClusterName::new(value).map_err(|error| table.error(at, error.to_string()))
+}
+
+/// A word, or several: `launcher = "mpiexec.openmpi --oversubscribe"`.
+fn launcher(table: &mut Table<'_>) -> Result<Launcher, FileError> {
+    let Some(At { value, at }) = table.text("launcher")? else {
+        return Ok(Launcher::Command(vec!["mpiexec".to_owned()]));
+    };
+    parse_launcher(&value).ok_or_else(|| table.error(at, "`launcher` is empty"))
+}
+
+/// Reads a launcher as it is written in job files and on the command line.
+pub(crate) fn parse_launcher(text: &str) -> Option<Launcher> {
+    let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+    match words.first()?.as_str() {
+        "join" if words.len() == 1 => Some(Launcher::Join),
+        _ => Some(Launcher::Command(words)),
+    }
+}
+
+fn choice<T>(
+    table: &mut Table<'_>,
+    key: &'static str,
+    names: &[&str],
+    parse: impl Fn(&str) -> Option<T>,
+) -> Result<Option<T>, FileError> {
+    let Some(At { value, at }) = table.text(key)? else { return Ok(None) };
+    if let Some(found) = parse(&value) {
+        return Ok(Some(found));
+    }
+    let help = nearest(&value, names).map_or_else(String::new, |n| format!("; did you mean {n}?"));
+    Err(table.error(at, format!("`{key}` must be one of {}{help}", names.join(", "))))
+}
+
+/// What cannot work together.
+fn check(table: &Table<'_>, spec: &ClusterSpec) -> Result<(), FileError> {
+    let wrong = |message: &str| Err(table.error(table.start, message));
+    let joins = spec.launcher == Launcher::Join;
+    if joins && (spec.head.is_some() || !spec.hosts.is_empty() || !spec.launcher_args.is_empty()) {
+        return wrong(
+            "a cluster with launcher = \"join\" is started by hand: `head`, `hosts` and \
+             `launcher_args` have no meaning for it",
+        );
+    }
+    if spec.ranks_per_host.is_some() && spec.hosts.is_empty() {
+        return wrong("`ranks_per_host` needs `hosts`");
+    }
+    if spec.remote_shell.is_some() && spec.hosts.is_empty() {
+        return wrong("`remote_shell` needs `hosts`");
+    }
+    if spec.head_gridmpi.is_some() && spec.head.is_none() {
+        return wrong("`head_gridmpi` needs `head`");
+    }
+    if let (Some(ranks), Some(each)) = (spec.ranks, spec.ranks_per_host)
+        && u64::from(ranks) > u64::from(each) * spec.hosts.len() as u64
+    {
+        return wrong("`ranks` is more than `hosts` times `ranks_per_host`");
+    }
+    Ok(())
+}
+
+fn link(mut table: Table<'_>, clusters: &[ClusterSpec]) -> Result<LinkInfo, FileError> {
+    let start = table.start;
+    let between = table.texts("between")?.unwrap_or_default();
+    let [from, to] = between.as_slice() else {
+        return Err(table.error(start, "a [[link]] needs `between = [\"a\", \"b\"]`"));
+    };
+    let find = |name: &String| {
+        let names: Vec<_> = clusters.iter().map(|cluster| cluster.name.as_str()).collect();
+        let index = names.iter().position(|known| known == name);
+        index.and_then(|index| u16::try_from(index).ok()).ok_or_else(|| {
+            let help = match nearest(name, &names) {
+                Some(meant) => format!("did you mean `{meant}`?"),
+                None => format!("clusters: {}", names.join(", ")),
+            };
+            table.error(start, format!("this [[link]] names an unknown cluster `{name}`; {help}"))
+        })
+    };
+    let between = [find(from)?, find(to)?];
+    if between[0] == between[1] {
+        return Err(table.error(start, "this [[link]] joins a cluster with itself"));
+    }
+    let link = LinkInfo {
+        between,
+        bandwidth_bits_per_s: table.rate("bandwidth")?,
+        delay_us: table.delay("delay")?.map(|delay| delay.as_micros() as u64),
+    };
+    table.finish()?;
+    Ok(link)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn message(text: &str) -> String {
+        parse("job.toml", text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn everything_has_a_sensible_default() {
+        let spec = parse("job.toml", "[[cluster]]\nname = \"a\"\n").unwrap();
+        let expected = Launcher::Command(vec!["mpiexec".to_owned()]);
+        assert_eq!(spec.clusters[0].launcher, expected);
+        assert!(spec.command.is_empty() && spec.wait.is_none());
+    }
+
+    #[test]
+    fn a_full_file_is_read() {
+        let text = r#"
+[job]
+program = "./heat"
+args = ["-n", "5"]
+wait = "120 s"
+timeout = 30
+listen = "0.0.0.0:7000"
+env = { A = "1", B = 2 }
+
+[[cluster]]
+name = "a"
+launcher = "mpiexec.openmpi --oversubscribe"
+launcher_args = ["--bind-to", "none"]
+ranks = 4
+hosts = ["x", "y"]
+ranks_per_host = 2
+remote_shell = "/bin/agent"
+interface = "eth1"
+program = "./other"
+args = []
+mpi = "openmpi"
+style = "openmpi5"
+
+[[cluster]]
+name = "b"
+launcher = "join"
+
+[[link]]
+between = ["b", "a"]
+bandwidth = "160 Mbit/s"
+delay = "10 ms"
+"#;
+        let spec = parse("job.toml", text).unwrap();
+        assert_eq!(spec.command, ["./heat", "-n", "5"]);
+        assert_eq!(spec.env["B"], "2");
+        assert_eq!(spec.timeout, Some(Duration::from_secs(30)));
+        let a = &spec.clusters[0];
+        assert_eq!((a.style, a.mpi), (Some(Style::OpenMpi5), Some(Family::OpenMpi)));
+        assert_eq!(a.command(&spec.command), ["./other"]);
+        assert_eq!(spec.clusters[1].launcher, Launcher::Join);
+        let link = &spec.links[0];
+        assert_eq!(link.between, [1, 0]);
+        assert_eq!((link.bandwidth_bits_per_s, link.delay_us), (Some(160_000_000), Some(10_000)));
+    }
+
+    #[test]
+    fn mistakes_name_the_line_and_the_remedy() {
+        let a = "[[cluster]]\nname = \"a\"\n";
+        let cases = [
+            (
+                format!("{a}lancher = \"x\"\n"),
+                "job.toml:3: unknown key `lancher` in [[cluster]]; did you mean `launcher`?",
+            ),
+            (
+                format!("{a}[[clusters]]\n"),
+                "job.toml:3: unknown key `clusters`; did you mean `cluster`?",
+            ),
+            (
+                format!("[job]\nzzzzzzz = 1\n{a}"),
+                "job.toml:2: unknown key `zzzzzzz` in [job]; known keys: ",
+            ),
+            (format!("{a}ranks = 0\n"), "job.toml:3: `ranks` must be a whole number"),
+            (format!("{a}ranks = \"four\"\n"), "job.toml:3: `ranks` must be a whole number"),
+            (format!("{a}mpi = \"openmp\"\n"), "did you mean openmpi?"),
+            (format!("{a}{a}"), "job.toml:3: there are two clusters named `a`"),
+            (
+                format!("{a}[[link]]\nbetween = [\"a\", \"bb\"]\n"),
+                "job.toml:3: this [[link]] names an unknown cluster `bb`",
+            ),
+            (format!("{a}[[link]]\nbetween = [\"a\"]\n"), "needs `between"),
+            (format!("{a}[[link]]\nbetween = [\"a\", \"a\"]\n"), "with itself"),
+            (format!("{a}ranks_per_host = 2\n"), "needs `hosts`"),
+            (format!("{a}launcher = \"join\"\nhead = \"h\"\n"), "started by hand"),
+            ("[[cluster]]\nranks = 2\n".to_owned(), "job.toml:1: this [[cluster]] has no `name`"),
+            ("[[cluster]]\nname = \"a b\"\n".to_owned(), "job.toml:2: \"a b\" is no cluster name"),
+            ("cluster = 3\n".to_owned(), "must be a list of tables, each written [[cluster]]"),
+            (String::new(), "no [[cluster]]"),
+            ("[[cluster]\n".to_owned(), "job.toml:1: "),
+            (format!("{a}hosts = \"x\"\n"), "job.toml:3: `hosts` must be a list of strings"),
+            (
+                format!(
+                    "{a}[[cluster]]\nname = \"b\"\n[[link]]\nbetween = [\"a\", \"b\"]\ndelay = 10\n"
+                ),
+                "job.toml:7: `delay` must be a string",
+            ),
+            (format!("[job]\nwait = \"soon\"\n{a}"), "job.toml:2: `wait`"),
+        ];
+        for (text, expected) in cases {
+            let got = message(&text);
+            assert!(got.contains(expected), "{text}\ngave: {got}\nnot:  {expected}");
+        }
+    }
+
+    const DOCUMENT: &str = include_str!("../../../docs/job-file.md");
+
+    #[test]
+    fn the_documents_examples_are_job_files() {
+        let blocks: Vec<_> = DOCUMENT.split("```toml\n").skip(1).collect();
+        assert!(blocks.len() > 1);
+        for block in blocks {
+            let text = block.split("```").next().unwrap();
+            parse("docs/job-file.md", text).unwrap();
+        }
+    }
+
+    #[test]
+    fn the_document_describes_every_key() {
+        let a = "[[cluster]]\nname = \"a\"\n";
+        let b = "[[cluster]]\nname = \"b\"\n";
+        let link = format!("{a}{b}[[link]]\nbetween = [\"a\", \"b\"]\nzzzzzzzzzzzzzzz = 1\n");
+        let texts =
+            [format!("[job]\nzzzzzzzzzzzzzzz = 1\n{a}"), format!("{a}zzzzzzzzzzzzzzz = 1\n"), link];
+        for text in texts {
+            let known = message(&text);
+            let known = known.split_once("known keys: ").unwrap().1;
+            for key in known.split(", ") {
+                assert!(DOCUMENT.contains(&format!("| `{key}` |")), "{key} is not described");
+            }
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_makes_the_reader_panic(text in "[\\[\\]a-z=\"{}\n0-9, ]{0,80}") {
+            let _ = parse("fuzz", &text);
+        }
+    }
+}

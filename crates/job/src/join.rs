@@ -1,0 +1,232 @@
+//! `gridmpi join`: takes part in a job with a launcher started here.
+
+use crate::compose::Surroundings;
+use crate::console::say;
+use crate::crew::{Crew, Streams};
+use crate::head;
+use crate::input::Input;
+use crate::output::Sink;
+use crate::resolve::{self, Resolved};
+use crate::run::{BAD_JOB, own_interface};
+use crate::signals;
+use crate::spec::{Family, Style};
+use crate::supervise::GRACE;
+use crate::token;
+use gridmpi_bootstrap::{
+    ClusterName, JobEnv, JoinControl, JoinOrder, JoinRequest, JoinTerms, Secret, Settings,
+};
+use rustix::process::Signal;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+/// Longest time until the coordinator has answered.
+const ANSWER: Duration = Duration::from_secs(30);
+
+/// What the command line says.
+#[derive(Clone, Debug)]
+pub struct JoinOptions {
+    /// Our own program file; the launcher is started through it.
+    pub gridmpi: PathBuf,
+    /// The cluster that this is.
+    pub cluster: ClusterName,
+    /// Where `gridmpi run` listens.
+    pub coordinators: Vec<SocketAddr>,
+    /// The launcher's command line, program included.
+    pub line: Vec<String>,
+    /// The launcher is described by `gridmpi run` in the environment instead.
+    pub described: bool,
+    /// The file that holds the join token; else it is in the environment.
+    pub token_file: Option<PathBuf>,
+    /// Kind of the launcher, where its `--version` does not tell.
+    pub style: Option<Style>,
+    /// Family of the program's MPI, where the program does not tell.
+    pub mpi: Option<Family>,
+}
+
+enum Happening {
+    Signal(i32),
+    Order(JoinOrder),
+}
+
+/// Takes part in a job until it or the launcher ends. Returns the exit code.
+#[must_use]
+pub fn join(options: &JoinOptions) -> i32 {
+    match start(options) {
+        Ok(part) => part.run(),
+        Err((problem, code)) => {
+            say!("cluster `{}`: {problem}", options.cluster);
+            code
+        }
+    }
+}
+
+/// Our part in the job.
+struct Part {
+    cluster: ClusterName,
+    crew: Crew,
+    member: usize,
+    control: JoinControl,
+    happenings: Receiver<Happening>,
+    interrupts: u32,
+    /// The job's end, as told: its exit code and since when.
+    ending: Option<(i32, Instant)>,
+    killed: bool,
+}
+
+fn start(options: &JoinOptions) -> Result<Part, (String, i32)> {
+    let bad = |problem: String| (problem, BAD_JOB);
+    let failed = |problem: String| (problem, 1);
+    let secret = token::read(options.token_file.as_deref()).map_err(bad)?;
+    let resolved = resolve(options).map_err(bad)?;
+    let settings = Settings::from_process().map_err(|error| bad(error.to_string()))?;
+    let (sender, happenings) = channel();
+    let orders = sender.clone();
+    let (terms, control) = gridmpi_bootstrap::join(
+        &options.coordinators,
+        &secret,
+        request(&options.cluster),
+        Instant::now() + ANSWER,
+        move |order| drop(orders.send(Happening::Order(order))),
+    )
+    .map_err(|error| failed(error.to_string()))?;
+    signals::watch(move |number| drop(sender.send(Happening::Signal(number))))
+        .map_err(|error| failed(format!("cannot catch signals: {error}")))?;
+    let env = env(options, &secret, terms, settings);
+    let clusters = [options.cluster.clone()];
+    let mut crew = Crew::new(&options.gridmpi, env.job, &clusters)
+        .map_err(|error| failed(format!("cannot prepare to launch: {error}")))?;
+    let input = Input::Ours { first: Vec::new(), ours: true };
+    let streams = Streams { input, out: Sink::Inherit, err: Sink::Inherit };
+    let mut line = resolved.command(&env);
+    line.unset.push(head::DESCRIPTION);
+    let member = match crew.launch(&line, streams) {
+        Ok(member) => member,
+        Err(error) => {
+            crew.finish();
+            control.exited(1);
+            return Err(failed(format!("cannot launch: {error}")));
+        }
+    };
+    let cluster = options.cluster.clone();
+    let (interrupts, ending, killed) = (0, None, false);
+    Ok(Part { cluster, crew, member, control, happenings, interrupts, ending, killed })
+}
+
+fn resolve(options: &JoinOptions) -> Result<Resolved, String> {
+    let gridmpi = &options.gridmpi;
+    let resolved = if options.described {
+        let described = head::description()?;
+        let around = Surroundings { label: described.label, ..Surroundings::of_this_machine() };
+        let (cluster, env) = (&described.cluster, &described.env);
+        resolve::cluster(cluster, &described.command, env, around, gridmpi)
+    } else {
+        resolve::line(&options.line, options.style, options.mpi, gridmpi)
+    };
+    resolved.map_err(|error| error.to_string())
+}
+
+fn request(cluster: &ClusterName) -> JoinRequest {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    JoinRequest { cluster: cluster.clone(), host, pid: std::process::id() }
+}
+
+fn env(options: &JoinOptions, secret: &Secret, terms: JoinTerms, settings: Settings) -> JobEnv {
+    // What worked for us works for our ranks, most likely.
+    let mut coordinators = options.coordinators.clone();
+    coordinators.extend(terms.coordinators);
+    let mut seen = std::collections::BTreeSet::new();
+    coordinators.retain(|address| seen.insert(*address));
+    coordinators.truncate(32);
+    JobEnv {
+        coordinators,
+        job: secret.job(),
+        key: secret.key(),
+        cluster: options.cluster.clone(),
+        interface: terms.interface.or_else(own_interface),
+        wait: Duration::from_secs(terms.wait_s),
+        settings,
+    }
+}
+
+impl Part {
+    fn run(mut self) -> i32 {
+        let launcher = loop {
+            if let Some((_, code)) = self.crew.reap().into_iter().find(|(m, _)| *m == self.member) {
+                break code;
+            }
+            let patience = match self.ending {
+                Some((_, since)) if !self.killed => GRACE.saturating_sub(since.elapsed()),
+                _ => Duration::from_secs(60),
+            };
+            match self.happenings.recv_timeout(patience) {
+                Ok(Happening::Signal(number)) => self.signal(number),
+                Ok(Happening::Order(order)) => self.order(order),
+                Err(_) => self.press(),
+            }
+        };
+        self.crew.finish();
+        self.control.exited(launcher);
+        match self.ending {
+            Some((code, _)) if code != 0 => code,
+            _ => launcher,
+        }
+    }
+
+    fn order(&mut self, order: JoinOrder) {
+        match order {
+            JoinOrder::Signal(number) => self.signal(number),
+            JoinOrder::Ended { code, reason } => self.end(code, &reason),
+            JoinOrder::Gone(why) => {
+                self.end(
+                    1,
+                    &format!(
+                        "`gridmpi run` has gone away ({why}), so cluster `{}` ends",
+                        self.cluster
+                    ),
+                );
+            }
+        }
+    }
+
+    fn end(&mut self, code: i32, reason: &str) {
+        if self.ending.is_none() {
+            say!("{reason}");
+            self.ending = Some((code, Instant::now()));
+            self.crew.terminate(self.member);
+        }
+    }
+
+    fn press(&mut self) {
+        if self.ending.is_some_and(|(_, since)| since.elapsed() >= GRACE) && !self.killed {
+            self.kill();
+        }
+    }
+
+    fn kill(&mut self) {
+        self.killed = true;
+        self.crew.kill(self.member);
+    }
+
+    fn signal(&mut self, number: i32) {
+        let Some(signal) = signals::named(number) else { return };
+        match signal {
+            Signal::INT | Signal::QUIT => {
+                self.interrupts += 1;
+                match self.interrupts {
+                    1 => self.crew.forward(self.member, signal),
+                    _ => self.kill(),
+                }
+            }
+            Signal::TERM | Signal::HUP => {
+                self.end(128 + number, &format!("stopped by signal {number}"))
+            }
+            Signal::TSTP => {
+                self.crew.forward(self.member, signal);
+                signals::stop_self();
+            }
+            _ => self.crew.forward(self.member, signal),
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! What the clusters of a job have done so far, and whether the job must end because of it.
+//! No I/O and no clock of its own.
+
+use std::time::{Duration, Instant};
+
+/// A launcher's exit may overtake the abort message of its cluster by this much.
+const SETTLE: Duration = Duration::from_millis(500);
+/// Who only saw another fail waits this long for the cause to be told.
+const CAUSE: Duration = Duration::from_secs(3);
+/// What a cluster's rank 0 said last is here this long after its launcher has ended, unless
+/// something else holds its connection open.
+const WORD: Duration = Duration::from_secs(2);
+/// After a cluster's rank 0 has vanished, its launcher has this long to end.
+const LAUNCHER: Duration = Duration::from_secs(10);
+
+/// The launcher of a cluster that aborts has this long to pass on what its program printed.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// Why and how the job ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ending {
+    pub(crate) code: i32,
+    pub(crate) reason: String,
+}
+
+#[derive(Default)]
+struct Entry {
+    name: String,
+    to_join: bool,
+    registered: bool,
+    finalized: bool,
+    lost: Option<Instant>,
+    exited: Option<(i32, Instant)>,
+}
+
+pub(crate) struct Ledger {
+    entries: Vec<Entry>,
+    /// A cause that better ones may replace until its time has come.
+    pending: Option<(Instant, Ending)>,
+    /// The cluster whose `MPI_Abort` is pending.
+    aborting: Option<usize>,
+    decided: bool,
+    /// First exit code other than 0 of a cluster that had finalized.
+    late_code: i32,
+}
+
+impl Ledger {
+    pub(crate) fn new(names: impl IntoIterator<Item = String>) -> Self {
+        let entries = names.into_iter().map(|name| Entry { name, ..Entry::default() }).collect();
+        Self { entries, pending: None, aborting: None, decided: false, late_code: 0 }
+    }
+
+    /// A cluster that comes by `gridmpi join` has not come yet (true) or has come.
+    pub(crate) fn expect_join(&mut self, cluster: usize, expected: bool) {
+        self.entries[cluster].to_join = expected;
+    }
+
+    pub(crate) fn registered(&mut self, cluster: usize) {
+        self.entries[cluster].registered = true;
+    }
+
+    pub(crate) fn finalized(&mut self, cluster: usize) {
+        self.entries[cluster].finalized = true;
+    }
+
+    /// The connection of a registered cluster has ended before it had finalized.
+    pub(crate) fn lost(&mut self, cluster: usize, now: Instant) {
+        self.entries[cluster].lost = Some(now);
+    }
+
+    /// The program called `MPI_Abort`, as far as it could say. First come, first served.
+    pub(crate) fn aborted(&mut self, cluster: usize, code: i32, reason: &str, now: Instant) {
+        let reason = format!("cluster `{}` aborted with code {code}: {reason}", self.name(cluster));
+        let ending = Ending { code: exit_code(code), reason };
+        if self.entries[cluster].exited.is_some() {
+            return self.propose(now, ending);
+        }
+        // Its own launcher is ending it, and still has the program's last words to pass on.
+        if self.aborting.is_none() && !self.decided {
+            self.aborting = Some(cluster);
+            self.pending = Some((now + LAST_WORDS, ending));
+        }
+    }
+
+    /// A cluster saw another fail.
+    pub(crate) fn suspected(&mut self, cluster: usize, reason: &str, now: Instant) {
+        let reason = format!("cluster `{}`: {reason}", self.name(cluster));
+        self.propose(now + CAUSE, Ending { code: 1, reason });
+    }
+
+    /// A cluster's launcher has ended.
+    pub(crate) fn exited(&mut self, cluster: usize, code: i32, now: Instant) {
+        let entry = &mut self.entries[cluster];
+        entry.exited = Some((code, now));
+        if self.aborting == Some(cluster) {
+            self.hasten(now);
+        }
+        if code == 0 {
+            return;
+        }
+        let entry = &self.entries[cluster];
+        if entry.finalized {
+            // As under one mpiexec, the others may finish.
+            if self.late_code == 0 {
+                self.late_code = code;
+            }
+            return;
+        }
+        let stage = if entry.registered {
+            ""
+        } else {
+            " before all its ranks had called MPI_Init (its launcher says why)"
+        };
+        let reason = format!("cluster `{}` ended with exit code {code}{stage}", entry.name);
+        let when = if entry.registered { now + SETTLE } else { now };
+        self.propose(when, Ending { code, reason });
+    }
+
+    /// Whether the job must end now; answers once.
+    pub(crate) fn verdict(&mut self, now: Instant) -> Option<Ending> {
+        if self.decided {
+            return None;
+        }
+        if let Some(ending) = self.silent_end(now) {
+            self.propose(now, ending);
+        }
+        let due = self.pending.as_ref().is_some_and(|(when, _)| *when <= now);
+        let (_, ending) = due.then(|| self.pending.take())??;
+        self.decided = true;
+        Some(ending)
+    }
+
+    /// When to ask for the verdict again, if nothing happens before.
+    pub(crate) fn next_look(&self, now: Instant) -> Option<Instant> {
+        let waiting = |entry: &Entry| Some(entry.lost? + LAUNCHER);
+        let lost = self.entries.iter().filter(|e| !e.finalized).filter_map(waiting);
+        let pending = self.pending.as_ref().map(|(when, _)| *when);
+        let ended = self.entries.iter().filter_map(|entry| Some(entry.exited?.1 + WORD));
+        let ended = ended.filter(|_| !self.is_settled(now));
+        if self.decided { None } else { lost.chain(pending).chain(ended).min() }
+    }
+
+    /// Whether no word about a cluster that has ended can be under way any more.
+    pub(crate) fn is_settled(&self, now: Instant) -> bool {
+        let told = |entry: &Entry| !entry.registered || entry.finalized || entry.lost.is_some();
+        let late = |entry: &Entry| entry.exited.is_some_and(|(_, at)| now >= at + WORD);
+        self.decided || (self.pending.is_none() && self.entries.iter().all(|e| told(e) || late(e)))
+    }
+
+    /// The exit code of a job whose launchers have all ended by themselves.
+    pub(crate) const fn late_code(&self) -> i32 {
+        self.late_code
+    }
+
+    /// Clusters whose programs ended well but never called `MPI_Init`.
+    pub(crate) fn without_mpi(&self) -> Vec<&str> {
+        let silent =
+            |entry: &&Entry| entry.exited.is_some_and(|(code, _)| code == 0) && !entry.registered;
+        self.entries.iter().filter(silent).map(|entry| entry.name.as_str()).collect()
+    }
+
+    fn name(&self, cluster: usize) -> &str {
+        &self.entries[cluster].name
+    }
+
+    /// What is pending is due.
+    fn hasten(&mut self, now: Instant) {
+        if let Some((when, _)) = &mut self.pending {
+            *when = now.min(*when);
+        }
+    }
+
+    /// The cause that is due first wins; an abort beats what follows from it.
+    fn propose(&mut self, when: Instant, ending: Ending) {
+        if self.aborting.is_some() {
+            return;
+        }
+        let better = self.pending.as_ref().is_none_or(|(pending, _)| when < *pending);
+        if !self.decided && better {
+            self.pending = Some((when, ending));
+        }
+    }
+
+    /// A cluster that ended, or whose rank 0 ended, without a word while others need it.
+    fn silent_end(&self, now: Instant) -> Option<Ending> {
+        let ending = |reason| Some(Ending { code: 1, reason });
+        for entry in &self.entries {
+            let needs = |e: &&Entry| e.to_join || (e.registered && !e.finalized);
+            let waiting = self.entries.iter().find(needs);
+            match (entry.exited.map(|(code, _)| code), entry.registered, waiting) {
+                (Some(0), false, Some(other)) => {
+                    return ending(format!(
+                        "the program of cluster `{}` ended without calling MPI_Init, but cluster \
+                         `{}` needs it. Does the program use MPI, and does the \
+                         launcher belong to that MPI? Is GridMPI's library at the same path on \
+                         all its nodes?",
+                        entry.name, other.name
+                    ));
+                }
+                (Some(0), true, _) if entry.lost.is_some() && !entry.finalized => {
+                    return ending(format!(
+                        "the program of cluster `{}` ended without calling MPI_Finalize",
+                        entry.name
+                    ));
+                }
+                _ => {}
+            }
+            let stays = entry.lost.is_some_and(|since| now >= since + LAUNCHER);
+            if stays && entry.exited.is_none() && !entry.finalized {
+                return ending(format!(
+                    "rank 0 of cluster `{}` ended without calling MPI_Finalize, and its launcher \
+                     did not notice",
+                    entry.name
+                ));
+            }
+        }
+        None
+    }
+}
+
+/// What of an abort code fits into an exit status; never success.
+fn exit_code(code: i32) -> i32 {
+    match code & 0xff {
+        0 => 1,
+        code => code,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn two() -> (Ledger, Instant) {
+        (Ledger::new(["a".to_owned(), "b".to_owned()]), Instant::now())
+    }
+
+    fn started() -> (Ledger, Instant) {
+        let (mut ledger, now) = two();
+        ledger.registered(0);
+        ledger.registered(1);
+        (ledger, now)
+    }
+
+    #[test]
+    fn a_good_end_is_no_verdict() {
+        let (mut ledger, now) = started();
+        for cluster in [0, 1] {
+            ledger.finalized(cluster);
+            ledger.exited(cluster, 0, now);
+        }
+        assert!(ledger.is_settled(now));
+        assert_eq!(ledger.verdict(now + CAUSE), None);
+        assert_eq!((ledger.late_code(), ledger.without_mpi().len()), (0, 0));
+    }
+
+    #[test]
+    fn an_abort_beats_the_exit_code_that_overtook_it() {
+        let (mut ledger, now) = started();
+        ledger.exited(0, 9, now);
+        assert_eq!(ledger.verdict(now), None);
+        assert_eq!(ledger.next_look(now), Some(now + SETTLE));
+        ledger.aborted(0, 7, "because", now);
+        let ending = ledger.verdict(now).unwrap();
+        assert_eq!(ending.code, 7);
+        assert!(ending.reason.contains("`a`") && ending.reason.contains("because"));
+        ledger.aborted(1, 8, "later", now);
+        assert_eq!(ledger.verdict(now + CAUSE), None, "the verdict is given once");
+    }
+
+    #[test]
+    fn an_abort_waits_for_the_last_words_of_its_cluster() {
+        let (mut ledger, now) = started();
+        ledger.aborted(0, 7, "because", now);
+        assert_eq!(ledger.verdict(now), None);
+        ledger.exited(1, 137, now);
+        assert_eq!(ledger.verdict(now), None, "another cluster's end follows from the abort");
+        ledger.exited(0, 9, now);
+        assert_eq!(ledger.verdict(now).unwrap().code, 7);
+        let (mut ledger, now) = started();
+        ledger.aborted(0, 7, "because", now);
+        assert_eq!(ledger.next_look(now), Some(now + LAST_WORDS));
+        assert_eq!(ledger.verdict(now + LAST_WORDS).unwrap().code, 7, "nobody waits for ever");
+    }
+
+    #[test]
+    fn the_cause_beats_those_who_only_saw_it() {
+        let (mut ledger, now) = started();
+        ledger.suspected(1, "lost rank 2", now);
+        ledger.exited(0, 137, now + SETTLE);
+        assert_eq!(ledger.verdict(now + 2 * SETTLE).unwrap().code, 137);
+        let (mut ledger, now) = started();
+        ledger.suspected(1, "lost rank 2", now);
+        assert_eq!(ledger.verdict(now + SETTLE), None);
+        assert!(ledger.verdict(now + CAUSE).unwrap().reason.contains("lost rank 2"));
+    }
+
+    #[test]
+    fn a_launcher_that_fails_before_init_ends_the_job_at_once() {
+        let (mut ledger, now) = two();
+        ledger.exited(1, 132, now);
+        let ending = ledger.verdict(now).unwrap();
+        assert_eq!(ending.code, 132);
+        assert!(ending.reason.contains("before all its ranks"), "{}", ending.reason);
+    }
+
+    #[test]
+    fn ending_without_init_matters_when_somebody_waits() {
+        let (mut ledger, now) = two();
+        ledger.exited(0, 0, now);
+        assert_eq!(ledger.verdict(now), None);
+        assert_eq!(ledger.without_mpi(), ["a"]);
+        ledger.registered(1);
+        let ending = ledger.verdict(now).unwrap();
+        assert!(ending.reason.contains("without calling MPI_Init"), "{}", ending.reason);
+    }
+
+    #[test]
+    fn ending_without_finalize_is_a_failure() {
+        let (mut ledger, now) = started();
+        ledger.lost(0, now);
+        assert_eq!(ledger.verdict(now), None);
+        ledger.exited(0, 0, now);
+        assert!(ledger.verdict(now).unwrap().reason.contains("MPI_Finalize"));
+        let (mut ledger, now) = started();
+        ledger.lost(0, now);
+        assert_eq!(ledger.next_look(now), Some(now + LAUNCHER));
+        assert!(ledger.verdict(now + LAUNCHER).unwrap().reason.contains("did not notice"));
+    }
+
+    #[test]
+    fn a_failure_after_finalize_lets_others_finish() {
+        let (mut ledger, now) = started();
+        ledger.finalized(0);
+        ledger.exited(0, 3, now);
+        assert_eq!(ledger.verdict(now + CAUSE), None);
+        assert_eq!(ledger.late_code(), 3);
+    }
+
+    #[test]
+    fn an_end_is_settled_when_nothing_more_can_be_said() {
+        let (mut ledger, now) = started();
+        ledger.finalized(1);
+        ledger.exited(1, 0, now);
+        ledger.exited(0, 0, now);
+        assert!(!ledger.is_settled(now) && ledger.is_settled(now + WORD));
+        assert_eq!(ledger.next_look(now), Some(now + WORD));
+        ledger.finalized(0);
+        assert!(ledger.is_settled(now));
+        let (mut ledger, now) = started();
+        ledger.exited(0, 3, now);
+        ledger.lost(0, now);
+        ledger.finalized(1);
+        assert!(!ledger.is_settled(now), "a verdict is pending");
+        assert!(ledger.verdict(now + SETTLE).is_some() && ledger.is_settled(now));
+    }
+
+    #[test]
+    fn no_abort_is_a_success() {
+        assert_eq!([exit_code(0), exit_code(256), exit_code(7), exit_code(-1)], [1, 1, 7, 255]);
+    }
+}

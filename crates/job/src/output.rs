@@ -1,0 +1,222 @@
+//! Where the output of launchers goes: to our own, line by line with a label, or into files.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Longer lines are passed on in pieces.
+const MAX_LINE: u64 = 64 << 10;
+const UNKNOWN: u32 = u32::MAX;
+
+/// What the user asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OutputOptions {
+    /// Cluster and rank before each line.
+    pub label: bool,
+    /// One file for each cluster and stream in this directory, instead of our own output.
+    pub directory: Option<PathBuf>,
+}
+
+/// The rank of each cluster's first process in `MPI_COMM_WORLD`, as soon as it is known.
+#[derive(Clone, Debug)]
+pub(crate) struct Bases(Arc<Vec<AtomicU32>>);
+
+/// How one stream of a launcher is taken.
+pub(crate) enum Sink {
+    /// The launcher writes to our own output itself.
+    Inherit,
+    /// The launcher writes to a file itself.
+    File(File),
+    /// We read, and write on.
+    Label(Label),
+}
+
+/// Puts the cluster and, where the launcher shows it, the rank before a line.
+#[derive(Clone)]
+pub(crate) struct Label {
+    cluster: usize,
+    name: String,
+    bases: Bases,
+}
+
+impl Bases {
+    /// Counts as long as the sizes of the clusters before are known.
+    pub(crate) fn new(sizes: &[Option<u32>]) -> Self {
+        let bases = Self(Arc::new(sizes.iter().map(|_| AtomicU32::new(UNKNOWN)).collect()));
+        bases.learn(sizes.iter().copied());
+        bases
+    }
+
+    pub(crate) fn learn(&self, sizes: impl IntoIterator<Item = Option<u32>>) {
+        let mut base = Some(0u32);
+        for (slot, size) in self.0.iter().zip(sizes) {
+            slot.store(base.unwrap_or(UNKNOWN), Ordering::Relaxed);
+            base = base.and_then(|base| base.checked_add(size?));
+        }
+    }
+
+    fn world(&self, cluster: usize, rank: u32) -> Option<u32> {
+        let base = self.0.get(cluster)?.load(Ordering::Relaxed);
+        if base == UNKNOWN { None } else { base.checked_add(rank) }
+    }
+}
+
+impl OutputOptions {
+    /// Whether launchers should show the rank themselves.
+    pub(crate) const fn wants_ranks(&self) -> bool {
+        self.label
+    }
+
+    /// Sinks for stdout and stderr of a cluster.
+    pub(crate) fn sinks(
+        &self,
+        cluster: usize,
+        name: &str,
+        bases: &Bases,
+    ) -> io::Result<(Sink, Sink)> {
+        if let Some(directory) = &self.directory {
+            let file = |ending: &str| File::create(directory.join(format!("{name}.{ending}")));
+            return Ok((Sink::File(file("out")?), Sink::File(file("err")?)));
+        }
+        if !self.label {
+            return Ok((Sink::Inherit, Sink::Inherit));
+        }
+        let label = Label { cluster, name: name.to_owned(), bases: bases.clone() };
+        Ok((Sink::Label(label.clone()), Sink::Label(label)))
+    }
+
+    /// Makes the directory, so that the error comes before anything is started.
+    pub(crate) fn prepare(&self) -> Result<(), String> {
+        let Some(directory) = &self.directory else { return Ok(()) };
+        std::fs::create_dir_all(directory)
+            .map_err(|error| format!("cannot make the directory {}: {error}", shown(directory)))
+    }
+}
+
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
+
+impl Sink {
+    /// What the launcher gets as its stream, and the label if we are to read it.
+    pub(crate) fn split(self) -> (Stdio, Option<Label>) {
+        match self {
+            Self::Inherit => (Stdio::inherit(), None),
+            Self::File(file) => (Stdio::from(file), None),
+            Self::Label(label) => (Stdio::piped(), Some(label)),
+        }
+    }
+}
+
+/// Copies lines until the end of `from`.
+pub(crate) fn pump(from: impl Read, label: &Label, to: &mut impl Write) -> io::Result<()> {
+    let mut from = BufReader::new(from);
+    let mut fresh = true;
+    loop {
+        let mut line = Vec::new();
+        if (&mut from).take(MAX_LINE).read_until(b'\n', &mut line)? == 0 {
+            return to.flush();
+        }
+        let ends = line.ends_with(b"\n");
+        let mut whole = if fresh { label.put(&line) } else { line };
+        if !ends && (whole.len() as u64) < MAX_LINE {
+            whole.push(b'\n');
+        }
+        to.write_all(&whole)?;
+        to.flush()?;
+        fresh = ends;
+    }
+}
+
+impl Label {
+    fn put(&self, line: &[u8]) -> Vec<u8> {
+        let (rank, text) = match local_rank(line) {
+            Some((rank, text)) => (self.bases.world(self.cluster, rank), text),
+            None => (None, line),
+        };
+        let mut whole = match rank {
+            Some(rank) => format!("[{} {rank}] ", self.name),
+            None => format!("[{}] ", self.name),
+        }
+        .into_bytes();
+        whole.extend_from_slice(text);
+        whole
+    }
+}
+
+/// Reads the rank that a launcher put before a line: `[3] ` (hydra), `[1,3]<stdout>:` (Open MPI),
+/// `3: ` (srun).
+fn local_rank(line: &[u8]) -> Option<(u32, &[u8])> {
+    let (start, opened) = match line.first()? {
+        b'[' => (1, true),
+        _ => (0, false),
+    };
+    let inner = &line[start..];
+    if !opened {
+        let (rank, rest) = number(inner)?;
+        return Some((rank, rest.strip_prefix(b": ")?));
+    }
+    let (first, rest) = number(inner)?;
+    if let Some(rest) = rest.strip_prefix(b"] ") {
+        return Some((first, rest));
+    }
+    let (rank, rest) = number(rest.strip_prefix(b",")?)?;
+    let rest = rest.strip_prefix(b"]<")?;
+    let rest = rest.strip_prefix(b"stdout>:").or_else(|| rest.strip_prefix(b"stderr>:"))?;
+    // Release 5 puts a blank behind the tag, release 4 none.
+    Some((rank, rest.strip_prefix(b" ").unwrap_or(rest)))
+}
+
+fn number(text: &[u8]) -> Option<(u32, &[u8])> {
+    let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let value = std::str::from_utf8(&text[..digits]).ok()?.parse().ok()?;
+    Some((value, &text[digits..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labelled(text: &str, sizes: &[Option<u32>]) -> String {
+        let bases = Bases::new(sizes);
+        let label = Label { cluster: 1, name: "b".to_owned(), bases };
+        let mut out = Vec::new();
+        pump(text.as_bytes(), &label, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn ranks_are_those_of_the_world() {
+        let sizes = [Some(4), Some(2)];
+        for (given, expected) in [
+            ("[1] hello\n", "[b 5] hello\n"),
+            ("[1,0]<stdout>:hello\n", "[b 4] hello\n"),
+            ("[1,0]<stderr>: hello\n", "[b 4] hello\n"),
+            ("0: hello\n", "[b 4] hello\n"),
+            ("[mpiexec@node] oops\n", "[b] [mpiexec@node] oops\n"),
+            ("plain", "[b] plain\n"),
+            ("", ""),
+        ] {
+            assert_eq!(labelled(given, &sizes), expected);
+        }
+        assert_eq!(labelled("[1] x\n", &[None, Some(2)]), "[b] x\n");
+    }
+
+    #[test]
+    fn bases_are_learnt_when_the_clusters_have_come() {
+        let bases = Bases::new(&[None, None, None]);
+        assert_eq!((bases.world(0, 3), bases.world(1, 0)), (Some(3), None));
+        bases.learn([Some(2), Some(5), Some(1)]);
+        assert_eq!((bases.world(1, 1), bases.world(2, 0)), (Some(3), Some(7)));
+    }
+
+    #[test]
+    fn long_lines_keep_one_label_and_lose_nothing() {
+        let long = "x".repeat(3 * MAX_LINE as usize + 5);
+        let out = labelled(&format!("{long}\n"), &[None, None]);
+        assert_eq!(out, format!("[b] {long}\n"));
+    }
+}

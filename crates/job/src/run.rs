@@ -1,0 +1,299 @@
+//! `gridmpi run`: checks a job, starts it, and supervises it to its end.
+
+use crate::address::{self, ANYWHERE};
+use crate::compose::Surroundings;
+use crate::console::say;
+use crate::crew::{Crew, Streams};
+use crate::head::{self, Description};
+use crate::input::Input;
+use crate::output::{Bases, OutputOptions};
+use crate::resolve::{self, CommandLine, Resolved};
+use crate::signals;
+use crate::spec::{ClusterSpec, JobSpec, Launcher};
+use crate::supervise::{DEFAULT_WAIT, Happening, Limits, Mode, Seat, Supervisor};
+use crate::token;
+use gridmpi_bootstrap::env::{INTERFACE, TOKEN};
+use gridmpi_bootstrap::{
+    ClusterName, Coordinator, CoordinatorConfig, Expected, JobEnv, Secret, Settings,
+};
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
+
+/// Exit code for a job that cannot be started as described.
+pub const BAD_JOB: i32 = 2;
+
+/// What the command line says beyond the job itself.
+#[derive(Clone, Debug, Default)]
+pub struct RunOptions {
+    /// Our own program file; launchers are started through it.
+    pub gridmpi: PathBuf,
+    /// Where output goes.
+    pub output: OutputOptions,
+    /// Say where the ranks are.
+    pub display_map: bool,
+    /// Write the join token here instead of showing it.
+    pub token_file: Option<PathBuf>,
+}
+
+/// Runs a job. Tells the user about everything on stderr; returns the exit code.
+#[must_use]
+pub fn run(spec: &JobSpec, options: &RunOptions) -> i32 {
+    match start(spec, options) {
+        Ok(supervisor) => supervisor.run(),
+        Err(problems) => {
+            problems.iter().for_each(|problem| say!("{problem}"));
+            BAD_JOB
+        }
+    }
+}
+
+type Problems = Vec<String>;
+
+/// How a cluster will be started.
+enum Plan {
+    Local(Box<Resolved>),
+    Head(String),
+    Outside,
+}
+
+fn start(spec: &JobSpec, options: &RunOptions) -> Result<Supervisor, Problems> {
+    let one = |problem: String| vec![problem];
+    check(spec)?;
+    let plans = plans(spec, options)?;
+    options.output.prepare().map_err(one)?;
+    let settings = Settings::from_process().map_err(|error| one(error.to_string()))?;
+    let secret = Secret::random().map_err(|error| one(error.to_string()))?;
+    let (sender, events) = channel();
+    let meeting = Meeting::start(spec, &secret, sender.clone()).map_err(one)?;
+    signals::watch(move |number| drop(sender.send(Happening::Signal(number))))
+        .map_err(|error| one(format!("cannot catch signals: {error}")))?;
+    let names: Vec<ClusterName> = spec.clusters.iter().map(|c| c.name.clone()).collect();
+    let crew = Crew::new(&options.gridmpi, secret.job(), &names)
+        .map_err(|error| one(format!("cannot prepare to launch: {error}")))?;
+    let sizes: Vec<_> = spec.clusters.iter().map(ClusterSpec::rank_count).collect();
+    let mut starter = Starter {
+        spec,
+        options,
+        secret: &secret,
+        settings,
+        at: meeting.at.clone(),
+        bases: Bases::new(&sizes),
+        crew,
+    };
+    let mut seats = Vec::new();
+    for (index, plan) in plans.iter().enumerate() {
+        match starter.seat(index, plan) {
+            Ok(seat) => seats.push(seat),
+            Err(problem) => {
+                starter.crew.finish();
+                return Err(one(problem));
+            }
+        }
+    }
+    let limits = Limits { wait: spec.wait, timeout: spec.timeout };
+    let Starter { crew, bases, .. } = starter;
+    invite(spec, options, &secret, &meeting.at).map_err(one)?;
+    let map = options.display_map;
+    Ok(Supervisor::new(seats, crew, meeting.coordinator, events, bases, map, limits))
+}
+
+/// What a job file's reader has checked already, but a command line has not.
+fn check(spec: &JobSpec) -> Result<(), Problems> {
+    if spec.clusters.is_empty() {
+        return Err(vec![
+            "no cluster: name a job file, or give --cluster NAME=LAUNCHER".to_owned(),
+        ]);
+    }
+    for (index, cluster) in spec.clusters.iter().enumerate() {
+        if spec.clusters[..index].iter().any(|other| other.name == cluster.name) {
+            return Err(vec![format!("there are two clusters named `{}`", cluster.name)]);
+        }
+    }
+    Ok(())
+}
+
+/// Settles every cluster before anything is started; tells all problems at once.
+fn plans(spec: &JobSpec, options: &RunOptions) -> Result<Vec<Plan>, Problems> {
+    let around = surroundings(spec, options.output.wants_ranks());
+    let plan = |cluster: &ClusterSpec| {
+        let command = cluster.command(&spec.command);
+        match (&cluster.launcher, &cluster.head) {
+            (Launcher::Join, _) => Ok(Plan::Outside),
+            (_, Some(_)) if command.is_empty() => Err(resolve::ResolveError::NoProgram),
+            (_, Some(head)) => Ok(Plan::Head(head.clone())),
+            _ => resolve::cluster(cluster, &command, &spec.env, around, &options.gridmpi)
+                .map(|resolved| Plan::Local(Box::new(resolved))),
+        }
+        .map_err(|error| format!("cluster `{}`: {error}", cluster.name))
+    };
+    let (plans, problems): (Vec<_>, Vec<_>) =
+        spec.clusters.iter().map(plan).partition(Result::is_ok);
+    if problems.is_empty() {
+        return Ok(plans.into_iter().filter_map(Result::ok).collect());
+    }
+    let mut texts: Vec<String> = problems.into_iter().filter_map(Result::err).collect();
+    texts.dedup();
+    Err(texts)
+}
+
+fn surroundings(spec: &JobSpec, label: bool) -> Surroundings {
+    let here = |cluster: &&ClusterSpec| {
+        cluster.head.is_none() && cluster.hosts.is_empty() && cluster.launcher != Launcher::Join
+    };
+    let shared = spec.clusters.iter().filter(here).count() > 1;
+    Surroundings { shared, label, ..Surroundings::of_this_machine() }
+}
+
+/// Where the clusters meet.
+struct Meeting {
+    coordinator: Coordinator,
+    at: Vec<SocketAddr>,
+}
+
+impl Meeting {
+    fn start(spec: &JobSpec, secret: &Secret, events: Sender<Happening>) -> Result<Self, String> {
+        let listen = spec.listen.as_deref().map(address::parse_listen).transpose();
+        let listen = listen.map_err(|error| format!("--listen: {error}"))?.unwrap_or(ANYWHERE);
+        let reachable: Vec<IpAddr> = address::reachable(listen.ip());
+        let config = CoordinatorConfig {
+            secret: secret.clone(),
+            listen,
+            clusters: spec.clusters.iter().map(expected).collect(),
+            links: spec.links.clone(),
+            reachable: reachable.clone(),
+            wait_s: wait(spec).as_secs(),
+        };
+        let tell = move |event| drop(events.send(Happening::Meeting(event)));
+        let coordinator = Coordinator::start(config, tell).map_err(|error| {
+            format!("cannot listen on {listen}: {error}. Give another address by --listen")
+        })?;
+        let port = coordinator.address().port();
+        let at = reachable.into_iter().map(|ip| SocketAddr::new(ip, port)).collect();
+        Ok(Self { coordinator, at })
+    }
+}
+
+/// The user's own choice for every cluster without one in the job file.
+pub(crate) fn own_interface() -> Option<String> {
+    std::env::var(INTERFACE).ok().filter(|name| !name.is_empty())
+}
+
+fn expected(cluster: &ClusterSpec) -> Expected {
+    Expected {
+        name: cluster.name.clone(),
+        ranks: cluster.rank_count(),
+        joins: cluster.launcher == Launcher::Join || cluster.head.is_some(),
+        interface: cluster.interface.clone(),
+    }
+}
+
+/// How long ranks wait: a little longer than we do, so that they are told why.
+fn wait(spec: &JobSpec) -> Duration {
+    let by_hand = spec.clusters.iter().any(|cluster| cluster.launcher == Launcher::Join);
+    match spec.wait.or((!by_hand).then_some(DEFAULT_WAIT)) {
+        Some(wait) => wait + Duration::from_secs(60),
+        // To ranks 0 means a day.
+        None => Duration::ZERO,
+    }
+}
+
+/// Starts clusters one after another.
+struct Starter<'a> {
+    spec: &'a JobSpec,
+    options: &'a RunOptions,
+    secret: &'a Secret,
+    settings: Settings,
+    at: Vec<SocketAddr>,
+    bases: Bases,
+    crew: Crew,
+}
+
+impl Starter<'_> {
+    fn seat(&mut self, index: usize, plan: &Plan) -> Result<Seat, String> {
+        let cluster = &self.spec.clusters[index];
+        let (mode, line, first) = match plan {
+            Plan::Outside => (Mode::Outside, None, Vec::new()),
+            Plan::Local(resolved) => {
+                (Mode::Local, Some(resolved.command(&self.env(cluster))), Vec::new())
+            }
+            Plan::Head(head) => {
+                let words = head::command(head, cluster, &self.at, &self.options.gridmpi);
+                let line =
+                    CommandLine { words, set: Vec::new(), unset: vec![TOKEN], directory: None };
+                (Mode::Head, Some(line), head::secrets(self.secret, &self.describe(cluster))?)
+            }
+        };
+        let member = line.map(|line| self.launch(index, &line, first)).transpose()?;
+        let name = cluster.name.clone();
+        Ok(Seat { name, mode, member, joined: false, exited: false, over: false })
+    }
+
+    fn launch(
+        &mut self,
+        index: usize,
+        line: &CommandLine,
+        first: Vec<u8>,
+    ) -> Result<usize, String> {
+        let name = &self.spec.clusters[index].name;
+        let failed = |error: std::io::Error| format!("cluster `{name}`: cannot launch: {error}");
+        // Rank 0 of MPI_COMM_WORLD is in the first cluster, and mpiexec gives stdin to rank 0.
+        let ours = index == 0;
+        let input =
+            if ours || !first.is_empty() { Input::Ours { first, ours } } else { Input::Null };
+        let sinks = self.options.output.sinks(index, name.as_str(), &self.bases);
+        let (out, err) = sinks.map_err(failed)?;
+        self.crew.launch(line, Streams { input, out, err }).map_err(failed)
+    }
+
+    fn env(&self, cluster: &ClusterSpec) -> JobEnv {
+        JobEnv {
+            coordinators: self.at.clone(),
+            job: self.secret.job(),
+            key: self.secret.key(),
+            cluster: cluster.name.clone(),
+            interface: cluster.interface.clone().or_else(own_interface),
+            wait: wait(self.spec),
+            settings: self.settings.clone(),
+        }
+    }
+
+    fn describe(&self, cluster: &ClusterSpec) -> Description {
+        let mut cluster = cluster.clone();
+        let command = cluster.command(&self.spec.command);
+        cluster.head = None;
+        let label = self.options.output.wants_ranks();
+        Description { cluster, command, env: self.spec.env.clone(), label }
+    }
+}
+
+/// Tells the user how to start the clusters that come by hand.
+fn invite(
+    spec: &JobSpec,
+    options: &RunOptions,
+    secret: &Secret,
+    at: &[SocketAddr],
+) -> Result<(), String> {
+    let by_hand = |cluster: &&ClusterSpec| cluster.launcher == Launcher::Join;
+    let names: Vec<_> = spec.clusters.iter().filter(by_hand).map(|c| c.name.as_str()).collect();
+    if names.is_empty() {
+        return Ok(());
+    }
+    let token = match &options.token_file {
+        Some(path) => {
+            token::write(path, secret)?;
+            format!("with the token in {} as {TOKEN} or --token-file", path.display())
+        }
+        None => format!("with {TOKEN}={}", secret.reveal()),
+    };
+    let at: Vec<_> = at.iter().map(SocketAddr::to_string).collect();
+    let commands: Vec<_> = names
+        .iter()
+        .map(|name| {
+            format!("gridmpi join --cluster {name} {} -- LAUNCHER ... PROGRAM", at.join(","))
+        })
+        .collect();
+    say!("waiting for others to join, {token}:\n{}", commands.join("\n"));
+    Ok(())
+}

@@ -1,0 +1,236 @@
+//! What a job is made of, whether it came from a file or the command line.
+
+use gridmpi_bootstrap::{ClusterName, LinkInfo};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A whole job.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct JobSpec {
+    /// The clusters; ranks of `MPI_COMM_WORLD` count through them in this order.
+    pub clusters: Vec<ClusterSpec>,
+    /// What is known about the paths between them.
+    pub links: Vec<LinkInfo>,
+    /// Program and arguments of every cluster that names none of its own.
+    pub command: Vec<String>,
+    /// Variables for the ranks of every cluster.
+    pub env: BTreeMap<String, String>,
+    /// How long clusters wait for each other.
+    pub wait: Option<Duration>,
+    /// How long the job may run.
+    pub timeout: Option<Duration>,
+    /// Where the coordinator listens, as `address:port`.
+    pub listen: Option<String>,
+}
+
+/// One cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClusterSpec {
+    /// Its name.
+    pub name: ClusterName,
+    /// How its ranks are started.
+    pub launcher: Launcher,
+    /// Number of ranks; `None` leaves it to the launcher.
+    pub ranks: Option<u32>,
+    /// More arguments for the launcher, before the program.
+    pub launcher_args: Vec<String>,
+    /// What kind of launcher it is, where its `--version` does not tell.
+    pub style: Option<Style>,
+    /// Nodes to run on; empty leaves it to the launcher.
+    pub hosts: Vec<String>,
+    /// Ranks on each of `hosts`.
+    pub ranks_per_host: Option<u32>,
+    /// A program used like ssh to reach `hosts`.
+    pub remote_shell: Option<String>,
+    /// `user@host` on which the launcher is run, by ssh.
+    pub head: Option<String>,
+    /// The command `gridmpi` on `head`.
+    pub head_gridmpi: Option<String>,
+    /// Working directory.
+    pub directory: Option<PathBuf>,
+    /// Variables for its ranks.
+    pub env: BTreeMap<String, String>,
+    /// The interface or network towards the wide area.
+    pub interface: Option<String>,
+    /// Program of its own.
+    pub program: Option<String>,
+    /// Arguments of its own.
+    pub args: Option<Vec<String>>,
+    /// Family of the program's MPI, where the program does not tell.
+    pub mpi: Option<Family>,
+}
+
+/// How a cluster is started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Launcher {
+    /// By the user, through `gridmpi join`.
+    Join,
+    /// By this command; words after the first are arguments.
+    Command(Vec<String>),
+}
+
+/// Kinds of launchers, by the options they take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Style {
+    /// MPICH's and Intel's mpiexec.
+    Hydra,
+    /// Open MPI's mpiexec up to release 4 (ORTE).
+    OpenMpi4,
+    /// Open MPI's mpiexec from release 5 on (PRRTE).
+    OpenMpi5,
+    /// Slurm's srun.
+    Srun,
+}
+
+/// MPIs that share one binary interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Family {
+    /// MPICH, Intel MPI, MVAPICH and others of the MPICH ABI initiative.
+    Mpich,
+    /// Open MPI.
+    OpenMpi,
+}
+
+impl ClusterSpec {
+    /// A cluster with nothing but a name and a launcher.
+    #[must_use]
+    pub fn new(name: ClusterName, launcher: Launcher) -> Self {
+        Self {
+            name,
+            launcher,
+            ranks: None,
+            launcher_args: Vec::new(),
+            style: None,
+            hosts: Vec::new(),
+            ranks_per_host: None,
+            remote_shell: None,
+            head: None,
+            head_gridmpi: None,
+            directory: None,
+            env: BTreeMap::new(),
+            interface: None,
+            program: None,
+            args: None,
+            mpi: None,
+        }
+    }
+
+    /// Number of ranks as far as the job file settles it.
+    #[must_use]
+    pub fn rank_count(&self) -> Option<u32> {
+        let hosts = u32::try_from(self.hosts.len()).ok().filter(|hosts| *hosts > 0);
+        self.ranks.or_else(|| hosts?.checked_mul(self.ranks_per_host.unwrap_or(1)))
+    }
+
+    /// Ranks on each host, as far as the job file settles it.
+    #[must_use]
+    pub fn per_host(&self) -> Option<u32> {
+        let hosts = u32::try_from(self.hosts.len()).ok().filter(|hosts| *hosts > 0)?;
+        self.ranks_per_host.or_else(|| Some(self.ranks?.div_ceil(hosts)))
+    }
+
+    /// Program and arguments of this cluster, `default` being the job's.
+    #[must_use]
+    pub fn command(&self, default: &[String]) -> Vec<String> {
+        let own = self.program.as_ref();
+        let program = own.or(default.first()).cloned();
+        let args = self.args.clone().unwrap_or_else(|| default.iter().skip(1).cloned().collect());
+        program.into_iter().chain(args).collect()
+    }
+}
+
+impl Style {
+    /// The family of MPIs this launcher belongs to; `None` where it starts any.
+    #[must_use]
+    pub const fn family(self) -> Option<Family> {
+        match self {
+            Self::Hydra => Some(Family::Mpich),
+            Self::OpenMpi4 | Self::OpenMpi5 => Some(Family::OpenMpi),
+            Self::Srun => None,
+        }
+    }
+
+    /// Names accepted in job files and on the command line.
+    pub const NAMES: [&str; 4] = ["hydra", "openmpi4", "openmpi5", "srun"];
+
+    /// Reads one of [`Style::NAMES`].
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        match name {
+            "hydra" => Some(Self::Hydra),
+            "openmpi4" => Some(Self::OpenMpi4),
+            "openmpi5" => Some(Self::OpenMpi5),
+            "srun" => Some(Self::Srun),
+            _ => None,
+        }
+    }
+}
+
+impl Family {
+    /// Names accepted in job files and on the command line.
+    pub const NAMES: [&str; 2] = ["mpich", "openmpi"];
+
+    /// Reads one of [`Family::NAMES`].
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        match name {
+            "mpich" => Some(Self::Mpich),
+            "openmpi" => Some(Self::OpenMpi),
+            _ => None,
+        }
+    }
+
+    /// Part of the preloaded library's name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Mpich => "mpich",
+            Self::OpenMpi => "openmpi",
+        }
+    }
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Mpich => "the MPICH family",
+            Self::OpenMpi => "Open MPI",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cluster() -> ClusterSpec {
+        ClusterSpec::new(ClusterName::new("a").unwrap(), Launcher::Join)
+    }
+
+    #[test]
+    fn counts_follow_from_what_is_stated() {
+        let mut spec = cluster();
+        assert_eq!((spec.rank_count(), spec.per_host()), (None, None));
+        spec.hosts = vec!["x".into(), "y".into(), "z".into()];
+        assert_eq!((spec.rank_count(), spec.per_host()), (Some(3), None));
+        spec.ranks_per_host = Some(2);
+        assert_eq!((spec.rank_count(), spec.per_host()), (Some(6), Some(2)));
+        spec.ranks_per_host = None;
+        spec.ranks = Some(4);
+        assert_eq!((spec.rank_count(), spec.per_host()), (Some(4), Some(2)));
+    }
+
+    #[test]
+    fn a_clusters_own_program_and_arguments_come_first() {
+        let default = ["prog".to_owned(), "1".to_owned()];
+        let mut spec = cluster();
+        assert_eq!(spec.command(&default), ["prog", "1"]);
+        spec.program = Some("other".into());
+        assert_eq!(spec.command(&default), ["other", "1"]);
+        spec.args = Some(vec!["2".into()]);
+        assert_eq!(spec.command(&default), ["other", "2"]);
+    }
+}

@@ -1,0 +1,422 @@
+//! Watches over a running job: what happens is entered in the ledger, and its verdict carried out.
+
+use crate::console::say;
+use crate::crew::Crew;
+use crate::display;
+use crate::ledger::{Ending, Ledger};
+use crate::output::Bases;
+use crate::signals;
+use gridmpi_bootstrap::{ClusterName, Coordinator, Event, JobTable, Progress};
+use rustix::process::Signal;
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+/// First complaint about clusters that do not come; later ones after three times as long each.
+const FIRST_NOTICE: Duration = Duration::from_secs(5);
+/// Launchers that were asked to end get this long.
+pub(crate) const GRACE: Duration = Duration::from_secs(5);
+/// Launchers elsewhere must be waited for over the network, too.
+const REMOTE_GRACE: Duration = Duration::from_secs(10);
+/// Exit code when the job's time is over, as of `timeout(1)`.
+const TIMED_OUT: i32 = 124;
+
+/// What wakes the supervisor.
+pub(crate) enum Happening {
+    /// A signal came to this process.
+    Signal(i32),
+    /// The coordinator reports.
+    Meeting(Event),
+}
+
+/// How a cluster is started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// By a launcher on this machine.
+    Local,
+    /// By `gridmpi join` on a head node, through ssh.
+    Head,
+    /// By `gridmpi join`, by the user.
+    Outside,
+}
+
+/// One cluster under supervision.
+pub(crate) struct Seat {
+    pub(crate) name: ClusterName,
+    pub(crate) mode: Mode,
+    /// Its launcher, or the ssh that leads to it.
+    pub(crate) member: Option<usize>,
+    pub(crate) joined: bool,
+    /// Its launcher's exit has been entered in the ledger.
+    pub(crate) exited: bool,
+    pub(crate) over: bool,
+}
+
+/// Limits of time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Limits {
+    /// For clusters to come. Without it, those who join by hand may take as long as they like.
+    pub(crate) wait: Option<Duration>,
+    /// For the whole job.
+    pub(crate) timeout: Option<Duration>,
+}
+
+/// The default of [`Limits::wait`] for clusters that we start ourselves.
+pub(crate) const DEFAULT_WAIT: Duration = Duration::from_secs(600);
+
+struct Closing {
+    code: i32,
+    since: Instant,
+    killed: bool,
+}
+
+pub(crate) struct Supervisor {
+    seats: Vec<Seat>,
+    crew: Crew,
+    coordinator: Coordinator,
+    events: Receiver<Happening>,
+    ledger: Ledger,
+    bases: Bases,
+    display_map: bool,
+    limits: Limits,
+    started: Instant,
+    wait_until: Option<Instant>,
+    complete: bool,
+    notice: (Instant, Duration),
+    /// Exit code of a job that the user has asked to stop and that stops by itself.
+    interrupted: Option<i32>,
+    closing: Option<Closing>,
+}
+
+impl Supervisor {
+    pub(crate) fn new(
+        seats: Vec<Seat>,
+        crew: Crew,
+        coordinator: Coordinator,
+        events: Receiver<Happening>,
+        bases: Bases,
+        display_map: bool,
+        limits: Limits,
+    ) -> Self {
+        let started = Instant::now();
+        let mut ledger = Ledger::new(seats.iter().map(|seat| seat.name.to_string()));
+        for (index, seat) in seats.iter().enumerate() {
+            ledger.expect_join(index, seat.mode == Mode::Outside);
+        }
+        let by_hand = seats.iter().any(|seat| seat.mode == Mode::Outside);
+        let wait = limits.wait.or((!by_hand).then_some(DEFAULT_WAIT));
+        Self {
+            seats,
+            crew,
+            coordinator,
+            events,
+            ledger,
+            bases,
+            display_map,
+            limits,
+            started,
+            wait_until: wait.map(|wait| started + wait),
+            complete: false,
+            notice: (started + FIRST_NOTICE, FIRST_NOTICE),
+            interrupted: None,
+            closing: None,
+        }
+    }
+
+    /// Until the last launcher has ended. Returns the job's exit code.
+    pub(crate) fn run(mut self) -> i32 {
+        self.look();
+        while !self.is_over() {
+            let left = self.next_look().saturating_duration_since(Instant::now());
+            if let Ok(happening) = self.events.recv_timeout(left) {
+                self.handle(happening);
+            }
+            while let Ok(happening) = self.events.try_recv() {
+                self.handle(happening);
+            }
+            self.look();
+        }
+        self.finish()
+    }
+
+    fn finish(self) -> i32 {
+        let without = self.ledger.without_mpi().join(", ");
+        let code = match &self.closing {
+            Some(closing) => closing.code,
+            None => {
+                self.interrupted.filter(|_| self.ledger.late_code() != 0).unwrap_or_else(|| {
+                    if !without.is_empty() {
+                        say!(
+                            "warning: no MPI program ran: the program of {without} ended well but \
+                          never called MPI_Init"
+                        );
+                    }
+                    self.ledger.late_code()
+                })
+            }
+        };
+        self.crew.finish();
+        code
+    }
+
+    fn is_over(&self) -> bool {
+        let now = Instant::now();
+        let given_up = |seat: &Seat| {
+            let closing = self.closing.as_ref();
+            let late = closing.is_some_and(|c| now >= c.since + GRACE + REMOTE_GRACE);
+            late || (closing.is_some() && seat.mode == Mode::Outside && !seat.joined)
+        };
+        let settled = self.closing.is_some() || self.ledger.is_settled(now);
+        settled && self.seats.iter().all(|seat| seat.over || given_up(seat))
+    }
+
+    fn next_look(&self) -> Instant {
+        let mut next = Instant::now() + Duration::from_secs(60);
+        let mut by = |when: Option<Instant>| next = when.map_or(next, |when| next.min(when));
+        by(self.ledger.next_look(Instant::now()).filter(|_| self.closing.is_none()));
+        match &self.closing {
+            Some(closing) if closing.killed => by(Some(closing.since + GRACE + REMOTE_GRACE)),
+            Some(closing) => by(Some(closing.since + GRACE)),
+            None => {
+                by(self.limits.timeout.map(|timeout| self.started + timeout));
+                if !self.complete {
+                    by(Some(self.notice.0));
+                    by(self.wait_until);
+                }
+            }
+        }
+        next
+    }
+
+    fn handle(&mut self, happening: Happening) {
+        match happening {
+            Happening::Signal(number) => self.signal(number),
+            Happening::Meeting(event) => self.meeting(event),
+        }
+    }
+
+    fn meeting(&mut self, event: Event) {
+        let now = Instant::now();
+        match event {
+            Event::Registered(who) => self.ledger.registered(who.cluster),
+            Event::Complete(table) => self.start(&table),
+            Event::Stranger { peer, problem, others } => {
+                let more = if others > 0 { format!(" (and {others} more)") } else { String::new() };
+                say!("warning: ignored a connection from {peer}: it {problem}{more}");
+            }
+            Event::Refused { peer, reason } => say!("refused {peer}: {reason}"),
+            Event::Failed(reason) => self.end(Ending { code: 1, reason }),
+            Event::Aborted { cluster, code, reason } => {
+                self.ledger.aborted(cluster, code, &reason, now);
+            }
+            Event::Suspected { cluster, reason } => self.ledger.suspected(cluster, &reason, now),
+            Event::Finalized(who) => self.ledger.finalized(who.cluster),
+            Event::Lost(who) => self.ledger.lost(who.cluster, now),
+            Event::Joined(who, request) => self.joined(who.cluster, &request.host, request.pid),
+            Event::JoinExited(who, code) => self.exited(who.cluster, code),
+            Event::JoinLost(who) => {
+                if !self.seats[who.cluster].exited {
+                    say!("lost `gridmpi join` of cluster `{}`", self.seats[who.cluster].name);
+                }
+                self.exited(who.cluster, 1);
+            }
+        }
+    }
+
+    fn start(&mut self, table: &JobTable) {
+        self.complete = true;
+        let sizes = table.clusters.iter().map(|cluster| u32::try_from(cluster.procs.len()).ok());
+        self.bases.learn(sizes);
+        if self.display_map {
+            say!("{}", display::map(table));
+        }
+    }
+
+    fn joined(&mut self, cluster: usize, host: &str, pid: u32) {
+        let seat = &mut self.seats[cluster];
+        seat.joined = true;
+        self.ledger.expect_join(cluster, false);
+        if seat.mode == Mode::Outside {
+            say!("cluster `{}` has joined from {host} (pid {pid})", seat.name);
+        }
+        let missing = self.seats.iter().any(|seat| seat.mode == Mode::Outside && !seat.joined);
+        if !missing && self.wait_until.is_none() {
+            self.wait_until = Some(Instant::now() + DEFAULT_WAIT);
+        }
+    }
+
+    /// A launcher has ended: reported by `gridmpi join`, or seen here.
+    fn exited(&mut self, cluster: usize, code: i32) {
+        let seat = &mut self.seats[cluster];
+        if !std::mem::replace(&mut seat.exited, true) {
+            self.ledger.exited(cluster, code, Instant::now());
+        }
+        seat.over |= seat.member.is_none();
+    }
+
+    fn reap(&mut self) {
+        for (member, code) in self.crew.reap() {
+            if let Some(cluster) = self.seats.iter().position(|seat| seat.member == Some(member)) {
+                self.seats[cluster].over = true;
+                self.exited(cluster, code);
+            }
+        }
+    }
+
+    fn look(&mut self) {
+        self.reap();
+        let now = Instant::now();
+        if self.closing.is_some() {
+            return self.press(now);
+        }
+        if let Some(ending) = self.ledger.verdict(now) {
+            return self.end(match self.interrupted {
+                Some(code) => Ending { code, reason: stopped_by(code - 128) },
+                None => ending,
+            });
+        }
+        if let Some(timeout) = self.limits.timeout.filter(|timeout| now >= self.started + *timeout)
+        {
+            let reason = format!("the job's time is over ({} s)", timeout.as_secs_f64());
+            return self.end(Ending { code: TIMED_OUT, reason });
+        }
+        if !self.complete {
+            self.look_for_missing(now);
+        }
+    }
+
+    fn look_for_missing(&mut self, now: Instant) {
+        let missing = missing(&self.coordinator.progress());
+        if self.wait_until.is_some_and(|until| now >= until) {
+            let waited = now.duration_since(self.started).as_secs();
+            let reason = format!(
+                "gave up after {waited} s: {}. Raise the limit by --wait SECONDS if the clusters \
+                 need longer to start",
+                missing.join("; ")
+            );
+            return self.end(Ending { code: 1, reason });
+        }
+        if now >= self.notice.0 {
+            say!("{}", missing.join("\n"));
+            let next = self.notice.1 * 3;
+            self.notice = (now + next, next);
+        }
+    }
+
+    /// Ends the job, once.
+    fn end(&mut self, ending: Ending) {
+        if self.closing.is_some() {
+            return;
+        }
+        say!("{}", ending.reason);
+        self.closing = Some(Closing { code: ending.code, since: Instant::now(), killed: false });
+        self.coordinator.end(ending.code, &ending.reason);
+        // A head node's launcher is ended by its `gridmpi join`, which has just been told.
+        for seat in self.seats.iter().filter(|seat| seat.mode == Mode::Local || !seat.joined) {
+            if let Some(member) = seat.member {
+                self.crew.terminate(member);
+            }
+        }
+    }
+
+    /// While ending: those who do not go are made to.
+    fn press(&mut self, now: Instant) {
+        let Some(closing) = &mut self.closing else { return };
+        if !closing.killed && now >= closing.since + GRACE {
+            closing.killed = true;
+            self.kill();
+        }
+    }
+
+    fn kill(&self) {
+        let late = self.closing.as_ref().is_some_and(|c| c.since.elapsed() >= GRACE);
+        for seat in &self.seats {
+            if let Some(member) = seat.member.filter(|member| self.crew.is_running(*member)) {
+                if late && seat.mode == Mode::Local {
+                    say!("killing cluster `{}`: it did not end when asked to", seat.name);
+                }
+                self.crew.kill(member);
+            }
+        }
+    }
+
+    fn signal(&mut self, number: i32) {
+        let Some(signal) = signals::named(number) else { return };
+        match signal {
+            Signal::INT | Signal::QUIT if self.interrupted.is_none() && self.closing.is_none() => {
+                self.interrupted = Some(128 + number);
+                self.forward(signal);
+            }
+            Signal::INT | Signal::QUIT | Signal::TERM | Signal::HUP => self.stop(number),
+            Signal::TSTP => {
+                self.forward(signal);
+                signals::stop_self();
+            }
+            _ => self.forward(signal),
+        }
+    }
+
+    /// The user insists, or the system wants us to go.
+    fn stop(&mut self, number: i32) {
+        let again = self.closing.is_some() || self.interrupted.is_some();
+        self.end(Ending { code: 128 + number, reason: stopped_by(number) });
+        if again && let Some(closing) = &mut self.closing {
+            closing.killed = true;
+            self.kill();
+        }
+    }
+
+    fn forward(&self, signal: Signal) {
+        for (cluster, seat) in self.seats.iter().enumerate() {
+            match (seat.mode, seat.member) {
+                (Mode::Local, Some(member)) => self.crew.forward(member, signal),
+                _ => self.coordinator.signal(cluster, signal.as_raw()),
+            }
+        }
+    }
+}
+
+fn stopped_by(number: i32) -> String {
+    format!("stopped by signal {number}")
+}
+
+/// Says what each cluster that has not come is lacking.
+fn missing(progress: &[Progress]) -> Vec<String> {
+    let late = progress.iter().filter(|cluster| !cluster.registered);
+    late.map(|cluster| {
+        let name = &cluster.name;
+        let of = cluster.ranks.map_or_else(|| "its".to_owned(), |n| format!("all of its {n}"));
+        if cluster.to_join {
+            format!("waiting for cluster `{name}`: nobody has joined by `gridmpi join --cluster {name}` yet")
+        } else {
+            format!("waiting for cluster `{name}`: not {of} ranks have called MPI_Init yet")
+        }
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let cluster = |name: &str, ranks, to_join, registered| Progress {
+            name: ClusterName::new(name).unwrap(),
+            ranks,
+            to_join,
+            registered,
+        };
+        let all = [
+            cluster("a", Some(4), false, false),
+            cluster("b", None, true, false),
+            cluster("c", Some(2), false, true),
+        ];
+        let texts = missing(&all);
+        assert_eq!(texts.len(), 2);
+        assert_eq!(
+            texts[0],
+            "waiting for cluster `a`: not all of its 4 ranks have called MPI_Init yet"
+        );
+        assert!(texts[1].contains("gridmpi join --cluster b"));
+    }
+}

@@ -1,0 +1,236 @@
+//! Reads TOML tables key by key, so that every complaint names the line, and a key that nobody
+//! asked for is a complaint with the nearest known key.
+
+use crate::suggest::nearest;
+use gridmpi_report::units::{parse_duration, parse_rate};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// What is wrong with a file, and where.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{file}:{line}: {message}")]
+pub struct FileError {
+    file: String,
+    line: usize,
+    message: String,
+}
+
+/// A file under reading.
+pub(crate) struct Source<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) text: &'a str,
+}
+
+/// One table of it, keys being taken out one by one.
+pub(crate) struct Table<'a> {
+    source: &'a Source<'a>,
+    /// How the user sees it: `[[cluster]]`, or empty for the top.
+    title: &'static str,
+    /// Byte at which it starts.
+    pub(crate) start: usize,
+    rest: BTreeMap<String, (usize, Spanned<DeValue<'a>>)>,
+    known: Vec<&'static str>,
+}
+
+/// A value and the byte at which it stands.
+pub(crate) struct At<T> {
+    pub(crate) value: T,
+    pub(crate) at: usize,
+}
+
+impl<'a> Source<'a> {
+    pub(crate) fn error(&self, at: usize, message: impl Into<String>) -> FileError {
+        let before = self.text.get(..at).unwrap_or(self.text);
+        let line = before.matches('\n').count() + 1;
+        FileError { file: self.name.to_owned(), line, message: message.into() }
+    }
+
+    pub(crate) fn parse(&'a self) -> Result<Table<'a>, FileError> {
+        let parsed = DeTable::parse(self.text);
+        let parsed = parsed.map_err(|error| {
+            let at = error.span().map_or(0, |span| span.start);
+            self.error(at, error.message().to_owned())
+        })?;
+        Ok(Table::new(self, "", 0, parsed.into_inner()))
+    }
+}
+
+impl<'a> Table<'a> {
+    fn new(source: &'a Source<'a>, title: &'static str, start: usize, all: DeTable<'a>) -> Self {
+        let entry = |(key, value): (Spanned<std::borrow::Cow<'a, str>>, _)| {
+            let at = key.span().start;
+            (key.into_inner().into_owned(), (at, value))
+        };
+        Self { source, title, start, rest: all.into_iter().map(entry).collect(), known: vec![] }
+    }
+
+    pub(crate) fn error(&self, at: usize, message: impl Into<String>) -> FileError {
+        self.source.error(at, message)
+    }
+
+    fn take(&mut self, key: &'static str) -> Option<At<DeValue<'a>>> {
+        self.known.push(key);
+        let (_, value) = self.rest.remove(key)?;
+        let at = value.span().start;
+        Some(At { value: value.into_inner(), at })
+    }
+
+    fn wrong<T>(&self, key: &str, at: usize, expected: &str) -> Result<T, FileError> {
+        Err(self.error(at, format!("`{key}` must be {expected}")))
+    }
+
+    pub(crate) fn text(&mut self, key: &'static str) -> Result<Option<At<String>>, FileError> {
+        match self.take(key) {
+            None => Ok(None),
+            Some(At { value: DeValue::String(text), at }) => {
+                Ok(Some(At { value: text.into_owned(), at }))
+            }
+            Some(other) => self.wrong(key, other.at, "a string"),
+        }
+    }
+
+    pub(crate) fn texts(&mut self, key: &'static str) -> Result<Option<Vec<String>>, FileError> {
+        let Some(found) = self.take(key) else { return Ok(None) };
+        let expected = "a list of strings";
+        let DeValue::Array(items) = found.value else { return self.wrong(key, found.at, expected) };
+        let mut all = Vec::new();
+        for item in items {
+            let at = item.span().start;
+            match item.into_inner() {
+                DeValue::String(text) => all.push(text.into_owned()),
+                _ => return self.wrong(key, at, expected),
+            }
+        }
+        Ok(Some(all))
+    }
+
+    /// A whole number from 1 to 2^32 - 1.
+    pub(crate) fn count(&mut self, key: &'static str) -> Result<Option<u32>, FileError> {
+        let Some(found) = self.take(key) else { return Ok(None) };
+        let number = match &found.value {
+            DeValue::Integer(number) => u32::from_str_radix(number.as_str(), number.radix()).ok(),
+            _ => None,
+        };
+        match number.filter(|number| *number > 0) {
+            Some(number) => Ok(Some(number)),
+            None => self.wrong(key, found.at, "a whole number of at least 1"),
+        }
+    }
+
+    /// Seconds as a number, or a text such as `"90 s"`.
+    pub(crate) fn duration(&mut self, key: &'static str) -> Result<Option<Duration>, FileError> {
+        let Some(found) = self.take(key) else { return Ok(None) };
+        match &found.value {
+            DeValue::Integer(number) => {
+                match u64::from_str_radix(number.as_str(), number.radix()) {
+                    Ok(seconds) => Ok(Some(Duration::from_secs(seconds))),
+                    Err(_) => self.wrong(key, found.at, "a number of seconds"),
+                }
+            }
+            DeValue::String(text) => parse_duration(text)
+                .map(Some)
+                .map_err(|error| self.error(found.at, format!("`{key}`: {error}"))),
+            _ => self.wrong(key, found.at, "a number of seconds or a text such as \"10 ms\""),
+        }
+    }
+
+    /// A text with a unit: a bare number would be read as seconds by some, milliseconds by others.
+    pub(crate) fn delay(&mut self, key: &'static str) -> Result<Option<Duration>, FileError> {
+        let Some(text) = self.text(key)? else { return Ok(None) };
+        let delay = parse_duration(&text.value);
+        delay.map(Some).map_err(|error| self.error(text.at, format!("`{key}`: {error}")))
+    }
+
+    /// Bits per second: a text such as `"160 Mbit/s"`.
+    pub(crate) fn rate(&mut self, key: &'static str) -> Result<Option<u64>, FileError> {
+        let Some(text) = self.text(key)? else { return Ok(None) };
+        let rate = parse_rate(&text.value);
+        rate.map(Some).map_err(|error| self.error(text.at, format!("`{key}`: {error}")))
+    }
+
+    /// A table of strings.
+    pub(crate) fn variables(
+        &mut self,
+        key: &'static str,
+    ) -> Result<BTreeMap<String, String>, FileError> {
+        let Some(found) = self.take(key) else { return Ok(BTreeMap::new()) };
+        let expected = "a table of strings, such as { OMP_NUM_THREADS = \"2\" }";
+        let DeValue::Table(all) = found.value else { return self.wrong(key, found.at, expected) };
+        let mut variables = BTreeMap::new();
+        for (name, value) in all {
+            let at = value.span().start;
+            let value = match value.into_inner() {
+                DeValue::String(text) => text.into_owned(),
+                DeValue::Integer(number) if number.radix() == 10 => number.as_str().to_owned(),
+                _ => return self.wrong(key, at, expected),
+            };
+            variables.insert(self.variable(name, at)?, value);
+        }
+        Ok(variables)
+    }
+
+    fn variable(
+        &self,
+        name: Spanned<std::borrow::Cow<'a, str>>,
+        at: usize,
+    ) -> Result<String, FileError> {
+        let name = name.into_inner().into_owned();
+        if name.is_empty() || name.contains(['=', '\0']) {
+            return Err(self.error(at, format!("{name:?} is no name of a variable")));
+        }
+        Ok(name)
+    }
+
+    /// The sub-table `[key]`; an empty one where there is none.
+    pub(crate) fn table(
+        &mut self,
+        key: &'static str,
+        title: &'static str,
+    ) -> Result<Table<'a>, FileError> {
+        match self.take(key) {
+            None => Ok(Table::new(self.source, title, 0, DeTable::new())),
+            Some(At { value: DeValue::Table(table), at }) => {
+                Ok(Table::new(self.source, title, at, table))
+            }
+            Some(other) => self.wrong(key, other.at, &format!("a table, written {title}")),
+        }
+    }
+
+    /// Every `[[key]]`.
+    pub(crate) fn tables(
+        &mut self,
+        key: &'static str,
+        title: &'static str,
+    ) -> Result<Vec<Table<'a>>, FileError> {
+        let expected = format!("a list of tables, each written {title}");
+        let Some(found) = self.take(key) else { return Ok(Vec::new()) };
+        let DeValue::Array(items) = found.value else {
+            return self.wrong(key, found.at, &expected);
+        };
+        let mut all = Vec::new();
+        for item in items {
+            let at = item.span().start;
+            match item.into_inner() {
+                DeValue::Table(table) => all.push(Table::new(self.source, title, at, table)),
+                _ => return self.wrong(key, at, &expected),
+            }
+        }
+        Ok(all)
+    }
+
+    /// To be called last: a key that nobody took is a mistake.
+    pub(crate) fn finish(self) -> Result<(), FileError> {
+        let Some((key, (at, _))) = self.rest.iter().min_by_key(|(_, (at, _))| *at) else {
+            return Ok(());
+        };
+        let place =
+            if self.title.is_empty() { String::new() } else { format!(" in {}", self.title) };
+        let help = match nearest(key, &self.known) {
+            Some(meant) => format!("did you mean `{meant}`?"),
+            None => format!("known keys: {}", self.known.join(", ")),
+        };
+        Err(self.error(*at, format!("unknown key `{key}`{place}; {help}")))
+    }
+}
