@@ -1,0 +1,130 @@
+//! The command line: `gridmpi bench ...`.
+//!
+//! [`run`] must be called while the process has one thread, as all of `gridmpi lab` wants it.
+
+use crate::error::BenchError;
+use crate::figure::{self, Figure};
+use crate::p2p::GROUPS;
+use crate::session::Session;
+use clap::{Parser, Subcommand};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Measure GridMPI side by side with what it is compared to
+#[derive(Debug, Parser)]
+pub struct Args {
+    #[command(subcommand)]
+    suite: Suite,
+}
+
+#[derive(Debug, Subcommand)]
+enum Suite {
+    /// Calls, latency, goodput, processor time, overlap and memory of point-to-point messages
+    ///
+    /// In labs on this machine, against the MPI alone, blocking sockets and iperf3. The exit code
+    /// is 1 if a figure could not be measured.
+    P2p(P2p),
+}
+
+#[derive(Debug, clap::Args)]
+struct P2p {
+    /// Less of everything: ends within 50 s
+    #[arg(long)]
+    quick: bool,
+
+    /// Write the figures to this file, as a JSON array of objects
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+
+    /// Measure only these groups: inside, latency, cable, fast, slow, overlap, memory
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    only: Vec<String>,
+
+    /// The MPI of both clusters [default: the first that is installed]
+    #[arg(long, value_parser = ["mpich", "openmpi"])]
+    mpi: Option<String>,
+
+    /// The exit code is 1 too if a bound is not met
+    #[arg(long)]
+    strict: bool,
+
+    /// Print the table in Markdown
+    #[arg(long)]
+    markdown: bool,
+}
+
+/// Does what the command line says.
+#[must_use]
+pub fn run(args: Args) -> ExitCode {
+    let Suite::P2p(p2p) = args.suite;
+    match measure(&p2p) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(error) => {
+            eprintln!("gridmpi bench: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Whether all is as it should be.
+fn measure(p2p: &P2p) -> Result<bool, BenchError> {
+    check_names(&p2p.only)?;
+    // A file that cannot be written is better known before the run than after it.
+    p2p.json.as_deref().map_or(Ok(()), |path| write_json(path, &[]))?;
+    let mut session = Session::new(p2p.mpi.as_deref(), p2p.quick)?;
+    let mut figures = Vec::new();
+    let mut is_whole = true;
+    for group in GROUPS.iter().filter(|group| is_wanted(&p2p.only, group.name)) {
+        eprintln!("gridmpi bench: {}: {}", group.name, group.about);
+        match group.run(&mut session) {
+            Ok(measured) => figures.extend(measured),
+            Err(error) => {
+                is_whole = false;
+                eprintln!("gridmpi bench: {}: not measured: {error}", group.name);
+            }
+        }
+    }
+    session.drop_lab();
+    let table = figure::table(&figures);
+    print!("{}", if p2p.markdown { table.to_markdown() } else { table.to_text() });
+    p2p.json.as_deref().map_or(Ok(()), |path| write_json(path, &figures))?;
+    let missed = figures.iter().filter(|figure| figure.met == Some(false)).count();
+    let judged = figures.iter().filter(|figure| figure.met.is_some()).count();
+    println!("{} of {judged} bounds met, with {}", judged - missed, session.mpi.name);
+    Ok(is_whole && !(p2p.strict && missed > 0))
+}
+
+fn is_wanted(only: &[String], name: &str) -> bool {
+    only.is_empty() || only.iter().any(|wanted| wanted == name)
+}
+
+fn check_names(only: &[String]) -> Result<(), BenchError> {
+    let is_unknown = |name: &&String| GROUPS.iter().all(|group| group.name != name.as_str());
+    only.iter().find(is_unknown).map_or(Ok(()), |name| {
+        let known: Vec<_> = GROUPS.iter().map(|group| group.name).collect();
+        Err(BenchError::Output(format!("nothing is named `{name}`: {}", known.join(", "))))
+    })
+}
+
+fn write_json(path: &Path, figures: &[Figure]) -> Result<(), BenchError> {
+    let text = serde_json::to_string_pretty(figures).map_err(std::io::Error::from);
+    let written = text.and_then(|text| std::fs::write(path, text + "\n"));
+    written.map_err(|error| {
+        let what = format!("cannot write {}", path.display());
+        BenchError::File { what, error }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_names_are_refused_with_the_known_ones() {
+        assert!(check_names(&["latency".to_owned()]).is_ok());
+        let text = check_names(&["lateness".to_owned()]).unwrap_err().to_string();
+        assert!(text.contains("`lateness`") && text.contains("latency"), "{text}");
+        assert!(is_wanted(&[], "slow") && !is_wanted(&["fast".to_owned()], "slow"));
+    }
+}

@@ -1,0 +1,236 @@
+//! A figure: ours, what it is compared to, the bound and whether it is met.
+
+use crate::samples::{median, quantile};
+use gridmpi_report::table::Table;
+use serde::Serialize;
+
+/// What a figure must be.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Bound {
+    /// Ours less the other's, in the figure's unit.
+    DifferenceAtMost(f64),
+    /// Ours by the other's.
+    RatioAtMost(f64),
+    /// Ours by the other's.
+    RatioAtLeast(f64),
+    /// It is only told.
+    Told,
+}
+
+/// Whom ours is compared to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Against {
+    /// Who.
+    pub whom: String,
+    /// The median of its samples, in the figure's unit.
+    pub value: f64,
+}
+
+/// First and third quartile of the samples.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Spread {
+    /// Of ours.
+    pub ours: [f64; 2],
+    /// Of the other's.
+    pub against: [f64; 2],
+    /// How many samples each has, the fewer.
+    pub samples: usize,
+}
+
+/// One row of the result.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Figure {
+    /// What is measured.
+    pub name: String,
+    /// Unit of `ours`, of `against.value` and of `spread`.
+    pub unit: &'static str,
+    /// The median of our samples.
+    pub ours: f64,
+    /// Whom ours is compared to.
+    pub against: Against,
+    /// What it must be.
+    pub bound: Bound,
+    /// Ours by the other's.
+    pub ratio: f64,
+    /// Ours less the other's: the median over pairs where samples come in pairs.
+    pub difference: f64,
+    /// Quartiles.
+    pub spread: Spread,
+    /// Whether the bound is met; `None` without a bound.
+    pub met: Option<bool>,
+}
+
+fn quartiles(samples: &[f64]) -> [f64; 2] {
+    [quantile(samples, 0.25), quantile(samples, 0.75)]
+}
+
+impl Figure {
+    /// Of samples that were taken by turns: medians are compared.
+    #[must_use]
+    pub fn new(
+        name: impl Into<String>,
+        unit: &'static str,
+        ours: &[f64],
+        whom: &str,
+        against: &[f64],
+        bound: Bound,
+    ) -> Self {
+        let difference = median(ours) - median(against);
+        Self::judged(name.into(), unit, ours, whom, against, bound, difference)
+    }
+
+    /// Of samples in pairs, each pair taken within a moment: what disturbs both counts for neither.
+    #[must_use]
+    pub fn paired(
+        name: impl Into<String>,
+        unit: &'static str,
+        ours: &[f64],
+        whom: &str,
+        against: &[f64],
+        bound: Bound,
+    ) -> Self {
+        let pairs: Vec<f64> = ours.iter().zip(against).map(|(o, a)| o - a).collect();
+        Self::judged(name.into(), unit, ours, whom, against, bound, median(&pairs))
+    }
+
+    fn judged(
+        name: String,
+        unit: &'static str,
+        ours: &[f64],
+        whom: &str,
+        against: &[f64],
+        bound: Bound,
+        difference: f64,
+    ) -> Self {
+        let value = median(against);
+        let ratio = if value > 0.0 { (value + difference) / value } else { 0.0 };
+        let samples = ours.len().min(against.len());
+        Self {
+            name,
+            unit,
+            ours: median(ours),
+            against: Against { whom: whom.to_owned(), value },
+            bound,
+            ratio,
+            difference,
+            spread: Spread { ours: quartiles(ours), against: quartiles(against), samples },
+            met: bound.met(difference, ratio),
+        }
+    }
+}
+
+impl Bound {
+    fn met(self, difference: f64, ratio: f64) -> Option<bool> {
+        match self {
+            Self::DifferenceAtMost(most) => Some(difference <= most),
+            Self::RatioAtMost(most) => Some(ratio <= most),
+            Self::RatioAtLeast(least) => Some(ratio >= least),
+            Self::Told => None,
+        }
+    }
+
+    fn text(self, unit: &str) -> String {
+        match self {
+            Self::DifferenceAtMost(most) => format!("+{} {unit} at most", short(most)),
+            Self::RatioAtMost(most) => format!("× {most} at most"),
+            Self::RatioAtLeast(least) => format!("× {least} at least"),
+            Self::Told => String::new(),
+        }
+    }
+}
+
+/// Three figures or so.
+fn short(value: f64) -> String {
+    let digits = match value.abs() {
+        size if size >= 100.0 => 0,
+        size if size >= 10.0 => 1,
+        size if size >= 1.0 => 2,
+        _ => 3,
+    };
+    let text = format!("{value:.digits$}");
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
+    }
+}
+
+fn range([low, high]: [f64; 2]) -> String {
+    format!("{}–{}", short(low), short(high))
+}
+
+/// All figures as a table.
+#[must_use]
+pub fn table(figures: &[Figure]) -> Table {
+    let mut table = Table::new([
+        "figure",
+        "unit",
+        "ours",
+        "quartiles",
+        "against",
+        "value",
+        "quartiles",
+        "added",
+        "ratio",
+        "bound",
+        "met",
+    ]);
+    for figure in figures {
+        table.row([
+            figure.name.clone(),
+            figure.unit.to_owned(),
+            short(figure.ours),
+            range(figure.spread.ours),
+            figure.against.whom.clone(),
+            short(figure.against.value),
+            range(figure.spread.against),
+            short(figure.difference),
+            format!("{:.3}", figure.ratio),
+            figure.bound.text(figure.unit),
+            match figure.met {
+                Some(true) => "yes".to_owned(),
+                Some(false) => "NO".to_owned(),
+                None => String::new(),
+            },
+        ]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_are_judged() {
+        let figure = |bound| Figure::new("f", "ns", &[12.0, 11.0, 13.0], "v", &[10.0], bound);
+        assert_eq!(figure(Bound::DifferenceAtMost(2.0)).met, Some(true));
+        assert_eq!(figure(Bound::DifferenceAtMost(1.9)).met, Some(false));
+        assert_eq!(figure(Bound::RatioAtMost(1.1)).met, Some(false));
+        assert_eq!(figure(Bound::RatioAtLeast(1.1)).met, Some(true));
+        assert_eq!(figure(Bound::Told).met, None);
+    }
+
+    #[test]
+    fn pairs_are_compared_pair_by_pair() {
+        // A slow phase of the machine hits both of a pair.
+        let (ours, against) = ([11.0, 51.0, 52.0, 11.0, 51.0], [10.0, 50.0, 50.0, 10.0, 10.0]);
+        let figure = Figure::paired("f", "ns", &ours, "v", &against, Bound::Told);
+        assert_eq!(figure.difference, 1.0);
+    }
+
+    #[test]
+    fn a_figure_becomes_an_object_and_a_row() {
+        let figure = Figure::new("f", "MB/s", &[1.0], "v", &[2.0], Bound::RatioAtLeast(0.95));
+        let json = serde_json::to_value(&figure).unwrap();
+        assert_eq!(json["against"]["value"], 2.0);
+        assert_eq!(json["bound"]["ratio_at_least"], 0.95);
+        assert_eq!(json["met"], false);
+        assert!(table(&[figure]).to_text().contains("× 0.95 at least   NO"));
+        assert_eq!(
+            (short(0.1234), short(1234.5), short(10.0)),
+            ("0.123".into(), "1234".into(), "10".into())
+        );
+    }
+}

@@ -1,0 +1,76 @@
+//! Point-to-point figures.
+
+mod bulk;
+mod inside;
+mod latency;
+mod memory;
+mod overlap;
+
+use crate::error::BenchError;
+use crate::figure::Figure;
+use crate::place::Route;
+use crate::session::Session;
+
+/// Figures that are measured together.
+pub struct Group {
+    /// As `--only` has it.
+    pub name: &'static str,
+    /// What it measures.
+    pub about: &'static str,
+    measure: fn(&mut Session) -> Result<Vec<Figure>, BenchError>,
+}
+
+/// All groups, in the order in which they are run.
+pub const GROUPS: [Group; 7] = [
+    Group {
+        name: "inside",
+        about: "calls and ping-pong inside a cluster",
+        measure: inside::measure,
+    },
+    Group {
+        name: "latency",
+        about: "8-byte ping-pong between clusters over a virtual cable",
+        measure: latency::measure,
+    },
+    Group {
+        name: "cable",
+        about: "processor time of bulk over a virtual cable",
+        measure: |session| bulk::measure(session, Route::Plain),
+    },
+    Group {
+        name: "fast",
+        about: "bulk at 10 ms, as fast as the emulator carries",
+        measure: |session| bulk::measure(session, Route::Fast),
+    },
+    Group {
+        name: "slow",
+        about: "bulk at 10 ms and 160 Mbit/s",
+        measure: |session| bulk::measure(session, Route::Slow),
+    },
+    Group {
+        name: "overlap",
+        about: "8 MB behind a second of computing",
+        measure: overlap::measure,
+    },
+    Group {
+        name: "memory",
+        about: "an idle process with 64 remote peers",
+        measure: memory::measure,
+    },
+];
+
+impl Group {
+    /// Measures its figures. After a failure nothing of it runs any more.
+    ///
+    /// # Errors
+    /// What is missing, or what failed.
+    pub fn run(&self, session: &mut Session) -> Result<Vec<Figure>, BenchError> {
+        session.until()?;
+        let result = (self.measure)(session);
+        if result.is_err() {
+            // Whatever is left of it goes with the lab.
+            session.drop_lab();
+        }
+        result
+    }
+}

@@ -1,0 +1,170 @@
+//! The programs that are measured: compiled when they are needed, by the vendor's own compiler.
+
+use crate::error::BenchError;
+use crate::process;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+const COMMON: &str = include_str!("../programs/common.h");
+const SOURCES: [(&str, &str); 6] = [
+    ("local", include_str!("../programs/local.c")),
+    ("latency", include_str!("../programs/latency.c")),
+    ("bulk", include_str!("../programs/bulk.c")),
+    ("overlap", include_str!("../programs/overlap.c")),
+    ("idle", include_str!("../programs/idle.c")),
+    ("meter", include_str!("../programs/meter.c")),
+];
+
+/// Directories in the system's temporary one are called this and the process's id.
+const PREFIX: &str = "gridmpi-bench-";
+
+const REMEDY: &str = "run `tools/setup`, or install the package that brings it";
+
+/// One MPI that the figures are measured with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mpi {
+    /// As `--mpi` has it.
+    pub name: &'static str,
+    /// Its launcher.
+    pub launcher: &'static str,
+    /// Its compiler.
+    pub compiler: &'static str,
+    /// Arguments that its launcher needs where ranks may outnumber cores.
+    pub arguments: &'static [&'static str],
+}
+
+/// Those that are known, in order of preference.
+pub const KNOWN: [Mpi; 2] = [
+    Mpi { name: "mpich", launcher: "mpiexec.mpich", compiler: "mpicc.mpich", arguments: &[] },
+    Mpi {
+        name: "openmpi",
+        launcher: "mpiexec.openmpi",
+        compiler: "mpicc.openmpi",
+        arguments: &["--oversubscribe", "--bind-to", "none"],
+    },
+];
+
+/// Whether a command is on the search path.
+#[must_use]
+pub fn is_installed(command: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|directory| directory.join(command).is_file())
+}
+
+/// Finds out that a command is there.
+///
+/// # Errors
+/// It is not, and how to get it.
+pub fn need(command: &str) -> Result<(), BenchError> {
+    let missing = || BenchError::Missing { what: format!("`{command}`"), remedy: REMEDY };
+    is_installed(command).then_some(()).ok_or_else(missing)
+}
+
+impl Mpi {
+    /// The named one, or the first that is installed.
+    ///
+    /// # Errors
+    /// It is not installed.
+    pub fn find(name: Option<&str>) -> Result<Self, BenchError> {
+        let is_wanted = |mpi: &&Self| name.is_none_or(|name| mpi.name == name);
+        let is_there = |mpi: &&Self| is_installed(mpi.launcher) && is_installed(mpi.compiler);
+        let mut wanted = KNOWN.iter().filter(is_wanted);
+        wanted.find(is_there).copied().ok_or_else(|| BenchError::Missing {
+            what: name.map_or("an MPI with compiler and launcher".into(), |name| {
+                format!("{name} with compiler and launcher")
+            }),
+            remedy: REMEDY,
+        })
+    }
+}
+
+/// A directory with compiled programs; removed when dropped.
+#[derive(Debug)]
+pub struct Programs {
+    directory: PathBuf,
+    mpi: Mpi,
+}
+
+impl Programs {
+    /// An empty directory.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn new(mpi: Mpi) -> Result<Self, BenchError> {
+        sweep();
+        let directory = std::env::temp_dir().join(format!("{PREFIX}{}", std::process::id()));
+        let made = fs::create_dir_all(&directory)
+            .and_then(|()| fs::write(directory.join("common.h"), COMMON));
+        let what = || format!("cannot write to {}", directory.display());
+        made.map_err(|error| BenchError::File { what: what(), error })?;
+        Ok(Self { directory, mpi })
+    }
+
+    /// A place for a file.
+    #[must_use]
+    pub fn place(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    /// The compiled program of that name.
+    ///
+    /// # Errors
+    /// It does not compile.
+    pub fn get(&self, name: &str, until: Instant) -> Result<PathBuf, BenchError> {
+        let program = self.place(name);
+        if !program.is_file() {
+            self.compile(name, &program, until)?;
+        }
+        Ok(program)
+    }
+
+    fn compile(&self, name: &str, program: &Path, until: Instant) -> Result<(), BenchError> {
+        let source = SOURCES.iter().find(|(known, _)| *known == name);
+        let text = source.map_or("", |(_, text)| text);
+        let file = self.place(&format!("{name}.c"));
+        fs::write(&file, text).map_err(|error| {
+            let what = format!("cannot write {}", file.display());
+            BenchError::File { what, error }
+        })?;
+        let compiler = if text.contains("common.h") { self.mpi.compiler } else { "cc" };
+        need(compiler)?;
+        let mut command = Command::new(compiler);
+        command.args(["-O2", "-o"]).arg(program).arg(&file).arg("-ldl");
+        process::run(compiler, &mut command, until).map(drop).map_err(|error| BenchError::Compile {
+            program: name.to_owned(),
+            message: error.to_string(),
+        })
+    }
+}
+
+/// Removes what earlier runs left that were killed.
+fn sweep() {
+    let Ok(entries) = fs::read_dir(std::env::temp_dir()) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.parse::<u32>().ok());
+        if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+impl Drop for Programs {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_installed_is_named_with_a_remedy() {
+        let text = need("no-such-compiler").unwrap_err().to_string();
+        assert!(text.contains("`no-such-compiler` is missing: run `tools/setup`"), "{text}");
+        assert!(Mpi::find(Some("no-such-mpi")).unwrap_err().to_string().contains("no-such-mpi"));
+    }
+}

@@ -1,0 +1,150 @@
+//! One run: what is asked for, how long it may take, and the labs that are up.
+
+use crate::error::BenchError;
+use crate::place::{Job, Lab, Route};
+use crate::process::Said;
+use crate::programs::{Mpi, Programs};
+use crate::samples::Samples;
+use std::path::PathBuf;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// All of `--quick`, but for taking the last lab down.
+const QUICK: Duration = Duration::from_secs(45);
+/// When `--quick` ends without its results: only if the system hangs in bringing a lab up or down.
+const LAST: Duration = Duration::from_secs(49);
+/// All of a whole run.
+const WHOLE: Duration = Duration::from_secs(1200);
+/// One command of `--quick`; of a whole run.
+const COMMAND: [Duration; 2] = [Duration::from_secs(15), Duration::from_secs(120)];
+
+/// One run.
+#[derive(Debug)]
+pub struct Session {
+    /// The MPI on both sides.
+    pub mpi: Mpi,
+    programs: Programs,
+    is_quick: bool,
+    deadline: Instant,
+    lab: Option<(Route, Lab)>,
+    /// Calls the watchdog off when it is dropped.
+    _watched: Option<Sender<()>>,
+}
+
+impl Session {
+    /// Starts the clock.
+    ///
+    /// # Errors
+    /// The MPI is not installed, or there is no place for programs.
+    pub fn new(mpi: Option<&str>, is_quick: bool) -> Result<Self, BenchError> {
+        let deadline = Instant::now() + if is_quick { QUICK } else { WHOLE };
+        let mpi = Mpi::find(mpi)?;
+        let programs = Programs::new(mpi)?;
+        let watched = is_quick.then(|| watch(programs.place(".")));
+        Ok(Self { mpi, programs, is_quick, deadline, lab: None, _watched: watched })
+    }
+
+    /// One number for `--quick`, another for a whole run.
+    #[must_use]
+    pub fn choose<T>(&self, quick: T, whole: T) -> T {
+        if self.is_quick { quick } else { whole }
+    }
+
+    /// When the next command must have ended.
+    ///
+    /// # Errors
+    /// The time is over.
+    pub fn until(&self) -> Result<Instant, BenchError> {
+        let now = Instant::now();
+        if now >= self.deadline {
+            return Err(BenchError::NoTime);
+        }
+        Ok(self.deadline.min(now + COMMAND[usize::from(!self.is_quick)]))
+    }
+
+    /// The lab with this path; another that was up goes down.
+    ///
+    /// # Errors
+    /// It does not come up.
+    pub fn lab(&mut self, route: Route) -> Result<&Lab, BenchError> {
+        let is_up = self.lab.as_ref().is_some_and(|(known, _)| *known == route);
+        if !is_up {
+            self.drop_lab();
+            self.lab = Some((route, Lab::up(route)?));
+        }
+        self.lab.as_ref().map(|(_, lab)| lab).ok_or(BenchError::NoTime)
+    }
+
+    /// Takes the lab down, and with it everything that still runs in it.
+    pub fn drop_lab(&mut self) {
+        self.lab = None;
+    }
+
+    /// A compiled program.
+    ///
+    /// # Errors
+    /// It does not compile.
+    pub fn program(&self, name: &str) -> Result<PathBuf, BenchError> {
+        self.programs.get(name, self.until()?)
+    }
+
+    /// Runs a program as a job over both clusters; its samples.
+    ///
+    /// # Errors
+    /// It fails or is late.
+    pub fn job(
+        &mut self,
+        route: Route,
+        program: &str,
+        arguments: &[String],
+        ranks: [u32; 2],
+    ) -> Result<Samples, BenchError> {
+        self.launch(route, program, arguments, ranks, true)
+    }
+
+    /// Runs a program by the vendor alone in the first cluster; its samples.
+    ///
+    /// # Errors
+    /// It fails or is late.
+    pub fn alone(
+        &mut self,
+        route: Route,
+        program: &str,
+        arguments: &[String],
+        ranks: u32,
+    ) -> Result<Samples, BenchError> {
+        self.launch(route, program, arguments, [ranks, 0], false)
+    }
+
+    fn launch(
+        &mut self,
+        route: Route,
+        program: &str,
+        arguments: &[String],
+        ranks: [u32; 2],
+        is_job: bool,
+    ) -> Result<Samples, BenchError> {
+        let (mpi, file) = (self.mpi, self.programs.place("job.toml"));
+        let program = self.program(program)?;
+        let job = Job { mpi: &mpi, file: &file, program: &program, arguments, ranks };
+        self.lab(route)?;
+        let until = self.until()?;
+        let lab = self.lab(route)?;
+        let Said { out, .. } = if is_job { lab.job(&job, until)? } else { lab.alone(&job, until)? };
+        Ok(Samples::parse(&out))
+    }
+}
+
+/// Ends this process, and with it its lab, if it lasts too long.
+fn watch(directory: PathBuf) -> Sender<()> {
+    let (sender, receiver) = channel();
+    thread::spawn(move || {
+        if receiver.recv_timeout(LAST) == Err(RecvTimeoutError::Timeout) {
+            eprintln!("gridmpi bench: nothing more within {} s: ended", LAST.as_secs());
+            let _ = std::fs::remove_dir_all(directory);
+            std::process::exit(1);
+        }
+    });
+    sender
+}

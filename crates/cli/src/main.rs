@@ -1,0 +1,58 @@
+//! The command `gridmpi`.
+#![forbid(unsafe_code)]
+
+mod coverage;
+mod join;
+mod run;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Run one MPI program over several clusters, each with its own MPI
+#[derive(Parser)]
+#[command(name = "gridmpi", version, propagate_version = true, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Run(run::Args),
+    Join(join::Args),
+    Lab(gridmpi_lab::cli::Args),
+    Bench(gridmpi_bench::cli::Args),
+    Coverage(coverage::Args),
+}
+
+fn main() -> ExitCode {
+    gridmpi_job::play_hidden_part();
+    let code = match Cli::parse().command {
+        Command::Run(args) => run::run(args),
+        Command::Join(args) => join::run(args),
+        Command::Lab(args) => return gridmpi_lab::cli::run(args),
+        Command::Bench(args) => return gridmpi_bench::cli::run(args),
+        Command::Coverage(args) => coverage::run(&args),
+    };
+    ExitCode::from(u8::try_from(code & 0xff).unwrap_or(1))
+}
+
+/// Our own program file, through which launchers are started.
+fn own_program() -> std::path::PathBuf {
+    std::env::current_exe().unwrap_or_else(|_| "gridmpi".into())
+}
+
+/// Tells the user why a command cannot be carried out.
+fn complain(message: impl std::fmt::Display) {
+    eprintln!("gridmpi: {message}");
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        super::Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,181 @@
+//! Clusters that are started elsewhere: by hand, and on head nodes.
+
+mod common;
+
+use common::Bench;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Command};
+
+/// Not a test: the ranks of the others.
+#[test]
+#[ignore = "played by the fake launcher"]
+fn rank() {
+    common::play_rank();
+}
+
+/// `gridmpi run` with cluster a here and b to join; its address and token.
+fn listening(bench: &Bench, args: &[&str]) -> (Child, String, String) {
+    let mut command = bench.command();
+    command.args(["run", "--listen", "127.0.0.1:0", "--token-file", "token"]).args(args);
+    command.env("FAKE_a", "ok").args(["--", "sh"]);
+    let mut child = bench.start(&mut command);
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let invitation = lines.by_ref().find_map(|line| {
+        line.unwrap().split_whitespace().find(|w| w.starts_with("127.0.0.1:")).map(str::to_owned)
+    });
+    let token = fs::read_to_string(bench.path("token")).unwrap().trim().to_owned();
+    // The rest must be read too, or gridmpi could block; tests look at it through a file.
+    let log = bench.path("run.err");
+    std::thread::spawn(move || {
+        let mut log = fs::File::create(log).unwrap();
+        for line in lines.map_while(Result::ok) {
+            writeln!(log, "{line}").unwrap();
+        }
+    });
+    (child, invitation.expect("no invitation"), token)
+}
+
+fn join(bench: &Bench, address: &str, token: &str, behaviour: &str) -> Command {
+    let mut command = bench.command();
+    command.args(["join", "--cluster", "b", address, "--", &bench.launcher(), "-n", "3", "sh"]);
+    command.env("GRIDMPI_TOKEN", token).env("FAKE_b", behaviour);
+    command
+}
+
+#[test]
+fn a_cluster_joins_by_token_and_the_job_ends_well() {
+    let bench = Bench::new();
+    let (mut run, address, token) =
+        listening(&bench, &[&bench.cluster("a", 2), "--cluster", "b=join"]);
+    let mode = fs::metadata(bench.path("token")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let joined = bench.start(&mut join(&bench, &address, &token, "say"));
+    let outcome = bench.outcome(joined);
+    outcome.expect(0, &[]);
+    assert!(outcome.out.contains("hello from b"), "output stays with join: {outcome:?}");
+    assert_eq!(common::wait(&mut run).code(), Some(0));
+    let args = fs::read_to_string(bench.path("b.args")).unwrap();
+    assert!(args.starts_with("-genv LD_PRELOAD") && args.trim_end().ends_with("-n 3 sh"), "{args}");
+}
+
+#[test]
+fn all_clusters_may_be_elsewhere_and_a_failure_ends_them_all() {
+    let bench = Bench::new();
+    let clusters = ["--cluster", "c=join", "--cluster", "b=join:3"];
+    let (mut run, address, token) = listening(&bench, &clusters);
+    let mut other = bench.command();
+    other.args(["join", "--cluster", "c", &address, "--token-file", "token", "--"]);
+    other.args([&bench.launcher(), "sh"]).env("FAKE_c", "hang");
+    let other = bench.start(&mut other);
+    let failing = bench.start(&mut join(&bench, &address, &token, "abort:44"));
+    let (failing, other) = (failing, bench.outcome(other));
+    other.expect(44, &["cluster `b` aborted with code 44"]);
+    let failing = bench.outcome(failing);
+    assert!(matches!(failing.code, Some(44 | 9)), "{failing:?}");
+    assert_eq!(common::wait(&mut run).code(), Some(44));
+    bench.nothing_left();
+}
+
+#[test]
+fn the_end_of_gridmpi_run_ends_those_who_joined() {
+    let bench = Bench::new();
+    let (mut run, address, token) =
+        listening(&bench, &["--cluster", "b=join", "--cluster", "c=join"]);
+    let joined = bench.start(&mut join(&bench, &address, &token, "hang"));
+    bench.until("the start of b", || bench.path("b.args").exists());
+    run.kill().unwrap();
+    run.wait().unwrap();
+    bench.outcome(joined).expect(1, &["`gridmpi run` has gone away"]);
+}
+
+#[test]
+fn the_end_of_a_join_ends_the_job() {
+    let bench = Bench::new();
+    let mut command = [bench.cluster("a", 2), "--cluster=b=join".to_owned()];
+    command.sort();
+    let (mut run, address, token) = listening(&bench, &[&command[0], &command[1]]);
+    let mut joined = bench.start(&mut join(&bench, &address, &token, "never"));
+    bench.until("the start of b", || bench.path("b.args").exists());
+    joined.kill().unwrap();
+    joined.wait().unwrap();
+    assert_eq!(common::wait(&mut run).code(), Some(1));
+    bench.nothing_left();
+    let log = fs::read_to_string(bench.path("run.err")).unwrap();
+    assert!(log.contains("lost `gridmpi join` of cluster `b`"), "{log}");
+}
+
+#[test]
+fn wrong_tokens_names_and_addresses_are_explained() {
+    let bench = Bench::new();
+    let (mut run, address, token) = listening(&bench, &["--cluster", "b=join"]);
+    let wrong = join(&bench, &address, &"0".repeat(32), "ok");
+    bench.finish_beside(wrong).expect(1, &["runs another job"]);
+    let short = join(&bench, &address, "123", "ok");
+    let outcome = bench.finish_beside(short);
+    outcome.expect(2, &["GRIDMPI_TOKEN holds no join token"]);
+    assert!(!outcome.err.contains("123"), "{outcome:?}");
+    let mut none = join(&bench, &address, &token, "ok");
+    none.env_remove("GRIDMPI_TOKEN");
+    bench.finish_beside(none).expect(2, &["no join token: set GRIDMPI_TOKEN"]);
+    let mut unknown = bench.command();
+    unknown.args(["join", "--cluster", "x", &address, "--", &bench.launcher(), "sh"]);
+    unknown.env("GRIDMPI_TOKEN", &token);
+    bench.finish_beside(unknown).expect(1, &["no cluster `x`; its clusters are: b"]);
+    let closed = {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.local_addr().unwrap().to_string()
+    };
+    let nobody = join(&bench, &closed, &token, "ok");
+    bench.finish_beside(nobody).expect(1, &["cannot reach", &closed, "connection refused"]);
+    run.kill().unwrap();
+    run.wait().unwrap();
+    bench.nothing_left();
+}
+
+#[test]
+fn noise_and_scanners_do_not_disturb_the_meeting() {
+    let bench = Bench::new();
+    let (mut run, address, token) = listening(&bench, &["--cluster", "b=join"]);
+    let mut noise = TcpStream::connect(&address).unwrap();
+    let _ = noise.write_all(&[0x5a; 100_000]);
+    let _silent = TcpStream::connect(&address).unwrap();
+    let joined = bench.start(&mut join(&bench, &address, &token, "ok"));
+    bench.outcome(joined).expect(0, &[]);
+    assert_eq!(common::wait(&mut run).code(), Some(0));
+    let log = fs::read_to_string(bench.path("run.err")).unwrap();
+    assert!(log.contains("warning: ignored a connection from 127.0.0.1"), "{log}");
+}
+
+#[test]
+fn a_head_node_is_reached_by_ssh_without_secrets_in_arguments() {
+    let bench = Bench::new();
+    // What an ssh does: hands the command to a shell at the other end.
+    bench.script("ssh", "#!/bin/sh\necho \"$@\" >\"$FAKE_DIR/ssh.args\"\nfor last; do :; done\nexec sh -c \"$last\"\n");
+    let text = format!(
+        "[job]\nprogram = \"sh\"\nenv = {{ ALL = \"x\" }}\n\
+         [[cluster]]\nname = \"a\"\nlauncher = \"{0}\"\nranks = 1\n\
+         [[cluster]]\nname = \"b\"\nlauncher = \"{0}\"\nranks = 2\nhead = \"me@head\"\n",
+        bench.launcher()
+    );
+    fs::write(bench.path("job.toml"), text).unwrap();
+    let path = format!("{}:{}", bench.directory.display(), std::env::var("PATH").unwrap());
+    let run = |behaviour: &str| {
+        let mut command = bench.command();
+        command.args(["run", "job.toml", "--display", "map"]).env("PATH", &path);
+        command.env("FAKE_a", "ok").env("FAKE_b", behaviour);
+        bench.finish(command)
+    };
+    run("ok").expect(0, &["3 ranks in 2 clusters"]);
+    let ssh = fs::read_to_string(bench.path("ssh.args")).unwrap();
+    assert!(ssh.starts_with("-T -o BatchMode=yes -- me@head"), "{ssh}");
+    assert!(ssh.contains("join --described --cluster"), "{ssh}");
+    run("abort:21").expect(21, &["cluster `b` aborted"]);
+    run("exit:5").expect(5, &["cluster `b` ended with exit code 5"]);
+    let mut failing = bench.command();
+    bench.script("ssh", "#!/bin/sh\necho no route >&2\nexit 255\n");
+    failing.args(["run", "job.toml"]).env("PATH", &path).env("FAKE_a", "ok");
+    bench.finish(failing).expect(255, &["no route", "`b` ended with exit code 255"]);
+}

@@ -1,0 +1,200 @@
+//! What cannot work is refused before anything starts, naming the thing and the remedy.
+
+mod common;
+
+use common::{Bench, Outcome};
+use std::fs;
+use std::process::Command;
+
+fn run(bench: &Bench, args: &[&str]) -> Outcome {
+    let mut command = bench.command();
+    command.arg("run").args(args);
+    bench.finish(command)
+}
+
+fn job_file(bench: &Bench, text: &str) -> Outcome {
+    fs::write(bench.path("job.toml"), text).unwrap();
+    run(bench, &["job.toml"])
+}
+
+#[test]
+fn a_typo_in_the_job_file_names_line_and_nearest_key() {
+    let bench = Bench::new();
+    let outcome = job_file(&bench, "[[cluster]]\nname = \"a\"\nlancher = \"mpiexec\"\n");
+    outcome.expect(2, &["job.toml:3: unknown key `lancher` in [[cluster]]", "`launcher`?"]);
+    run(&bench, &["none.toml"]).expect(2, &["cannot read the job file none.toml"]);
+}
+
+#[test]
+fn unknown_clusters_are_named_with_the_known_ones() {
+    let bench = Bench::new();
+    let link = "[[cluster]]\nname = \"a\"\n[[link]]\nbetween = [\"a\", \"bb\"]\n";
+    job_file(&bench, link).expect(2, &["job.toml:3", "unknown cluster `bb`"]);
+    let outcome = run(&bench, &[&bench.cluster("a", 1), "--program", "c=./x", "--", "sh"]);
+    outcome.expect(2, &["--program: there is no cluster `c`; the clusters are: a"]);
+}
+
+#[test]
+fn a_missing_launcher_and_a_strange_one_are_named() {
+    let bench = Bench::new();
+    let outcome = run(&bench, &["--cluster", "a=mpiexec.nowhere:2", "--", "sh"]);
+    outcome.expect(2, &["cluster `a`: launcher `mpiexec.nowhere` is not on this machine"]);
+    bench.script("strange", "#!/bin/sh\necho what\n");
+    let outcome = run(&bench, &["--cluster", "a=./strange:2", "--", "sh"]);
+    outcome.expect(2, &["what kind of launcher `./strange` is", "(what)", "--style"]);
+    let silent = bench.script("silent", "#!/bin/sh\nexit 1\n").display().to_string();
+    let cluster = format!("a={silent}:2");
+    run(&bench, &["--cluster", &cluster, "--", "sh"]).expect(2, &["no output"]);
+}
+
+#[test]
+fn a_program_that_is_missing_or_no_mpi_is_named() {
+    let bench = Bench::new();
+    let cluster = bench.cluster("a", 1);
+    run(&bench, &[&cluster, "--", "./nothing"]).expect(2, &["program `./nothing` is not on this"]);
+    let ls = "is no MPI program";
+    run(&bench, &[&cluster, "--", "ls"]).expect(2, &["cluster `a`: /", "/ls", ls, "--mpi"]);
+    fs::write(bench.path("text"), "hello world").unwrap();
+    run(&bench, &[&cluster, "--", "./text"]).expect(2, &["./text is neither a program"]);
+    run(&bench, &[&cluster]).expect(2, &["no program: give it after `--`"]);
+    run(&bench, &["--", "sh"]).expect(2, &["no cluster"]);
+    // The user knows better.
+    let outcome = run(&bench, &[&cluster, "--mpi", "a=mpich", "--", "ls"]);
+    outcome.expect(0, &[]);
+}
+
+#[test]
+fn a_missing_remote_shell_is_named() {
+    let bench = Bench::new();
+    let text = format!(
+        "[job]\nprogram = \"sh\"\n[[cluster]]\nname = \"a\"\nlauncher = \"{}\"\nhosts = [\"x\"]\n\
+         remote_shell = \"no-agent\"\n",
+        bench.launcher()
+    );
+    job_file(&bench, &text).expect(2, &["cluster `a`: `remote_shell` no-agent is not on this"]);
+}
+
+#[test]
+fn every_problem_is_told_at_once() {
+    let bench = Bench::new();
+    let outcome = run(&bench, &["--cluster=a=nope1:1", "--cluster=b=nope2:1", "--", "sh"]);
+    outcome.expect(2, &["cluster `a`: launcher `nope1`", "cluster `b`: launcher `nope2`"]);
+}
+
+#[test]
+fn the_command_line_is_checked() {
+    let bench = Bench::new();
+    for args in [
+        vec!["--cluster", "a"],
+        vec!["--cluster", "a=x:none"],
+        vec!["--wait", "never"],
+        vec!["--mpi", "a=lam"],
+        vec!["--display", "nothing"],
+        vec!["--label", "--output", "d"],
+    ] {
+        assert_eq!(run(&bench, &args).code, Some(2), "{args:?}");
+    }
+    let twice = [&*bench.cluster("a", 1), &*bench.cluster("a", 1), "--", "sh"];
+    run(&bench, &twice).expect(2, &["two clusters named `a`"]);
+    let outcome = run(&bench, &[&bench.cluster("a", 1), "--listen", "nowhere", "--", "sh"]);
+    outcome.expect(2, &["--listen", "HOST:PORT"]);
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let outcome = run(&bench, &[&bench.cluster("a", 1), "--listen", &address, "--", "sh"]);
+    outcome.expect(2, &["cannot listen on", &address, "--listen"]);
+}
+
+#[test]
+fn a_missing_library_names_the_places() {
+    let bench = Bench::new();
+    let mut command = bench.command();
+    command.args(["run", &bench.cluster("a", 1), "--", "sh"]).env("GRIDMPI_LIBDIR", "/nowhere");
+    let outcome = bench.finish(command);
+    outcome.expect(2, &["libgridmpi-mpich.so", "/nowhere", "GRIDMPI_LIBDIR"]);
+}
+
+#[test]
+fn malformed_settings_are_named() {
+    let bench = Bench::new();
+    let mut command = bench.command();
+    command.args(["run", &bench.cluster("a", 1), "--", "sh"]).env("GRIDMPI_CREDIT", "lots");
+    bench.finish(command).expect(2, &["GRIDMPI_CREDIT", "lots"]);
+}
+
+/// A C program for tests that need real ones; `None` without that compiler.
+fn compile(
+    bench: &Bench,
+    compiler: &str,
+    name: &str,
+    text: &str,
+    flags: &[&str],
+) -> Option<String> {
+    let source = bench.path(&format!("{name}.c"));
+    fs::write(&source, text).unwrap();
+    let mut command = Command::new(compiler);
+    command.arg(source).arg("-o").arg(bench.path(name)).args(flags);
+    match command.output() {
+        Ok(output) if output.status.success() => Some(format!("./{name}")),
+        Ok(output) => panic!("{compiler}: {}", String::from_utf8_lossy(&output.stderr)),
+        Err(_) => {
+            eprintln!("skipped: no {compiler}");
+            None
+        }
+    }
+}
+
+#[test]
+fn a_static_program_is_refused() {
+    let bench = Bench::new();
+    let text = "int main(void) { return 0; }\n";
+    for flags in [vec!["-static"], vec!["-static-pie"]] {
+        let Some(program) = compile(&bench, "gcc", "fixed", text, &flags) else { return };
+        let outcome = run(&bench, &[&bench.cluster("a", 1), "--", &program]);
+        outcome.expect(2, &["./fixed is linked statically", "-static"]);
+    }
+}
+
+#[test]
+fn program_and_launcher_of_different_mpis_are_refused() {
+    let bench = Bench::new();
+    let text = "#include <mpi.h>\nint main(void) { MPI_Init(0, 0); MPI_Finalize(); return 0; }\n";
+    if let Some(program) = compile(&bench, "mpicc.openmpi", "other", text, &[]) {
+        let outcome = run(&bench, &[&bench.cluster("a", 1), "--", &program]);
+        let parts =
+            ["`./other` is built for Open MPI (libmpi.so.40)", "the MPICH family", "--program"];
+        outcome.expect(2, &parts);
+    }
+    if let Some(program) = compile(&bench, "mpicc.mpich", "own", text, &[]) {
+        bench.script("ompi", "#!/bin/sh\necho 'mpiexec (OpenRTE) 4.1.4'\n");
+        let outcome = run(&bench, &["--cluster", "a=./ompi:1", "--", &program]);
+        outcome.expect(2, &["built for the MPICH family (libmpich.so.12)", "Open MPI"]);
+    }
+}
+
+#[test]
+fn open_mpi_as_root_is_told_the_remedy() {
+    if !rustix_is_root() {
+        return;
+    }
+    let bench = Bench::new();
+    bench.script("ompi", "#!/bin/sh\necho 'mpiexec (OpenRTE) 4.1.4'\n");
+    let mut command = bench.command();
+    command.args(["run", "--cluster", "a=./ompi:1", "--", "sh"]);
+    command.env_remove("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM");
+    bench
+        .finish(command)
+        .expect(2, &["refuses to run as root", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"]);
+}
+
+fn rustix_is_root() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("Uid:")).unwrap();
+    line.split_whitespace().nth(2) == Some("0")
+}
+
+/// Needed by the launcher when a test gets that far.
+#[test]
+#[ignore = "played by the fake launcher"]
+fn rank() {
+    common::play_rank();
+}

@@ -1,0 +1,263 @@
+//! `gridmpi run` over fake launchers: good ends, bad ends, and nothing left running.
+
+mod common;
+
+use common::Bench;
+use std::fs;
+use std::io::Write;
+use std::process::Stdio;
+
+/// Not a test: the ranks of the others.
+#[test]
+#[ignore = "played by the fake launcher"]
+fn rank() {
+    common::play_rank();
+}
+
+#[test]
+fn two_clusters_meet_and_end_well() {
+    let bench = Bench::new();
+    let outcome = bench.two("ok", "ok", &["--display", "map"]);
+    outcome.expect(0, &["4 ranks in 2 clusters", "cluster a: ranks 0-1", "cluster b: ranks 2-3"]);
+    let args = fs::read_to_string(bench.path("a.args")).unwrap();
+    let library = bench.path("libgridmpi-mpich.so").display().to_string();
+    assert!(args.starts_with(&format!("-genv LD_PRELOAD {library} -n 2 sh")), "{args}");
+}
+
+#[test]
+fn no_argument_of_any_process_holds_a_secret() {
+    let bench = Bench::new();
+    let mut command = bench.command();
+    command.args(["run", &bench.cluster("a", 2), &bench.cluster("b", 2)]);
+    command.args(["--timeout", "3", "--", "sh"]).env("FAKE_a", "hang").env("FAKE_b", "hang");
+    let child = bench.start(&mut command);
+    bench.until("the start of both launchers", || {
+        bench.marked().iter().filter(|(_, args)| args.contains("--exact rank")).count() == 2
+    });
+    let mut keys = Vec::new();
+    for (pid, _) in bench.marked() {
+        let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let text = String::from_utf8_lossy(&environ).into_owned();
+        let found = text.split('\0').filter_map(|entry| entry.strip_prefix("GRIDMPI_KEY="));
+        keys.extend(found.map(str::to_owned));
+    }
+    assert!(!keys.is_empty());
+    for (_, args) in bench.marked() {
+        assert!(keys.iter().all(|key| !args.contains(key)), "{args}");
+    }
+    bench.outcome(child).expect(124, &["time is over"]);
+}
+
+#[test]
+fn the_abort_code_wins_over_the_launchers() {
+    let outcome = Bench::new().two("abort:42", "hang", &[]);
+    outcome.expect(42, &["cluster `a` aborted with code 42: the test wants it"]);
+}
+
+#[test]
+fn a_failing_rank_gives_the_exit_code_and_ends_the_others() {
+    Bench::new().two("hang", "exit:3", &[]).expect(3, &["cluster `b` ended with exit code 3"]);
+}
+
+#[test]
+fn a_killed_rank_ends_the_job() {
+    Bench::new().two("die", "hang", &[]).expect(137, &["cluster `a` ended with exit code 137"]);
+}
+
+#[test]
+fn a_failure_after_finalize_is_told_by_the_exit_code() {
+    Bench::new().two("late:5", "ok", &[]).expect(5, &[]);
+}
+
+#[test]
+fn a_launcher_that_fails_at_once_ends_the_job() {
+    let outcome = Bench::new().two("fail:6", "hang", &[]);
+    outcome.expect(6, &["`a` ended with exit code 6 before all its ranks had called MPI_Init"]);
+}
+
+#[test]
+fn a_launcher_that_is_killed_ends_the_job() {
+    Bench::new().two("hang", "kill", &[]).expect(137, &["cluster `b` ended with exit code 137"]);
+}
+
+#[test]
+fn a_program_without_mpi_is_named_when_others_wait() {
+    let outcome = Bench::new().two("noinit", "hang", &[]);
+    outcome.expect(1, &["program of cluster `a` ended without calling MPI_Init", "`b` needs it"]);
+    let outcome = Bench::new().two("noinit", "noinit", &[]);
+    outcome.expect(0, &["warning: no MPI program ran"]);
+}
+
+#[test]
+fn an_end_without_finalize_is_a_failure() {
+    Bench::new().two("exit:0", "hang", &[]).expect(1, &["`a` ended without calling MPI_Finalize"]);
+}
+
+#[test]
+fn a_cluster_that_never_comes_is_named_after_the_deadline() {
+    let outcome = Bench::new().two("ok", "never", &["--wait", "2"]);
+    outcome.expect(1, &["waiting for cluster `b`: not all of its 2 ranks", "--wait SECONDS"]);
+    assert!(outcome.out.is_empty() || !outcome.out.contains("panicked"), "{outcome:?}");
+}
+
+#[test]
+fn a_wrong_key_keeps_its_cluster_out() {
+    let outcome = Bench::new().two("ok", "wrongkey", &[]);
+    outcome.expect(17, &["holds another key", "does not hold this job's key", "exit code 17"]);
+}
+
+#[test]
+fn a_wrong_rank_count_and_singletons_are_explained() {
+    let outcome = Bench::new().two("ok", "count:3", &[]);
+    outcome.expect(1, &["was to have 2 ranks, but its MPI has 3"]);
+    let outcome = Bench::new().two("ok", "count:1", &[]);
+    outcome.expect(1, &["Each process believes to be alone"]);
+}
+
+#[test]
+fn an_unknown_cluster_and_differing_machines_are_explained() {
+    Bench::new().two("ok", "unknown", &[]).expect(17, &["no cluster `zz`", "a, b"]);
+    Bench::new().two("ok", "model", &[]).expect(1, &["lay out data differently", "long 4 bytes"]);
+}
+
+#[test]
+fn who_ignores_term_is_killed_with_all_descendants() {
+    let bench = Bench::new();
+    let outcome = bench.two("stubborn", "abort_later:4", &[]);
+    outcome.expect(4, &["killing cluster `a`"]);
+}
+
+#[test]
+fn children_of_the_launcher_end_too() {
+    Bench::new().two("child:hang", "fail:8", &[]).expect(8, &[]);
+}
+
+#[test]
+fn a_killed_gridmpi_takes_everything_along() {
+    let bench = Bench::new();
+    let mut command = bench.command();
+    command.args(["run", &bench.cluster("a", 1), &bench.cluster("b", 1), "--", "sh"]);
+    command.env("FAKE_a", "stubborn").env("FAKE_b", "child:hang");
+    let mut child = bench.start(&mut command);
+    bench.until("the start of all", || {
+        let hanging = bench.marked().iter().any(|(_, args)| args.contains("--exact rank"));
+        hanging && bench.path("stubborn").exists()
+    });
+    child.kill().unwrap();
+    child.wait().unwrap();
+    bench.nothing_left();
+}
+
+#[test]
+fn interrupts_reach_the_launchers_and_a_second_one_kills() {
+    let bench = Bench::new();
+    let mut command = bench.command();
+    command.args(["run", &bench.cluster("a", 1), &bench.cluster("b", 1), "--", "sh"]);
+    command.env("FAKE_a", "hang").env("FAKE_b", "hang");
+    let child = bench.start(&mut command);
+    let ready = |count| {
+        bench.until("the start of all", || {
+            bench.marked().iter().filter(|(_, args)| args.contains("--exact rank")).count() >= count
+        });
+    };
+    ready(2);
+    send("INT", child.id());
+    bench.outcome(child).expect(130, &[]);
+
+    let mut command = bench.command();
+    command.args(["run", &bench.cluster("a", 1), "--", "sh"]).env("FAKE_a", "stubborn");
+    let child = bench.start(&mut command);
+    bench.until("the start of the stubborn", || bench.path("stubborn").exists());
+    send("INT", child.id());
+    send("QUIT", child.id());
+    send("INT", child.id());
+    let outcome = bench.outcome(child);
+    assert!(matches!(outcome.code, Some(130 | 131)), "{outcome:?}");
+}
+
+#[test]
+fn term_ends_the_job_with_its_own_code() {
+    let bench = Bench::new();
+    let mut command = bench.command();
+    command.args(["run", &bench.cluster("a", 1), "--", "sh"]).env("FAKE_a", "hang");
+    let child = bench.start(&mut command);
+    bench.until("the start", || {
+        bench.marked().iter().any(|(_, args)| args.contains("--exact rank"))
+    });
+    send("TERM", child.id());
+    bench.outcome(child).expect(143, &["stopped by signal 15"]);
+}
+
+#[test]
+fn stopping_and_continuing_reach_the_launchers() {
+    let bench = Bench::new();
+    let mut command = bench.command();
+    command.args(["run", &bench.cluster("a", 1), "--", "sh"]).env("FAKE_a", "stdin");
+    let mut child = bench.start(command.stdin(Stdio::piped()));
+    let rank = || bench.marked().into_iter().find(|(_, args)| args.contains("--exact rank"));
+    bench.until("the start", || rank().is_some());
+    let (rank, _) = rank().unwrap();
+    send("TSTP", child.id());
+    bench.until("the stop", || state(child.id()) == 'T' && state(rank) == 'T');
+    send("CONT", child.id());
+    bench.until("the going on", || state(child.id()) != 'T' && state(rank) != 'T');
+    drop(child.stdin.take());
+    bench.outcome(child).expect(0, &[]);
+}
+
+fn state(pid: u32) -> char {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    text.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next()).unwrap_or('?')
+}
+
+#[test]
+fn user_signals_reach_the_launcher_once() {
+    let bench = Bench::new();
+    let text = "#!/bin/sh\n[ \"$1\" = --version ] && { echo HYDRA build details; exit; }\n\
+                trap 'echo caught >>caught' USR1\ntrap 'exit 0' USR2\n>ready\n\
+                while :; do sleep 0.05; done\n";
+    bench.script("catcher", text);
+    let mut command = bench.command();
+    command.args(["run", "--cluster", "a=./catcher:1", "--", "sh"]);
+    let child = bench.start(&mut command);
+    bench.until("the start", || bench.path("ready").exists());
+    send("USR1", child.id());
+    bench.until("the signal", || bench.path("caught").exists());
+    send("USR2", child.id());
+    bench.outcome(child).expect(0, &[]);
+    assert_eq!(fs::read_to_string(bench.path("caught")).unwrap(), "caught\n");
+}
+
+fn send(signal: &str, pid: u32) {
+    let arguments = [format!("-{signal}"), pid.to_string()];
+    let status = std::process::Command::new("kill").args(arguments).status();
+    assert!(status.unwrap().success());
+}
+
+#[test]
+fn input_goes_to_the_first_cluster() {
+    let bench = Bench::new();
+    let mut command = bench.command();
+    command.args(["run", &bench.cluster("a", 1), &bench.cluster("b", 1), "--", "sh"]);
+    command.env("FAKE_a", "stdin").env("FAKE_b", "stdin").stdin(Stdio::piped());
+    let mut child = bench.start(&mut command);
+    child.stdin.take().unwrap().write_all(b"from the user\n").unwrap();
+    let outcome = bench.outcome(child);
+    outcome.expect(0, &[]);
+    assert_eq!(outcome.out.matches("from the user").count(), 1, "{outcome:?}");
+}
+
+#[test]
+fn output_is_labelled_or_put_into_files() {
+    let outcome = Bench::new().two("say", "say", &["--label"]);
+    outcome.expect(0, &[]);
+    for line in ["[a 0] hello from a", "[b 2] hello from b"] {
+        assert!(outcome.out.lines().any(|got| got == line), "{outcome:?}");
+    }
+    let bench = Bench::new();
+    let outcome = bench.two("say", "exit:1", &["--output", "results"]);
+    outcome.expect(1, &[]);
+    let text = fs::read_to_string(bench.path("results/a.out")).unwrap();
+    assert!(text.contains("hello from a"), "{text}");
+    assert!(outcome.out.is_empty() && bench.path("results/b.err").exists());
+}
