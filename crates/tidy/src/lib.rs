@@ -1,0 +1,2 @@
+//! Holds the shape of the project; all of it is in `tests/`.
+#![forbid(unsafe_code)]
