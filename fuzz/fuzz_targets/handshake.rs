@@ -1,0 +1,163 @@
+//! Any bytes, and genuine messages with a change, as handshakes; to both sides.
+#![no_main]
+
+use arbitrary::Arbitrary;
+use gridmpi_net::HandshakeError;
+use gridmpi_net::handshake::{Answer, AnswerStep, Ask, AskStep, Identity, Proven};
+use gridmpi_wire::{JobKey, ProcId, Verdict};
+use libfuzzer_sys::fuzz_target;
+
+/// A change of one message on its way.
+#[derive(Arbitrary, Debug)]
+struct Change {
+    /// XOR of this into the byte at `at` (modulo the length).
+    mask: u8,
+    at: u8,
+}
+
+#[derive(Arbitrary, Debug)]
+enum Input {
+    ToListener {
+        bytes: Vec<u8>,
+        cuts: Vec<u8>,
+    },
+    ToDialer {
+        bytes: Vec<u8>,
+        cuts: Vec<u8>,
+    },
+    Between {
+        knows_key: bool,
+        verdict: u8,
+        expects: [u64; 2],
+        changes: [Option<Change>; 4],
+        cuts: Vec<u8>,
+    },
+}
+
+fn identity(me: u32, key: u8) -> Identity {
+    Identity { me: ProcId(me), procs: 2, job: [3; 16], key: JobKey::new([key; 32]) }
+}
+
+/// Lengths of the pieces in which bytes arrive.
+struct Cuts(std::vec::IntoIter<u8>);
+
+impl Cuts {
+    fn next(&mut self, most: usize) -> usize {
+        self.0.next().map_or(most, |cut| (cut as usize).clamp(1, most))
+    }
+}
+
+fn answer(
+    side: &mut Answer,
+    us: &Identity,
+    mut bytes: &[u8],
+    cuts: &mut Cuts,
+) -> Result<AnswerStep, HandshakeError> {
+    while !bytes.is_empty() {
+        let space = side.space();
+        assert!(!space.is_empty());
+        let count = cuts.next(space.len().min(bytes.len()));
+        space[..count].copy_from_slice(&bytes[..count]);
+        bytes = &bytes[count..];
+        match side.read(count, us)? {
+            AnswerStep::More => {}
+            step => return Ok(step),
+        }
+    }
+    Ok(AnswerStep::More)
+}
+
+fn ask(
+    side: &mut Ask,
+    us: &Identity,
+    expects: u64,
+    mut bytes: &[u8],
+    cuts: &mut Cuts,
+) -> Result<AskStep, HandshakeError> {
+    while !bytes.is_empty() {
+        let space = side.space();
+        assert!(!space.is_empty());
+        let count = cuts.next(space.len().min(bytes.len()));
+        space[..count].copy_from_slice(&bytes[..count]);
+        bytes = &bytes[count..];
+        match side.read(count, us, expects)? {
+            AskStep::More => {}
+            step => return Ok(step),
+        }
+    }
+    Ok(AskStep::More)
+}
+
+/// Whether the message was changed.
+fn change(bytes: &mut [u8], change: &Option<Change>) -> bool {
+    let Some(change) = change else { return false };
+    let at = change.at as usize % bytes.len();
+    bytes[at] ^= change.mask;
+    change.mask != 0
+}
+
+/// The whole exchange; whether both sides hold a connection.
+fn between(
+    knows_key: bool,
+    verdict: u8,
+    expects: [u64; 2],
+    changes: &[Option<Change>; 4],
+    cuts: &mut Cuts,
+) -> Result<Option<bool>, HandshakeError> {
+    let expects = expects.map(|number| number.max(1));
+    let (listener, dialer) = (identity(0, 1), identity(1, if knows_key { 1 } else { 2 }));
+    let (mut asking, mut hello) = Ask::new(&dialer, ProcId(0), [4; 32]);
+    let mut answering = Answer::new([5; 32]);
+    let mut is_changed = change(&mut hello, &changes[0]);
+    let mut challenge = match answer(&mut answering, &listener, &hello, cuts)? {
+        AnswerStep::Send(challenge) => challenge,
+        AnswerStep::Refuse(challenge) => challenge,
+        step => panic!("{step:?} to a whole hello"),
+    };
+    is_changed |= change(&mut challenge, &changes[1]);
+    let AskStep::Send(mut proof) = ask(&mut asking, &dialer, expects[0], &challenge, cuts)? else {
+        panic!("no proof for a whole challenge");
+    };
+    is_changed |= change(&mut proof, &changes[2]);
+    let proven: Proven = match answer(&mut answering, &listener, &proof, cuts)? {
+        AnswerStep::Proven(proven) => proven,
+        step => panic!("{step:?} to a whole proof"),
+    };
+    assert!(knows_key && !is_changed, "somebody without the key was believed");
+    assert_eq!((proven.from, proven.resume), (ProcId(1), expects[0]));
+    let verdict = [Verdict::Accepted, Verdict::Duplicate, Verdict::Gone, Verdict::CannotResume]
+        [verdict as usize % 4];
+    let mut welcome = proven.welcome(&listener, verdict, expects[1]);
+    is_changed |= change(&mut welcome, &changes[3]);
+    match ask(&mut asking, &dialer, expects[0], &welcome, cuts)? {
+        AskStep::Welcomed(resume) => assert!(resume == expects[1] && !is_changed),
+        step => panic!("{step:?} to a whole welcome"),
+    }
+    Ok(Some(verdict == Verdict::Accepted))
+}
+
+fuzz_target!(|input: Input| {
+    match input {
+        Input::ToListener { bytes, cuts } => {
+            let step = answer(
+                &mut Answer::new([5; 32]),
+                &identity(0, 1),
+                &bytes,
+                &mut Cuts(cuts.into_iter()),
+            );
+            assert!(!matches!(step, Ok(AnswerStep::Proven(_))));
+        }
+        Input::ToDialer { bytes, cuts } => {
+            let us = identity(1, 1);
+            let (mut side, _) = Ask::new(&us, ProcId(0), [4; 32]);
+            let step = ask(&mut side, &us, 1, &bytes, &mut Cuts(cuts.into_iter()));
+            assert!(matches!(step, Err(_) | Ok(AskStep::More)));
+        }
+        Input::Between { knows_key, verdict, expects, changes, cuts } => {
+            match between(knows_key, verdict, expects, &changes, &mut Cuts(cuts.into_iter())) {
+                Ok(accepted) => assert_eq!(accepted, Some(true)),
+                Err(error) => drop(error.to_string()),
+            }
+        }
+    }
+});

@@ -1,0 +1,224 @@
+"""Bad input and bad luck: each must end within seconds, with a message that names the thing, a code that is not 0, and
+nothing left running."""
+
+import fnmatch
+import os
+import re
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import jobs
+from .build import build, command_of
+from .noise import trouble_every_port
+from .place import LOGS, OUT, gridmpi
+from .process import Result, run
+from .programs import ALL, Program
+from .report import Tally
+from .vendors import BY_TAG, Vendor
+
+SCRATCH = OUT / "tests" / "bad"
+
+
+@dataclass(frozen=True)
+class Bad:
+    """A command that must fail, unless `code` is 0."""
+
+    name: str
+    command: Callable[[], list[str]]
+    expect: tuple[str, ...]
+    code: int | None = None  # None: any but 0
+    seconds: float = 20
+    env: tuple[tuple[str, str], ...] = ()
+    during: Callable[[str], None] | None = None
+
+
+def _program(name: str) -> Program:
+    return next(program for program in ALL if program.name == name)
+
+
+def _pair(tags: str) -> list[Vendor]:
+    return [BY_TAG[tag] for tag in tags.split("+")]
+
+
+def _file(name: str, text: str) -> list[str]:
+    path = SCRATCH / f"{name}.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return [str(gridmpi()), "run", str(path)]
+
+
+def _ring(tag: str) -> str:
+    return command_of(_program("ring"), BY_TAG[tag])[0]
+
+
+def _run(*words: str) -> list[str]:
+    return [str(gridmpi()), "run", *words]
+
+
+def _static_program() -> str:
+    source, binary = SCRATCH / "static.c", SCRATCH / "static"
+    SCRATCH.mkdir(parents=True, exist_ok=True)
+    source.write_text("int main(void) { return 0; }\n")
+    subprocess.run(["gcc", "-static", "-o", binary, source], check=True, timeout=60)
+    return str(binary)
+
+
+def _never_joins() -> list[str]:
+    return _run("--wait", "3", "--listen", "127.0.0.1:0", "--cluster", "a=mpiexec.mpich:2", "--cluster", "b=join", "--", _ring("dm"))
+
+
+def _closed_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def _join(address: str) -> list[str]:
+    return [str(gridmpi()), "join", "--cluster", "b", address, "--", "mpiexec.mpich", "-n", "2", _ring("dm")]
+
+
+def _refusals() -> list[Bad]:
+    """What is refused before anything is started."""
+    a = '[[cluster]]\nname = "a"\n'
+    mpich, openmpi = "a=mpiexec.mpich:2", "b=mpiexec.openmpi:2"
+    return [
+        Bad("typo", lambda: _file("typo", f'{a}lancher = "mpiexec.mpich"\n'), (r"typo\.toml:3", "lancher", "launcher"), 2),
+        Bad("unknown-cluster", lambda: _file("link", f'{a}[[link]]\nbetween = ["a", "nowhere"]\n'), ("nowhere", "a"), 2),
+        Bad("no-such-file", lambda: _run("/nowhere/job.toml"), ("/nowhere/job.toml",), 2),
+        Bad("missing-launcher", lambda: _run("--cluster", "a=mpiexec.nowhere:2", "--", _ring("dm")), ("mpiexec.nowhere",), 2),
+        Bad("missing-program", lambda: _run("--cluster", mpich, "--", "./nowhere"), (r"\./nowhere",), 2),
+        Bad("not-mpi", lambda: _run("--cluster", mpich, "--", "/bin/true"), ("/bin/true",)),
+        Bad("static", lambda: _run("--cluster", mpich, "--", _static_program()), ("static", "linked"), 2),
+        Bad("mismatch", lambda: _run("--cluster", mpich, "--cluster", openmpi, "--", _ring("dm")), ("ring", "Open MPI", "MPICH"), 2),
+        Bad("no-library", lambda: _run("--cluster", mpich, "--", _ring("dm")), ("libgridmpi-mpich.so", "/nowhere"), 2, env=(("GRIDMPI_LIBDIR", "/nowhere"),)),
+        Bad("never-joins", _never_joins, ("`b`",)),
+        Bad("unreachable", lambda: _join(f"127.0.0.1:{_closed_port()}"), ("127.0.0.1",), seconds=40, env=(("GRIDMPI_TOKEN", "0" * 32),)),
+    ]
+
+
+def _dies(when: str, cluster: str, tags: str) -> Bad:
+    """One rank of a cluster is killed, or leaves, at some moment; all others wait for it."""
+
+    def command() -> list[str]:
+        path = SCRATCH / f"dies-{when}-{cluster}-{tags}.toml"
+        base = _dies_program()
+        program = Program(base.name, base.source, (when, "1"), env=(("DIES_IN", cluster),))
+        job = str(jobs.across(path, program, _pair(tags), [2, 2]))
+        return _run("--wait", "8", job) if waits else _run(job)
+
+    # Intel's mpiexec alone waits for ever when a rank dies before all have met; then it is we who stop waiting.
+    waits = when in ("before", "in") and _pair(tags)["ab".index(cluster)].tag == "im"
+    return Bad(f"dies-{when}-{cluster}-{tags}", command, (f"cluster `?{cluster}",), seconds=30)
+
+
+def _dies_program() -> Program:
+    ring = _program("ring")
+    return Program("dies", ring.source.with_name("dies.c"))
+
+
+def _deaths() -> list[Bad]:
+    return [_dies(when, cluster, tags)
+            for tags in ("dm+do", "do+im")
+            for when in ("before", "in", "after", "finalize")
+            for cluster in ("a", "b")]
+
+
+def _noise() -> Bad:
+    """Port scanners and noise on every listening port of a running job: it goes on and ends well."""
+
+    def command() -> list[str]:
+        heat = _program("heat")
+        # Open MPI's own TCP transport would listen in the ranks as well.
+        program = Program(heat.name, heat.source, ("-n", "400", "-t", "30000"), env=(("OMPI_MCA_btl", "vader,self"),))
+        return _run(str(jobs.across(SCRATCH / "noise.toml", program, _pair("dm+do"), [2, 2])))
+
+    return Bad("noise", command, ("ok heat on 4 ranks",), code=0, seconds=300, during=trouble_every_port)
+
+
+def _wrong_key(tally: Tally) -> None:
+    """A cluster that joins with a token of another job is told so, and the job goes on waiting for the right one."""
+    began = time.monotonic()
+    port = _closed_port()
+    host = _run("--wait", "60", "--listen", f"127.0.0.1:{port}", "--token-file", str(SCRATCH / "token"), "--cluster", "a=join", "--cluster", "b=join")
+    token = SCRATCH / "token"
+    token.unlink(missing_ok=True)
+    outcome: list[Result] = []
+
+    def intrude(_mark: str) -> None:
+        end = time.monotonic() + 10
+        while not token.exists() and time.monotonic() < end:
+            time.sleep(0.05)
+        time.sleep(0.2)
+        right = token.read_text().strip()
+        wrong = "".join("0" if c != "0" else "1" for c in right)
+        log = LOGS / "bad" / "wrong-key-join.log"
+        outcome.append(run(_join(f"127.0.0.1:{port}"), log=log, seconds=30, env={"GRIDMPI_TOKEN": wrong}))
+        stop.set()
+
+    stop = threading.Event()
+    log = LOGS / "bad" / "wrong-key.log"
+
+    def during(mark: str) -> None:
+        intrude(mark)
+
+    hosted = run([*host, "--timeout", "15"], log=log, seconds=40, during=during)
+    problems = []
+    if not stop.is_set() or not outcome:
+        problems.append("the intruder did not end")
+    elif outcome[0].code == 0 or not re.search("key|token|another job", outcome[0].output):
+        problems.append(f"the intruder got code {outcome[0].code}: {outcome[0].output.strip()[-200:]}")
+    if hosted.code == 0 or hosted.left:
+        problems.append(f"the job ended with code {hosted.code}, left {hosted.left}")
+    seconds = time.monotonic() - began
+    if problems:
+        tally.fails("bad", "wrong-key", seconds, "; ".join(problems), os.path.relpath(log))
+    else:
+        tally.passes("bad", "wrong-key", seconds)
+
+
+def _problem(bad: Bad, result: Result) -> str | None:
+    if result.timed_out:
+        return f"not over within {bad.seconds:.0f} s"
+    if result.left:
+        return f"left running: {'; '.join(result.left[:3])}"
+    if bad.code is None and result.code == 0:
+        return "exit code 0"
+    if bad.code is not None and result.code != bad.code:
+        return f"exit code {result.code}, not {bad.code}: {result.output.strip()[-300:]}"
+    for pattern in bad.expect:
+        if not re.search(pattern, result.output):
+            return f"its message lacks {pattern!r}: {result.output.strip()[-300:]}"
+    if "panicked" in result.output:
+        return "it panicked"
+    return None
+
+
+def _one(bad: Bad, tally: Tally) -> None:
+    log = LOGS / "bad" / f"{bad.name}.log"
+    allow_root = {key: value for vendor in BY_TAG.values() for key, value in vendor.env.items() if "_ROOT" in key and "I_MPI" not in key}
+    result = run(bad.command(), log=log, seconds=bad.seconds, env={**allow_root, **dict(bad.env)}, during=bad.during)
+    if wrong := _problem(bad, result):
+        tally.fails("bad", bad.name, result.seconds, wrong, os.path.relpath(log))
+    else:
+        tally.passes("bad", bad.name, result.seconds)
+
+
+def run_all(tally: Tally, patterns: list[str]) -> None:
+    """Every case, or those whose names match."""
+    if missing := next((v.missing() for v in BY_TAG.values() if v.missing()), None):
+        tally.skips("bad", "*", f"{missing} is not installed; run tools/setup")
+        return
+    SCRATCH.mkdir(parents=True, exist_ok=True)
+    vendors = [BY_TAG[tag] for tag in ("dm", "do", "im")]
+    build([_program("ring"), _program("heat"), _dies_program()], vendors)
+    wanted = lambda name: not patterns or any(fnmatch.fnmatch(name, pattern) for pattern in patterns)  # noqa: E731
+    for bad in [*_refusals(), *_deaths(), _noise()]:
+        if wanted(bad.name):
+            _one(bad, tally)
+    if wanted("wrong-key"):
+        _wrong_key(tally)

@@ -1,0 +1,85 @@
+"""Job files for `gridmpi run`, and command lines for vendors alone."""
+
+import json
+from pathlib import Path
+
+from .build import command_of
+from .programs import Program
+from .vendors import Vendor
+
+
+def _text(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False)  # a JSON string is a TOML string
+
+
+def _texts(values: list[str]) -> str:
+    return "[" + ", ".join(map(_text, values)) + "]"
+
+
+def _table(values: dict[str, str]) -> str:
+    return "{ " + ", ".join(f"{key} = {_text(value)}" for key, value in values.items()) + " }"
+
+
+def variables(program: Program, vendor: Vendor) -> dict[str, str]:
+    """What the ranks of a vendor need, and what the program wants."""
+    return {**vendor.env, **dict(program.env)}
+
+
+def alone(program: Program, vendor: Vendor, ranks: int) -> list[str]:
+    """The vendor's own launcher, without us."""
+    return [vendor.launcher, "-n", str(ranks), *vendor.launcher_args, *command_of(program, vendor)]
+
+
+def job_file(path: Path, clusters: list[tuple[str, Vendor, int, list[str], dict[str, str]]]) -> Path:
+    """Writes a job file. A cluster is its name, vendor, number of ranks, command and variables."""
+    parts = []
+    for name, vendor, ranks, command, env in clusters:
+        parts.append(
+            f"[[cluster]]\nname = {_text(name)}\nlauncher = {_text(vendor.launcher)}\nranks = {ranks}\n"
+            + own_keys(vendor.launcher_args, command, env)
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(parts))
+    return path
+
+
+def own_keys(launcher_args: list[str], command: list[str], env: dict[str, str]) -> str:
+    """The keys of a cluster that say what it runs."""
+    return (
+        f"launcher_args = {_texts(launcher_args)}\nprogram = {_text(command[0])}\n"
+        f"args = {_texts(command[1:])}\nenv = {_table(env)}\n"
+    )
+
+
+def across(path: Path, program: Program, vendors: list[Vendor], ranks: list[int]) -> Path:
+    """One cluster for each vendor, named a, b, c …"""
+    return job_file(
+        path,
+        [
+            (chr(ord("a") + index), vendor, count, command_of(program, vendor), variables(program, vendor))
+            for index, (vendor, count) in enumerate(zip(vendors, ranks, strict=True))
+        ],
+    )
+
+
+def lab_nodes(vendor: Vendor, ranks: int) -> list[int]:
+    """How many ranks run on each node of a cluster in the lab."""
+    each = min(vendor.lab_ranks_per_node, ranks)
+    return [each] * (ranks // each)
+
+
+def in_lab(path: Path, vendors: list[Vendor], ranks: list[int], commands: list[list[str]], env: dict[str, str]) -> Path:
+    """A job file for the nodes of a lab (docs/lab.md): clusters a, b … of nodes a1, a2 …"""
+    parts = []
+    for index, (vendor, count, command) in enumerate(zip(vendors, ranks, commands, strict=True)):
+        name, nodes = chr(ord("a") + index), lab_nodes(vendor, count)
+        arguments = [word.format(network=f"10.{index + 1}.0.0/16") for word in vendor.lab_args]
+        parts.append(
+            f"[[cluster]]\nname = {_text(name)}\nlauncher = {_text(vendor.launcher)}\nranks = {count}\n"
+            f"hosts = {_texts([f'10.{index + 1}.0.{number}' for number in range(1, len(nodes) + 1)])}\n"
+            f'ranks_per_host = {nodes[0]}\nremote_shell = "lab-ssh"\ninterface = "eth1"\n'
+            + own_keys(arguments, command, {**vendor.env, **env, **vendor.lab_env})
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(parts))
+    return path

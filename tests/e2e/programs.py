@@ -1,0 +1,129 @@
+"""The test programs: what each needs, how it must end, and the bugs of vendors that it meets."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from .place import PROGRAMS, ROOT
+from .vendors import Vendor
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program and one way to call it."""
+
+    name: str
+    source: Path
+    args: tuple[str, ...] = ()
+    case: str = ""
+    seconds: int = 60
+    #: Exit code through `gridmpi run`; alone, only zero or not zero is compared.
+    exit_code: int = 0
+    #: Each must stand in the output (stdout and stderr together).
+    expect: tuple[str, ...] = ()
+    #: Each must also stand there when the program runs across clusters.
+    expect_across: tuple[str, ...] = ()
+    stdin: str = ""
+    #: Which ways it makes sense in: alone, one, two, three, lab.
+    ways: tuple[str, ...] = ("alone", "one", "two", "three", "lab")
+    #: Variables of its own.
+    env: tuple[tuple[str, str], ...] = ()
+    #: Also in a lab with delay.
+    chosen: bool = False
+    #: Tags of the vendors that have what it tests; empty: all.
+    vendors: tuple[str, ...] = ()
+    #: Fails by a bug of these vendors: alone and inside one cluster.
+    vendor_bugs: tuple[str, ...] = ()
+    #: The bug shows across clusters too, where the vendor's own part fails.
+    bug_everywhere: bool = False
+
+    @property
+    def label(self) -> str:
+        return self.name + (f"/{self.case}" if self.case else "")
+
+    @property
+    def language(self) -> str:
+        return {".c": "c", ".f": "fortran", ".f90": "fortran", ".py": "python"}[self.source.suffix]
+
+    def runs_under(self, vendor: Vendor) -> bool:
+        if self.vendors and vendor.tag not in self.vendors:
+            return False
+        return self.language != "fortran" or self.name in vendor.bindings
+
+    def known_bug(self, way: str, vendors: list[Vendor]) -> bool:
+        met = any(vendor.tag in self.vendor_bugs for vendor in vendors)
+        return met and (self.bug_everywhere or way in ("alone", "one"))
+
+
+def _c(name: str, **options: object) -> Program:
+    return Program(name, PROGRAMS / "c" / f"{name}.c", **options)
+
+
+#: Those that have the large-count procedures.
+MPI_4 = ("dm", "m5", "im")
+
+ALL = [
+    _c("ring", chosen=True),
+    _c("environment"),
+    _c("modes", chosen=True),
+    _c("bsend"),
+    _c("synchronous"),
+    _c("sendrecv"),
+    _c("procnull"),
+    _c("self"),
+    _c("probe", chosen=True),
+    _c("wildcard", chosen=True),
+    _c("order", chosen=True),
+    _c("contexts"),
+    _c("unexpected", seconds=120),
+    _c("large", seconds=120),
+    _c("cancel"),
+    _c("persistent"),
+    _c("completion", chosen=True),
+    _c("truncated"),
+    _c("types", chosen=True),
+    _c("types_darray", vendor_bugs=("im",), bug_everywhere=True),
+    _c("types_more"),
+    _c("types_collective", vendor_bugs=("im",)),
+    _c("collectives", chosen=True, seconds=120),
+    _c("inplace"),
+    _c("reductions", seconds=120),
+    _c("user_ops", chosen=True, seconds=120),
+    _c("mixed"),
+    _c("groups"),
+    _c("comms", seconds=120),
+    _c("cart"),
+    _c("graph"),
+    _c("attributes"),
+    _c("finalize"),
+    _c("errors"),
+    _c("info"),
+    _c("threads", chosen=True, seconds=120),
+    _c("large_count", vendors=MPI_4),
+    _c("refused", expect_across=tuple(f"{name} refused across clusters" for name in (
+        "MPI_Ibarrier", "MPI_Ialltoallw", "MPI_Comm_idup", "MPI_Neighbor_alltoallv", "MPI_Ineighbor_allgather",
+        "MPI_Win_create", "MPI_Win_allocate_shared", "MPI_File_open", "MPI_Intercomm_create", "MPI_Comm_spawn"))),
+    _c("onecluster"),
+    _c("onesided", vendor_bugs=("dm",), bug_everywhere=True),
+    _c("storm", chosen=True),
+    _c("storm", case="seed-7", args=("7", "200"), seconds=120),
+    Program("heat", ROOT / "demo" / "heat.c", args=("-n", "300", "-t", "100", "-v"), chosen=True,
+            expect=("heat: equal to the serial result",)),
+    _c("stdio", seconds=20, vendor_bugs=("o5",), bug_everywhere=True, stdin="first line\nsecond line\n", args=("two words", "*", "$HOME"),
+       expect=("0 argument 1: <two words>", "0 argument 2: <*>", "0 argument 3: <$HOME>",
+               "1 line: first line", "1 line: second line", "1 to stderr")),
+    _c("exitcode", args=("1", "3"), exit_code=3),
+    _c("exitcode", case="last", args=("-1", "5"), exit_code=5),
+    _c("abort", args=("1", "7"), exit_code=7, expect=("aborts with 7",)),
+    _c("abort", case="first", args=("0", "9"), exit_code=9, expect=("aborts with 9",)),
+    *(Program(name, PROGRAMS / "fortran" / file, chosen=True)
+      for name, file in (("mpifh", "mpifh.f"), ("usempi", "usempi.f90"), ("usempif08", "usempif08.f90"))),
+    *(Program(name, PROGRAMS / "python" / f"{name}.py", chosen=True)
+      for name in ("objects", "arrays", "topologies")),
+]
+
+#: Long or large: only when asked for by name or with --all.
+EXTRA = [
+    _c("large", case="huge", args=("--huge",), seconds=300),
+    _c("large_count", case="huge", args=("--huge",), seconds=300, vendors=MPI_4),
+    _c("storm", case="long", args=("11", "500"), seconds=300),
+]

@@ -1,0 +1,82 @@
+"""The ways a program is run: alone, preloaded in one cluster, across two or three, and in the lab."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import jobs, judge
+from .build import command_of
+from .place import LOGS, gridmpi
+from .process import run
+from .programs import Program
+from .report import Tally
+from .vendors import Vendor
+
+
+@dataclass(frozen=True)
+class Way:
+    """Vendors of the clusters, and ranks in each."""
+
+    kind: str
+    vendors: tuple[Vendor, ...]
+    ranks: tuple[int, ...]
+    delay_ms: int = 0
+
+    @property
+    def name(self) -> str:
+        pair = "+".join(vendor.tag for vendor in self.vendors)
+        return f"lab {self.delay_ms} ms {pair}" if self.kind == "lab" else f"{self.kind} {pair}"
+
+    def command(self, program: Program, scratch: Path) -> list[str]:
+        vendors = list(self.vendors)
+        if self.kind == "alone":
+            return jobs.alone(program, vendors[0], self.ranks[0])
+        if self.kind == "lab":
+            commands = [command_of(program, vendor) for vendor in vendors]
+            return lab_command(scratch, vendors, list(self.ranks), commands, self.delay_ms, dict(program.env))
+        job = jobs.across(scratch.with_suffix(".toml"), program, vendors, list(self.ranks))
+        return [str(gridmpi()), "run", str(job)]
+
+    def env(self, program: Program) -> dict[str, str]:
+        own = jobs.variables(program, self.vendors[0]) if self.kind == "alone" else {}
+        # Launchers refuse to run as root unless told; ranks get theirs through the job file.
+        return {**own, **{key: value for vendor in self.vendors for key, value in vendor.env.items() if "_ROOT" in key}}
+
+
+def lab_command(
+    scratch: Path, vendors: list[Vendor], ranks: list[int], commands: list[list[str]], delay_ms: int, env: dict[str, str]
+) -> list[str]:
+    """A job in a lab of its own, both described beside `scratch`."""
+    lab = scratch.with_suffix(".lab.toml")
+    clusters = [
+        f'[[cluster]]\nname = "{chr(ord("a") + i)}"\nnodes = {len(jobs.lab_nodes(vendor, count))}\n'
+        for i, (vendor, count) in enumerate(zip(vendors, ranks, strict=True))
+    ]
+    link = f'[[link]]\ndelay = "{delay_ms} ms"\nbandwidth = "160 Mbit/s"\n' if delay_ms else "[[link]]\n"
+    lab.parent.mkdir(parents=True, exist_ok=True)
+    lab.write_text("\n".join([*clusters, link]))
+    job = jobs.in_lab(scratch.with_suffix(".toml"), vendors, ranks, commands, env)
+    return [str(gridmpi()), "lab", "run", "--quiet", str(lab), "--", str(gridmpi()), "run", str(job)]
+
+
+def run_one(program: Program, way: Way, tally: Tally) -> None:
+    """Runs and judges one program."""
+    if not all(program.runs_under(vendor) for vendor in way.vendors):
+        return
+    scratch = LOGS / way.name.replace(" ", "-") / program.label.replace("/", "-")
+    scratch.parent.mkdir(parents=True, exist_ok=True)
+    log = scratch.with_suffix(".log")
+    result = run(
+        way.command(program, scratch),
+        log=log,
+        seconds=program.seconds * (3 if way.kind == "lab" else 1),
+        env=way.env(program),
+        stdin=program.stdin,
+    )
+    wrong = judge.problem(program, result, way.kind)
+    if wrong is None:
+        tally.passes(way.name, program.label, result.seconds)
+    elif program.known_bug(way.kind, list(way.vendors)):
+        tally.knows(way.name, program.label, result.seconds)
+    else:
+        tally.fails(way.name, program.label, result.seconds, wrong, os.path.relpath(log))
