@@ -62,7 +62,7 @@ ALL = [
         python=_prefix("debian") / "bin/python",
         # mpi4py's wheel asks for libmpi.so.12; Debian calls it libmpich.so.12.
         env={"MPI4PY_MPIABI": "mpich", "LD_LIBRARY_PATH": str(_prefix("mpich-alias")), **_MPICH_ENV},
-        # Over TCP between more than two ranks this one hangs in its own MPI_Finalize, every second time or so.
+        # Over TCP between more than two ranks this one hangs in its own MPI_Finalize every second time, without us, too.
         lab_ranks_per_node=4,
     ),
     Vendor(

@@ -33,6 +33,12 @@ pub struct Served {
     /// long as the runtime has something to move meanwhile (MPI 4.1 §3.5, progress).
     #[serde(default)]
     pub progress: bool,
+    /// Passed on, it makes no call of MPI's from inside the vendor: it needs no guard then.
+    #[serde(default)]
+    pub plain: bool,
+    /// `interpose/direct.rs` has a short way for it on `MPI_COMM_WORLD` within the cluster.
+    #[serde(default)]
+    pub direct: bool,
 }
 
 /// What decides, at run time, whether a call is ours or goes straight to the vendor.

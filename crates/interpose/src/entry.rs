@@ -1,11 +1,12 @@
 //! One generic function for each exported procedure, generated from `api/`, and what they share.
 //!
-//! A call that is inert, nested, or meets nothing of ours costs a relaxed load, a thread-local counter and at most one
-//! look-up, and goes to the vendor with its arguments as they came.
+//! A call that is inert, nested, or meets nothing of ours costs a relaxed load, a thread-local word and at most one
+//! look-up, and goes to the vendor with its arguments as they came. Where the vendor makes no calls of its own from
+//! inside (`plain` in `api/policy.toml`), the look-up alone decides, inside the exported symbol.
 
 use crate::error::{finish, refuse};
 use crate::guard::Guard;
-use crate::{CountOut, Counts, Runtime, serve};
+use crate::{CountOut, Counts, Runtime, direct, serve};
 use gridmpi_abi::{Abi, Aint, Count, Handle};
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::AtomicBool;
@@ -19,6 +20,12 @@ fn enter<A: Abi>(rt: &Runtime<A>) -> Option<Guard> {
 #[inline]
 fn spans<A: Abi>(rt: &Runtime<A>, comm: A::Comm) -> bool {
     rt.spanning.contains(comm.bits())
+}
+
+/// False: it does not span. True: look closer.
+#[inline(always)]
+fn may_span<A: Abi>(rt: &Runtime<A>, comm: A::Comm) -> bool {
+    rt.spanning.may_contain(comm.bits())
 }
 
 #[inline]

@@ -3,28 +3,12 @@
 //! program's again.
 
 mod caller;
+mod thread;
 
 pub(crate) use caller::remember_vendor;
 
-use std::cell::Cell;
 use std::marker::PhantomData;
-
-/// Where a thread is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    /// In the program: what comes in is the program's.
-    Program,
-    /// In the vendor, on a call that was passed on: what comes in is the vendor's, or of a function called back.
-    Vendor,
-    /// In us, serving. We may hold locks and be in the middle of something, so what comes in goes to the vendor.
-    Serving,
-}
-
-thread_local! {
-    static PLACE: Cell<Place> = const { Cell::new(Place::Program) };
-    /// An address in the stack frame of the call that this thread is inside of.
-    static OUTER: Cell<usize> = const { Cell::new(0) };
-}
+use thread::{Place, this};
 
 /// This thread is inside a call of the program's, until it is dropped.
 #[derive(Debug)]
@@ -38,34 +22,47 @@ impl Guard {
     /// Enters, or says that the call is not the program's.
     #[inline]
     pub fn enter() -> Option<Self> {
-        PLACE.with(|place| {
-            let before = place.get();
+        this(|thread| {
+            let before = thread.place.get();
             if before != Place::Program && !is_called_back(before) {
                 return None;
             }
-            place.set(Place::Vendor);
+            thread.place.set(Place::Vendor);
             let here = (&raw const before).addr();
-            Some(Self { before, outer: OUTER.replace(here), thread: PhantomData })
+            Some(Self { before, outer: thread.outer.replace(here), thread: PhantomData })
         })
+    }
+
+    /// The thread is in no call of the program's.
+    #[inline(always)]
+    pub fn is_outside() -> bool {
+        place() == Place::Program
     }
 
     /// From here on we are at work: calls that the vendor makes meanwhile are not looked at, until a [`Lift`].
     #[inline]
     pub fn serve(&self) {
-        PLACE.set(Place::Serving);
+        this(|thread| thread.place.set(Place::Serving));
     }
+}
+
+#[inline(always)]
+fn place() -> Place {
+    this(|thread| thread.place.get())
 }
 
 #[cold]
 fn is_called_back(before: Place) -> bool {
-    before == Place::Vendor && !caller::is_vendor(OUTER.get())
+    before == Place::Vendor && !caller::is_vendor(this(|thread| thread.outer.get()))
 }
 
 impl Drop for Guard {
     #[inline]
     fn drop(&mut self) {
-        OUTER.set(self.outer);
-        PLACE.set(self.before);
+        this(|thread| {
+            thread.outer.set(self.outer);
+            thread.place.set(self.before);
+        });
     }
 }
 
@@ -81,7 +78,7 @@ pub struct Lift {
 impl Lift {
     /// To be held around the callback, or around the vendor's call that may make it.
     pub fn new() -> Self {
-        Self { before: PLACE.replace(Place::Vendor), thread: PhantomData }
+        Self { before: this(|thread| thread.place.replace(Place::Vendor)), thread: PhantomData }
     }
 }
 
@@ -93,7 +90,7 @@ impl Default for Lift {
 
 impl Drop for Lift {
     fn drop(&mut self) {
-        PLACE.set(self.before);
+        this(|thread| thread.place.set(self.before));
     }
 }
 
@@ -110,12 +107,12 @@ mod tests {
         assert!(Guard::enter().is_none());
         {
             let _lift = Lift::new();
-            assert_eq!(PLACE.get(), Place::Vendor);
+            assert_eq!(place(), Place::Vendor);
         }
-        assert_eq!(PLACE.get(), Place::Serving, "the lift ends with its scope");
+        assert_eq!(place(), Place::Serving, "the lift ends with its scope");
         drop(outer);
         assert!(Guard::enter().is_some());
-        assert_eq!(PLACE.get(), Place::Program);
+        assert_eq!(place(), Place::Program);
     }
 
     #[test]

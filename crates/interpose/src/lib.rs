@@ -13,6 +13,7 @@ mod collective;
 mod communicator;
 pub mod counts;
 mod datatype;
+mod direct;
 pub mod entry;
 pub mod error;
 pub mod guard;

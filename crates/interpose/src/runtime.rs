@@ -2,6 +2,7 @@
 
 use crate::communicator::Spanning;
 use crate::datatype::Layouts;
+use crate::direct::Direct;
 use crate::error::install_panic_hook;
 use crate::job::Job;
 use crate::spanning::SpanningTable;
@@ -9,6 +10,7 @@ use crate::tokens::Tokens;
 use crate::vendor::Vendor;
 use gridmpi_abi::{Abi, Handle};
 use parking_lot::Mutex;
+use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -23,33 +25,35 @@ pub struct Runtime<A: Abi> {
     /// What the program's handles stand for.
     pub(crate) tokens: Tokens<A>,
     job: OnceLock<Job<A>>,
+    direct: OnceLock<Direct>,
     active: AtomicBool,
     held: AtomicUsize,
 }
 
 /// Points to the `Runtime` of the one ABI that this library is built for.
-static RUNTIME: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
+static RUNTIME: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
 
 impl<A: Abi> Runtime<A> {
     /// The one of this process.
     #[inline]
     pub fn get() -> &'static Self {
-        let runtime = RUNTIME.load(Ordering::Acquire);
-        if runtime.is_null() {
-            return Self::start();
-        }
-        // SAFETY: made by `start` for the only ABI of this library, and never freed.
-        unsafe { &*runtime.cast() }
+        Self::started().unwrap_or_else(Self::start)
+    }
+
+    /// The one of this process, if there has been a call before.
+    #[inline]
+    pub fn started() -> Option<&'static Self> {
+        let runtime: *const Self = RUNTIME.load(Ordering::Acquire).cast();
+        // SAFETY: null, or made by `start` for the only ABI of this library, and never freed.
+        unsafe { runtime.as_ref() }
     }
 
     #[cold]
     fn start() -> &'static Self {
         static STARTING: Mutex<()> = Mutex::new(());
         let _starting = STARTING.lock();
-        let made = RUNTIME.load(Ordering::Acquire);
-        if !made.is_null() {
-            // SAFETY: as in `get`.
-            return unsafe { &*made.cast() };
+        if let Some(made) = Self::started() {
+            return made;
         }
         install_panic_hook();
         let vendor = Vendor::find().unwrap_or_else(|reason| {
@@ -62,10 +66,11 @@ impl<A: Abi> Runtime<A> {
             layouts: Layouts::default(),
             tokens: Tokens::default(),
             job: OnceLock::new(),
+            direct: OnceLock::new(),
             active: AtomicBool::new(false),
             held: AtomicUsize::new(0),
         }));
-        RUNTIME.store(std::ptr::from_ref(runtime).cast_mut().cast(), Ordering::Release);
+        RUNTIME.store(ptr::from_ref(runtime).cast_mut().cast(), Ordering::Release);
         runtime
     }
 
@@ -73,6 +78,12 @@ impl<A: Abi> Runtime<A> {
     pub(crate) fn activate(&self, job: Job<A>) {
         assert!(self.job.set(job).is_ok(), "MPI_Init was served twice");
         self.active.store(true, Ordering::Release);
+    }
+
+    /// Opens the short way within the cluster, before the program makes its first call.
+    pub(crate) fn open_direct(&self, direct: Direct) {
+        self.direct.get_or_init(|| direct);
+        self.set_held(0);
     }
 
     /// Leaves everything to the vendor again (`MPI_Finalize`).
@@ -97,9 +108,14 @@ impl<A: Abi> Runtime<A> {
         self.held.load(Ordering::Relaxed) != 0
     }
 
-    /// How many receives are held that the vendor may satisfy.
+    /// How many receives are held that the vendor may satisfy. While there are any, the short way is closed.
     pub(crate) fn set_held(&self, held: usize) {
         self.held.store(held, Ordering::Relaxed);
+        match self.direct.get() {
+            Some(direct) if held == 0 => direct.open(),
+            Some(direct) => direct.close(),
+            None => (),
+        }
     }
 
     /// Makes a spanning communicator known, before the program has its handle.

@@ -19,18 +19,57 @@ fn function(entry: &Entry, large: bool) -> String {
     let suffix = if large { "_c" } else { "" };
     let name = format!("{}{suffix}", procedure.snake());
     let pass = format!("return unsafe {{ rt.vendor.{name}({}) }}", arguments(procedure, large));
-    let body = match &entry.class {
-        Class::Served(row) => served(entry, row, large, &pass),
+    let title = format!("/// `{}{suffix}`.\n", procedure.name);
+    let signature =
+        |name: &str| format!("fn {name}<A: Abi>({}) -> c_int", c_parameters(procedure, large));
+    let (body, quick) = match &entry.class {
+        Class::Served(row) => (served(entry, row, large, &pass), quick(entry, row, &pass)),
         Class::Refused(remedy) => {
-            refused(entry, remedy, &format!("{}{suffix}", procedure.name), &pass)
+            (refused(entry, remedy, &format!("{}{suffix}", procedure.name), &pass), None)
         }
         Class::Vendor(_) => unreachable!("vendor procedures are not exported"),
     };
+    let body = format!("    let rt = Runtime::<A>::get();\n{body}");
+    let Some(quick) = quick else {
+        return format!("{title}#[inline]\npub unsafe {} {{\n{body}}}\n\n", signature(&name));
+    };
+    // From link to link by jumps: nothing is saved on the stack before the vendor's procedure or the full one.
+    let go = |to: &str| format!("    unsafe {{ {to}::<A>({}) }}\n", arguments(procedure, large));
+    let link = |name: &str, body: &str| {
+        format!("#[inline(never)]\nunsafe extern \"C\" {} {{\n{body}}}\n\n", signature(name))
+    };
+    let (beyond, full) = (format!("{name}_beyond"), format!("{name}_in_full"));
+    let quick = quick + &go(&full);
+    let (first, rest) = if is_direct(entry) && !large {
+        (direct(procedure) + &go(&beyond), link(&beyond, &quick))
+    } else {
+        (quick, String::new())
+    };
+    format!("{title}#[inline(always)]\npub unsafe {} {{\n{first}}}\n\n", signature(&name))
+        + &rest
+        + &link(&full, &body)
+}
+
+fn is_direct(entry: &Entry) -> bool {
+    matches!(&entry.class, Class::Served(row) if row.direct)
+}
+
+/// The short way to a process of the same cluster.
+fn direct(procedure: &Procedure) -> String {
     format!(
-        "/// `{}{suffix}`.\n#[inline]\npub unsafe fn {name}<A: Abi>({}) -> c_int {{\n    let rt = Runtime::<A>::get();\n{body}}}\n\n",
-        procedure.name,
-        c_parameters(procedure, large),
+        "    if let Some(code) = unsafe {{ direct::{}::<A>({}) }} {{\n        return code;\n    }}\n",
+        procedure.snake(),
+        arguments(procedure, false)
     )
+}
+
+/// A look that needs no guard, for procedures that the vendor serves without calls from inside.
+fn quick(entry: &Entry, row: &Served, pass: &str) -> Option<String> {
+    let ours = meets_ours(entry).filter(|_| row.plain)?.replace("spans(", "may_span(");
+    let waits = if row.progress { "\n        && !rt.needs_progress()" } else { "" };
+    Some(format!(
+        "    if let Some(rt) = Runtime::<A>::started()\n        && !{ours}{waits}\n    {{\n        {pass};\n    }}\n"
+    ))
 }
 
 fn served(entry: &Entry, row: &Served, large: bool, pass: &str) -> String {

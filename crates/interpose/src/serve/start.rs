@@ -1,6 +1,7 @@
 //! `MPI_Init`, `MPI_Finalize`, `MPI_Abort` (MPI 4.1 §11.2).
 
 use crate::communicator::Spanning;
+use crate::direct::Direct;
 use crate::error::{Result, check};
 use crate::guard::Lift;
 use crate::meeting::{self, Met};
@@ -53,7 +54,13 @@ fn enter_job<A: Abi>(rt: &'static Runtime<A>) {
     let Met { job, world } = met;
     rt.activate(job);
     if world.is_spanning() {
-        rt.adopt(Spanning::new(A::comm_world(), world));
+        let world = Spanning::new(A::comm_world(), world);
+        if !rt.job().yields
+            && let Some(direct) = Direct::new(&rt.vendor, &world, *rt.job().tag_ub)
+        {
+            rt.open_direct(direct);
+        }
+        rt.adopt(world);
     }
 }
 
