@@ -79,7 +79,8 @@ ALL = [
     _c("cancel"),
     _c("persistent"),
     _c("completion", chosen=True),
-    _c("truncated"),
+    # Intel MPI takes a long message that was probed for, and so unexpected, as complete when it was truncated.
+    _c("truncated", vendor_bugs=("im",), bug_everywhere=True),
     _c("types", chosen=True),
     _c("types_darray", vendor_bugs=("im",), bug_everywhere=True),
     _c("types_more"),

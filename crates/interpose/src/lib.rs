@@ -18,6 +18,7 @@ pub mod entry;
 pub mod error;
 pub mod guard;
 mod job;
+mod last_words;
 mod local;
 mod meeting;
 mod operation;

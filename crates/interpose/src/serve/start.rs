@@ -4,6 +4,7 @@ use crate::communicator::Spanning;
 use crate::direct::Direct;
 use crate::error::{Result, check};
 use crate::guard::Lift;
+use crate::last_words;
 use crate::meeting::{self, Met};
 use crate::runtime::Runtime;
 use gridmpi_abi::Abi;
@@ -96,6 +97,7 @@ pub unsafe fn abort<A: Abi>(
     errorcode: c_int,
 ) -> Result<()> {
     rt.job().tell_abort(errorcode);
+    last_words::await_reader();
     // SAFETY: the program's arguments.
     check(unsafe { rt.vendor.abort(comm, errorcode) })
 }
