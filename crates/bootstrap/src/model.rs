@@ -67,6 +67,9 @@ pub struct Registration {
     pub vendor: String,
     /// Its `MPI_TAG_UB` (MPI 4.1 §9.1.2); the job's is the least of all.
     pub tag_ub: i32,
+    /// Its setting `GRIDMPI_CREDIT`, bytes; the job's is the least of all.
+    #[serde(default)]
+    pub credit: Option<u64>,
 }
 
 /// What the job file says about the path between two clusters.
@@ -220,6 +223,13 @@ impl JobTable {
     pub fn tag_ub(&self) -> i32 {
         self.clusters.iter().map(|cluster| cluster.tag_ub).min().unwrap_or(32767)
     }
+
+    /// Bytes of unexpected messages that a process may have at each other one, where a cluster has set it. Both ends
+    /// of every stream start from the same number, so one counts for all.
+    #[must_use]
+    pub fn credit(&self) -> Option<u64> {
+        self.clusters.iter().filter_map(|cluster| cluster.credit).min()
+    }
 }
 
 #[cfg(test)]
@@ -240,6 +250,7 @@ pub(crate) mod tests {
             data_model: DataModel::native(16),
             vendor: "Test MPI 1".to_owned(),
             tag_ub: 1 << 28,
+            credit: None,
         }
     }
 
@@ -252,6 +263,18 @@ pub(crate) mod tests {
             assert!(ClusterName::new(bad).is_err(), "{bad}");
         }
         assert!(serde_json::from_str::<ClusterName>("\"a b\"").is_err());
+    }
+
+    #[test]
+    fn the_least_credit_counts_for_all() {
+        let mut table = JobTable {
+            job: [0; 16],
+            clusters: vec![sample("a", 1), sample("b", 1), sample("c", 1)],
+            links: Vec::new(),
+        };
+        assert_eq!(table.credit(), None);
+        (table.clusters[0].credit, table.clusters[2].credit) = (Some(1 << 20), Some(1 << 18));
+        assert_eq!(table.credit(), Some(1 << 18));
     }
 
     #[test]

@@ -91,6 +91,7 @@ fn registration(cluster: &str, ranks: u32) -> Registration {
         data_model: DataModel::native(16),
         vendor: "Test MPI".to_owned(),
         tag_ub: i32::MAX,
+        credit: None,
     }
 }
 

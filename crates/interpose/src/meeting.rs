@@ -132,6 +132,7 @@ fn register<A: Abi>(
         data_model: DataModel::native(size_of_long_double(rt)),
         vendor: library_version(rt),
         tag_ub: vendor_tag_ub(rt),
+        credit: env.settings.credit,
     };
     let (table, control) = gridmpi_bootstrap::register(env, registration, env.deadline())
         .map_err(|e| e.to_string())?;
@@ -267,14 +268,9 @@ fn start_net(
             .map(move |p| if cluster == ours { Vec::new() } else { p.addresses.clone() })
     });
     let mut engine = gridmpi_engine::Config::new(me);
-    engine.credit_bytes = credit(table.size());
-    engine.eager_limit = engine.credit_bytes;
-    if let Some(limit) = env.settings.eager_limit {
-        engine.eager_limit = limit;
-    }
-    if let Some(credit) = env.settings.credit {
-        engine.credit_bytes = credit;
-    }
+    let usual = credit(table.size());
+    engine.credit_bytes = table.credit().unwrap_or(usual);
+    engine.eager_limit = env.settings.eager_limit.unwrap_or(usual);
     let config = NetConfig {
         me,
         job: env.job.0,

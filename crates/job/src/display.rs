@@ -63,6 +63,7 @@ mod tests {
             data_model: DataModel::native(16),
             vendor: "Some MPI\tv1, built by somebody".to_owned(),
             tag_ub: i32::MAX,
+            credit: None,
         }
     }
 

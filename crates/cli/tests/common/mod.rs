@@ -330,5 +330,6 @@ pub fn registration(env: &JobEnv, ranks: u32) -> Registration {
         data_model: DataModel::native(16),
         vendor: "Fake MPI".to_owned(),
         tag_ub: i32::MAX,
+        credit: None,
     }
 }
