@@ -2,8 +2,9 @@
 //! `k`-th byte of the data that the type signature names, wherever it lies in the program's memory.
 //!
 //! [`Layout`] is one element of a datatype; [`SendBuffer`] and [`RecvBuffer`] are `count` elements of
-//! it at an address (or bytes of our own). Only `user` touches the program's memory.
+//! it at an address (or bytes of our own). Only `user` touches the program's memory; `block` is memory of our own.
 
+#[allow(unsafe_code)] // blocks of one mapping
 mod block;
 mod layout;
 mod node;

@@ -136,7 +136,14 @@ impl SendBuffer {
         if let Data::One(Piece::Own(bytes)) = &self.0 {
             return bytes.clone();
         }
-        crate::block::filled(self.len() as usize, |bytes| self.append_to(bytes))
+        let len = self.len() as usize;
+        if let Some(mut block) = crate::block::take(len) {
+            self.copy_to(0, block.as_mut());
+            return block.freeze();
+        }
+        let mut bytes = Vec::with_capacity(len);
+        self.append_to(&mut bytes);
+        bytes.into()
     }
 
     fn append_to(&self, bytes: &mut Vec<u8>) {
