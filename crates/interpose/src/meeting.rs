@@ -35,6 +35,9 @@ struct Here {
 /// What is wrong, whose fault it is and the remedy.
 pub(crate) fn meet<A: Abi>(rt: &'static Runtime<A>) -> Result<Option<Met<A>>, Reason> {
     let Some(env) = JobEnv::from_process().map_err(|e| e.to_string())? else { return Ok(None) };
+    if is_spawned(rt) {
+        return Ok(None);
+    }
     let here = here(rt)?;
     let listen = Listen { interface: env.interface.clone(), port: 0 };
     let bound = gridmpi_net::bind(&listen).map_err(|e| e.to_string())?;
@@ -48,6 +51,15 @@ pub(crate) fn meet<A: Abi>(rt: &'static Runtime<A>) -> Result<Option<Met<A>>, Re
     };
     let table = hand_round(rt, here, table)?;
     assemble(rt, env, here, bound, &table, control).map(Some)
+}
+
+/// Processes that a rank has spawned (`MPI_Comm_spawn` on a communicator of one cluster) inherit the environment of the
+/// job, but are the cluster's own business: they have a world of their own.
+fn is_spawned<A: Abi>(rt: &Runtime<A>) -> bool {
+    let mut parent = A::comm_null();
+    // SAFETY: a place of our own.
+    unsafe { rt.vendor.comm_get_parent(&raw mut parent) };
+    parent.bits() != A::comm_null().bits()
 }
 
 fn here<A: Abi>(rt: &Runtime<A>) -> Result<Here, Reason> {
