@@ -280,20 +280,18 @@ fn invite(
     if names.is_empty() {
         return Ok(());
     }
-    let token = match &options.token_file {
+    let (before, option) = match &options.token_file {
         Some(path) => {
             token::write(path, secret)?;
-            format!("with the token in {} as {TOKEN} or --token-file", path.display())
+            (String::new(), format!(" --token-file {}", path.display()))
         }
-        None => format!("with {TOKEN}={}", secret.reveal()),
+        None => (format!("{TOKEN}={} ", secret.reveal()), String::new()),
     };
-    let at: Vec<_> = at.iter().map(SocketAddr::to_string).collect();
-    let commands: Vec<_> = names
-        .iter()
-        .map(|name| {
-            format!("gridmpi join --cluster {name} {} -- LAUNCHER ... PROGRAM", at.join(","))
-        })
-        .collect();
-    say!("waiting for others to join, {token}:\n{}", commands.join("\n"));
+    let at = at.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(",");
+    let command = |name: &&str| {
+        format!("{before}gridmpi join --cluster {name} {at}{option} -- LAUNCHER ... PROGRAM")
+    };
+    let commands: Vec<_> = names.iter().map(command).collect();
+    say!("waiting for others to join:\n{}", commands.join("\n"));
     Ok(())
 }
