@@ -65,10 +65,11 @@ fn direct(procedure: &Procedure) -> String {
 
 /// A look that needs no guard, for procedures that the vendor serves without calls from inside.
 fn quick(entry: &Entry, row: &Served, pass: &str) -> Option<String> {
-    let ours = meets_ours(entry).filter(|_| row.plain)?.replace("spans(", "may_span(");
+    // One communicator decides: what is plain meets nothing else of ours.
+    let comm = rust::name(communicator(&entry.procedure).filter(|_| row.plain)?);
     let waits = if row.progress { "\n        && !rt.needs_progress()" } else { "" };
     Some(format!(
-        "    if let Some(rt) = Runtime::<A>::started()\n        && !{ours}{waits}\n    {{\n        {pass};\n    }}\n"
+        "    if let Some(rt) = Runtime::<A>::started()\n        && !may_span(rt, {comm}){waits}\n    {{\n        {pass};\n    }}\n"
     ))
 }
 
@@ -139,13 +140,14 @@ fn look_up(parameter: &Parameter) -> String {
     }
 }
 
+/// The first communicator that the call hands in.
+fn communicator(procedure: &Procedure) -> Option<&Parameter> {
+    procedure.parameters.iter().find(|p| p.kind == "COMMUNICATOR" && p.direction != Direction::Out)
+}
+
 /// The communicator whose error handler hears of a failure.
 fn handler(procedure: &Procedure) -> String {
-    let comm = procedure
-        .parameters
-        .iter()
-        .find(|p| p.kind == "COMMUNICATOR" && p.direction != Direction::Out);
-    match comm {
+    match communicator(procedure) {
         Some(p) if p.depth == 0 => format!("Some({})", rust::name(p)),
         Some(p) => format!("unsafe {{ {}.as_ref() }}.copied()", rust::name(p)),
         None => "None".into(),
