@@ -25,7 +25,7 @@ fn spans<A: Abi>(rt: &Runtime<A>, comm: A::Comm) -> bool {
 /// False: it does not span. True: look closer.
 #[inline(always)]
 fn may_span<A: Abi>(rt: &Runtime<A>, comm: A::Comm) -> bool {
-    rt.spanning.may_contain(comm.bits())
+    rt.spanning.kinds().may_contain(comm.bits())
 }
 
 #[inline]

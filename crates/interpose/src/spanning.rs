@@ -15,8 +15,7 @@ const FIRST_CAPACITY: usize = 64;
 /// A set of handle bits. No handle of a communicator has the bits 0 or `usize::MAX`.
 #[derive(Debug)]
 pub struct SpanningTable {
-    /// Members of each kind; [`MANY`] stays.
-    kinds: [AtomicU8; KINDS],
+    kinds: Kinds,
     current: AtomicPtr<Slots>,
     /// The number of members; held while changing.
     len: Mutex<usize>,
@@ -24,6 +23,32 @@ pub struct SpanningTable {
 
 const KINDS: usize = 256;
 const MANY: u8 = u8::MAX;
+
+/// How many members of each kind there are; [`MANY`] stays.
+#[derive(Debug)]
+pub(crate) struct Kinds([AtomicU8; KINDS]);
+
+impl Kinds {
+    const fn filled(members: u8) -> Self {
+        let mut kinds = [const { AtomicU8::new(0) }; KINDS];
+        let mut kind = 0;
+        while kind < KINDS {
+            kinds[kind] = AtomicU8::new(members);
+            kind += 1;
+        }
+        Self(kinds)
+    }
+
+    /// False if the set does not contain it; true if it does, or another one of its kind. One load, no call, few
+    /// registers: what the exported symbols begin with.
+    #[inline(always)]
+    pub(crate) fn may_contain(&self, bits: usize) -> bool {
+        self.0[kind(bits)].load(Ordering::Relaxed) != 0
+    }
+}
+
+/// Those of a set that may contain anything.
+pub(crate) static ALL_KINDS: Kinds = Kinds::filled(MANY);
 
 /// Spreads handles: they differ in their low bits (MPICH) or above them (addresses), and the multiplication by
 /// 2^64 / golden ratio brings both to the top.
@@ -103,7 +128,7 @@ impl SpanningTable {
     /// Empty.
     pub fn new() -> Self {
         let current = AtomicPtr::new(Slots::leak(FIRST_CAPACITY));
-        Self { kinds: [const { AtomicU8::new(0) }; KINDS], current, len: Mutex::new(0) }
+        Self { kinds: Kinds::filled(0), current, len: Mutex::new(0) }
     }
 
     #[inline]
@@ -118,11 +143,10 @@ impl SpanningTable {
         self.slots().find(bits).is_some()
     }
 
-    /// False if it does not; true if it does, or if another one of its kind does. One load, no call, few registers:
-    /// what the exported symbols begin with.
+    /// What is asked first of all, and answers most questions.
     #[inline(always)]
-    pub fn may_contain(&self, bits: usize) -> bool {
-        self.kinds[kind(bits)].load(Ordering::Relaxed) != 0
+    pub(crate) fn kinds(&self) -> &Kinds {
+        &self.kinds
     }
 
     /// Adds it, before the program has the handle.
@@ -152,7 +176,7 @@ impl SpanningTable {
 
     /// Under the lock.
     fn count(&self, bits: usize, change: i8) {
-        let members = &self.kinds[kind(bits)];
+        let members = &self.kinds.0[kind(bits)];
         let known = members.load(Ordering::Relaxed);
         if known != MANY {
             members.store(known.wrapping_add_signed(change), Ordering::Release);
@@ -194,7 +218,7 @@ mod tests {
                 model.remove(&bits);
             }
             assert_eq!(table.contains(bits), model.contains(&bits));
-            assert!(table.may_contain(bits) || !model.contains(&bits));
+            assert!(table.kinds().may_contain(bits) || !model.contains(&bits));
         }
         for bits in 0x8400_0000..0x8400_0000 + 300 {
             assert_eq!(table.contains(bits), model.contains(&bits), "{bits:#x}");
@@ -206,9 +230,9 @@ mod tests {
         let table = SpanningTable::new();
         let alike: Vec<_> = (1..).filter(|bits| kind(*bits) == kind(1)).take(300).collect();
         alike.iter().for_each(|bits| table.insert(*bits));
-        assert!(alike.iter().all(|bits| table.may_contain(*bits) && table.contains(*bits)));
+        assert!(alike.iter().all(|bits| table.kinds().may_contain(*bits) && table.contains(*bits)));
         alike[1..].iter().for_each(|bits| table.remove(*bits));
-        assert!(table.may_contain(1) && table.contains(1) && !table.contains(alike[1]));
+        assert!(table.kinds().may_contain(1) && table.contains(1) && !table.contains(alike[1]));
     }
 
     #[test]
@@ -238,7 +262,7 @@ mod tests {
                 }
             });
             while !writer.is_finished() {
-                assert!(table.contains(7) && table.may_contain(7));
+                assert!(table.contains(7) && table.kinds().may_contain(7));
                 assert!(!table.contains(8));
             }
         });

@@ -34,33 +34,24 @@ fn function(entry: &Entry, large: bool) -> String {
         return format!("{title}#[inline]\npub unsafe {} {{\n{body}}}\n\n", signature(&name));
     };
     // From link to link by jumps: nothing is saved on the stack before the vendor's procedure or the full one.
-    let go = |to: &str| format!("    unsafe {{ {to}::<A>({}) }}\n", arguments(procedure, large));
-    let link = |name: &str, body: &str| {
-        format!("#[inline(never)]\nunsafe extern \"C\" {} {{\n{body}}}\n\n", signature(name))
+    let go = |to: &str| format!("    unsafe {{ {to}({}) }}\n", arguments(procedure, large));
+    let link = |seen: &str, name: &str, body: &str| {
+        format!("#[inline(never)]\n{seen}unsafe extern \"C\" {} {{\n{body}}}\n\n", signature(name))
     };
     let (beyond, full) = (format!("{name}_beyond"), format!("{name}_in_full"));
-    let quick = quick + &go(&full);
+    let quick = quick + &go(&format!("{full}::<A>"));
     let (first, rest) = if is_direct(entry) && !large {
-        (direct(procedure) + &go(&beyond), link(&beyond, &quick))
+        (go(&format!("direct::{name}::<A>")), link("pub(crate) ", &beyond, &quick))
     } else {
         (quick, String::new())
     };
     format!("{title}#[inline(always)]\npub unsafe {} {{\n{first}}}\n\n", signature(&name))
         + &rest
-        + &link(&full, &body)
+        + &link("", &full, &body)
 }
 
 fn is_direct(entry: &Entry) -> bool {
     matches!(&entry.class, Class::Served(row) if row.direct)
-}
-
-/// The short way to a process of the same cluster.
-fn direct(procedure: &Procedure) -> String {
-    format!(
-        "    if let Some(code) = unsafe {{ direct::{}::<A>({}) }} {{\n        return code;\n    }}\n",
-        procedure.snake(),
-        arguments(procedure, false)
-    )
 }
 
 /// A look that needs no guard, for procedures that the vendor serves without calls from inside.

@@ -21,6 +21,9 @@ const PINGPONGS: [(&str, &str); 4] = [
     ("world.64k", "64 KiB one way inside a cluster, MPI_COMM_WORLD"),
 ];
 
+/// In a cluster whose first rank is not the world's, so that ranks are translated.
+const SECOND: (&str, &str) = ("second.8", "8 B one way inside the second cluster, MPI_COMM_WORLD");
+
 /// Within one process by turns: the linked procedure (ours) and the vendor's own below it. And the
 /// same program by the vendor alone, to see whether its own speed has changed.
 pub(super) fn measure(session: &mut Session) -> Result<Vec<Figure>, BenchError> {
@@ -31,13 +34,14 @@ pub(super) fn measure(session: &mut Session) -> Result<Vec<Figure>, BenchError> 
             session.alone(Route::Plain, "local", &[], 2)?,
         );
         ours.append(&mine);
+        ours.append(&session.job(Route::Plain, "local", &["second".to_owned()], [1, 2])?);
         alone.append(&its);
     }
     let mut figures = Vec::new();
     for (key, name) in CALLS {
         figures.push(in_process(&ours, key, name, Bound::DifferenceAtMost(10.0))?);
     }
-    for (key, name) in PINGPONGS {
+    for (key, name) in PINGPONGS.into_iter().chain([SECOND]) {
         figures.push(in_process(&ours, key, name, Bound::RatioAtMost(1.01))?);
     }
     for (key, name) in PINGPONGS {

@@ -56,12 +56,12 @@ fn enter_job<A: Abi>(rt: &'static Runtime<A>) {
     rt.activate(job);
     if world.is_spanning() {
         let world = Spanning::new(A::comm_world(), world);
-        if !rt.job().yields
-            && let Some(direct) = Direct::new(&rt.vendor, &world, *rt.job().tag_ub)
-        {
+        let tag_ub = *rt.job().tag_ub;
+        let direct = Direct::new(&rt.vendor, rt.spanning.kinds(), &world, tag_ub);
+        rt.adopt(world);
+        if let Some(direct) = direct.filter(|_| !rt.job().yields) {
             rt.open_direct(direct);
         }
-        rt.adopt(world);
     }
 }
 

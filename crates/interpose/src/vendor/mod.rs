@@ -43,6 +43,12 @@ impl<A: Abi> Vendor<A> {
         &self.library
     }
 
+    /// The address of a procedure of the vendor's, by its name without the `P` in front; `None` if it has none.
+    pub fn procedure(&self, name: &CStr) -> Option<*const c_void> {
+        let index = NAMES.iter().position(|known| *known == name)?;
+        self.table[index].map(|procedure| procedure as *const c_void)
+    }
+
     #[cold]
     fn unsupported(&self) -> c_int {
         A::error_class(ErrorClass::UnsupportedOperation)
