@@ -59,6 +59,12 @@ impl AsMut<[u8]> for Block {
     }
 }
 
+impl std::fmt::Debug for Block {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Block").field("len", &self.len).finish_non_exhaustive()
+    }
+}
+
 impl Block {
     pub(crate) fn freeze(self) -> Bytes {
         Bytes::from_owner(self)
@@ -122,6 +128,12 @@ pub(crate) fn take(len: usize) -> Option<Block> {
     })?;
     let start = place.slab.0.as_ptr().wrapping_add(place.index * BLOCK).cast_mut();
     Some(Block { place: Some(place), start, len })
+}
+
+/// Like [`take`], where `len` bytes fill most of a block: what others make us hold must not cost much more memory than
+/// it has bytes.
+pub(crate) fn take_most(len: usize) -> Option<Block> {
+    if len > BLOCK / 2 { take(len) } else { None }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
+use crate::block::Block;
 use crate::user::UserReceive;
 use crate::{Layout, MAX_SLICES};
 
@@ -29,6 +30,7 @@ enum Pieces {
 #[derive(Debug)]
 enum Piece {
     Own(BytesMut),
+    Block(Block),
     User(UserReceive),
     /// Takes `len` bytes; `scratch` exists while slices are lent out.
     Discard {
@@ -48,6 +50,15 @@ impl RecvBuffer {
     #[must_use]
     pub fn owned(len: u64) -> Self {
         Self::one(Piece::Own(BytesMut::zeroed(len as usize)))
+    }
+
+    /// `len` bytes of our own with anything in them: to be filled before they are read.
+    #[must_use]
+    pub fn room(len: u64) -> Self {
+        match crate::block::take_most(len as usize) {
+            Some(block) => Self::one(Piece::Block(block)),
+            None => Self::owned(len),
+        }
     }
 
     /// Accepts `len` bytes and forgets them.
@@ -201,9 +212,13 @@ impl RecvBuffer {
     /// discarded.
     #[must_use]
     pub fn into_bytes(self) -> Option<Bytes> {
+        if let Pieces::One(Piece::Block(block)) = self.pieces {
+            return Some(block.freeze());
+        }
         let mut all = BytesMut::new();
         for piece in self.into_pieces() {
             match piece {
+                Piece::Block(block) => all.extend_from_slice(block.as_ref()),
                 Piece::Own(bytes) if all.is_empty() => all = bytes,
                 Piece::Own(bytes) => all.extend_from_slice(&bytes),
                 Piece::User(_) | Piece::Discard { .. } => return None,
@@ -243,6 +258,7 @@ impl Piece {
     fn len(&self) -> u64 {
         match self {
             Self::Own(bytes) => bytes.len() as u64,
+            Self::Block(block) => block.as_ref().len() as u64,
             Self::User(user) => user.len(),
             Self::Discard { len, .. } => *len,
         }
@@ -254,6 +270,11 @@ impl Piece {
             Self::Own(mut bytes) => {
                 let rest = bytes.split_off(at as usize);
                 (Self::Own(bytes), Self::Own(rest))
+            }
+            // Nobody splits what came early, so a copy will do.
+            Self::Block(block) => {
+                let (first, rest) = block.as_ref().split_at(at as usize);
+                (Self::Own(first.into()), Self::Own(rest.into()))
             }
             Self::User(user) => {
                 let (first, rest) = user.split(at);
@@ -269,6 +290,9 @@ impl Piece {
     fn write_at(&mut self, offset: u64, data: &[u8]) {
         match self {
             Self::Own(bytes) => bytes[offset as usize..][..data.len()].copy_from_slice(data),
+            Self::Block(block) => {
+                block.as_mut()[offset as usize..][..data.len()].copy_from_slice(data);
+            }
             Self::User(user) => user.write_at(offset, data),
             Self::Discard { .. } => {}
         }
@@ -279,6 +303,10 @@ impl Piece {
         match self {
             Self::Own(bytes) => {
                 out[0] = IoSliceMut::new(&mut bytes[offset as usize..][..len as usize]);
+                1
+            }
+            Self::Block(block) => {
+                out[0] = IoSliceMut::new(&mut block.as_mut()[offset as usize..][..len as usize]);
                 1
             }
             Self::User(user) => user.io_slices_mut(offset, len, out),

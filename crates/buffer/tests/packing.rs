@@ -183,6 +183,28 @@ proptest! {
     }
 }
 
+/// Long ones lie in blocks, the longest do not.
+#[test]
+fn room_keeps_what_is_written() {
+    for len in [0, 5, 64 << 10, 128 << 10, (128 << 10) + 1, 256 << 10, (256 << 10) + 1] {
+        let data: Vec<u8> = (0..len).map(|i| (i / 3) as u8).collect();
+        let fill = |buffer: &mut RecvBuffer| {
+            let (first, rest) = data.split_at(data.len() / 3);
+            buffer.write_at(0, first);
+            write_by_slices(buffer, first.len() as u64, rest);
+        };
+        let mut alone = RecvBuffer::room(len);
+        fill(&mut alone);
+        assert!(alone.is_owned() && alone.capacity() == len);
+        assert!(alone.into_bytes().unwrap() == data, "{len} bytes");
+
+        let mut one_of_two = RecvBuffer::concat(vec![RecvBuffer::room(len), RecvBuffer::room(len)]);
+        fill(&mut one_of_two);
+        let half = one_of_two.slice(0, len).slice(len / 2, len - len / 2);
+        assert!(half.into_bytes().unwrap() == data[data.len() / 2..], "half of {len} bytes");
+    }
+}
+
 #[test]
 fn discarded_data_goes_nowhere() {
     let mut buffer = RecvBuffer::discard(1 << 20);

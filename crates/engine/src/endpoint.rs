@@ -286,6 +286,7 @@ impl Endpoint {
         }
         let resumed = state.stream.resume(peer_expects);
         resumed.map_err(|error| PeerMisbehaved::new(peer, error.to_string()))?;
+        self.acknowledged(peer);
         self.peers.attend(peer);
         Ok(())
     }

@@ -78,7 +78,7 @@ impl Incoming {
         if let Place::Unexpected { heap, .. } | Place::Claimed { heap } = &mut self.place
             && len > heap.capacity()
         {
-            let more = RecvBuffer::owned(len - heap.capacity());
+            let more = RecvBuffer::room(len - heap.capacity());
             *heap = RecvBuffer::concat(vec![std::mem::replace(heap, RecvBuffer::empty()), more]);
         }
     }
@@ -124,8 +124,10 @@ impl Endpoint {
             return Err(PeerMisbehaved::new(id, "it was given up"));
         }
         let receive = peer.stream.receive(header);
+        let receive = receive.map_err(|error| PeerMisbehaved::new(id, error.to_string()))?;
+        self.acknowledged(id);
         let sink = |target| Sink { header: *header, frame, target, len: payload_len };
-        match receive.map_err(|error| PeerMisbehaved::new(id, error.to_string()))? {
+        match receive {
             Receive::Control => {
                 self.peers.attend(id);
                 return Ok(sink(Target::Nothing));

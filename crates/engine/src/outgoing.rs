@@ -31,6 +31,25 @@ impl Outgoing {
     }
 }
 
+/// How much a stream may have on its way when a send gives the program its buffer back.
+pub(crate) struct Tail {
+    limit: u64,
+    /// The next send to end has more, and waits.
+    is_awaited: bool,
+}
+
+impl Tail {
+    pub(crate) fn new(config: &Config) -> Self {
+        Self { limit: config.tail_limit, is_awaited: false }
+    }
+
+    fn grow(&mut self) {
+        if std::mem::take(&mut self.is_awaited) {
+            self.limit = self.limit.saturating_mul(2);
+        }
+    }
+}
+
 /// The completion of a send of `len` bytes.
 fn sent(len: u64) -> Completion {
     Completion { len, ..Completion::none() }
@@ -92,12 +111,24 @@ impl Endpoint {
             peer.close_when_idle();
         }
         let progress = peer.stream.transmit(max, write)?;
-        peer.settle_written(&mut self.requests);
+        peer.settle_written(&self.config, &mut self.requests);
         if self.closing {
             peer.close_when_idle();
         }
         let more = !peer.feeding.is_empty() || peer.stream.wants_transmit();
         Ok(if progress == Progress::Idle && more { Progress::More } else { progress })
+    }
+
+    /// Some frames are acknowledged: sends that waited for that are over.
+    pub(crate) fn acknowledged(&mut self, id: ProcId) {
+        let Some(peer) = self.peers.get_mut(id) else { return };
+        if !peer.writing.is_empty() {
+            peer.settle_written(&self.config, &mut self.requests);
+        }
+        if self.closing {
+            peer.close_when_idle();
+            self.peers.attend(id);
+        }
     }
 
     /// `ClearToSend`: the receiver has matched the message and has room for all of it.
@@ -234,21 +265,31 @@ impl Peer {
     }
 
     /// Gives the program back the buffers whose last frame is written; what the far process has not
-    /// acknowledged of them is copied.
-    fn settle_written(&mut self, requests: &mut Requests) {
+    /// acknowledged of them is copied. If that were much, the send waits for acknowledgements instead: fresh
+    /// memory costs more than the network does to say that it has the bytes. Who sends on and on is
+    /// allowed twice as much each time, so that waiting does not keep a long fast path empty.
+    fn settle_written(&mut self, config: &Config, requests: &mut Requests) {
         let written = self.stream.written();
         while let Some(&(seq, message)) = self.writing.front() {
             if seq > written {
                 break;
             }
-            self.writing.pop_front();
             if seq > self.stream.acknowledged() {
+                if self.stream.unacknowledged_bytes() > self.tail.limit {
+                    self.tail.is_awaited = true;
+                    break;
+                }
                 self.stream.own_message(message);
             }
+            self.tail.grow();
+            self.writing.pop_front();
             if let Some(outgoing) = self.outgoing.get_mut(&message) {
                 outgoing.borrows = false;
             }
             self.settle(message, requests);
+        }
+        if self.stream.is_drained() {
+            self.tail = Tail::new(config);
         }
     }
 
@@ -274,5 +315,107 @@ impl Peer {
             self.closed.ours = true;
             self.stream.push(Frame::Close, SendBuffer::empty());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::peer::Peers;
+    use gridmpi_wire::{ContextId, Rank, parse};
+
+    const CHUNK: u64 = 10;
+
+    struct Sender {
+        peers: Peers,
+        requests: Requests,
+        config: Config,
+    }
+
+    impl Sender {
+        fn new(tail_limit: u64) -> Self {
+            let config = Config { tail_limit, ..Config::new(ProcId(0)) };
+            let mut sender = Self { peers: Peers::new(), requests: Requests::new(), config };
+            sender.peer().stream.resume(1).unwrap();
+            sender
+        }
+
+        fn peer(&mut self) -> &mut Peer {
+            self.peers.open(ProcId(1), &self.config)
+        }
+
+        /// Writes a message of so many chunks that the program lends.
+        fn write(&mut self, message: u64, chunks: u64) -> RequestId {
+            let request = self.requests.insert(State::Sending);
+            let peer = self.peers.open(ProcId(1), &self.config);
+            let mut seq = 0;
+            for offset in (0..chunks).map(|chunk| chunk * CHUNK) {
+                let payload = SendBuffer::from_bytes(vec![7; CHUNK as usize].into());
+                seq = peer.stream.push(Frame::Data { message, offset }, payload);
+            }
+            let envelope = Envelope {
+                context: ContextId::WORLD,
+                source: Rank(0),
+                tag: 0,
+                message,
+                len: chunks * CHUNK,
+                eager: chunks * CHUNK,
+                synchronous: false,
+            };
+            let outgoing = Outgoing {
+                envelope,
+                mode: Mode::Standard,
+                buffer: SendBuffer::empty(),
+                request: Some(request),
+                pushed: envelope.len,
+                limit: envelope.len,
+                borrows: true,
+                awaits_match: false,
+            };
+            peer.outgoing.insert(message, outgoing);
+            peer.writing.push_back((seq, message));
+            let all = |slices: &[IoSlice<'_>]| Ok(slices.iter().map(|slice| slice.len()).sum());
+            while peer.stream.transmit(1 << 16, all).unwrap() != Progress::Idle {}
+            peer.settle_written(&self.config, &mut self.requests);
+            request
+        }
+
+        /// How many chunks are acknowledged in all when the send is over.
+        fn over_at(&mut self, request: RequestId) -> u64 {
+            loop {
+                let acknowledged = self.peer().stream.acknowledged();
+                if self.requests.peek(request).is_some() {
+                    return acknowledged;
+                }
+                self.acknowledge(acknowledged + 1);
+            }
+        }
+
+        fn acknowledge(&mut self, seq: u64) {
+            let head = Frame::Ack.encode(0, seq, 0);
+            let header = parse(&head).unwrap().unwrap().header;
+            let peer = self.peers.open(ProcId(1), &self.config);
+            peer.stream.receive(&header).unwrap();
+            peer.settle_written(&self.config, &mut self.requests);
+        }
+    }
+
+    #[test]
+    fn a_long_send_waits_until_little_is_left_to_copy_and_one_after_another_less() {
+        let mut sender = Sender::new(2 * CHUNK);
+        let short = sender.write(1, 2);
+        assert_eq!(sender.over_at(short), 0, "at once");
+        sender.acknowledge(2);
+        let first = sender.write(2, 10);
+        assert_eq!(sender.over_at(first), 2 + 8);
+        let second = sender.write(3, 10);
+        assert_eq!(sender.over_at(second), 12 + 6);
+        let third = sender.write(4, 10);
+        assert_eq!(sender.over_at(third), 22 + 2);
+        let fourth = sender.write(5, 8);
+        assert_eq!(sender.over_at(fourth), 24, "16 chunks are its now");
+        sender.acknowledge(40);
+        let later = sender.write(6, 10);
+        assert_eq!(sender.over_at(later), 40 + 8, "it begins anew");
     }
 }

@@ -3,7 +3,7 @@
 use crate::Config;
 use crate::flow::{ReceiveCredit, SendCredit};
 use crate::lanes::WordMap;
-use crate::outgoing::Outgoing;
+use crate::outgoing::{Outgoing, Tail};
 use crate::slab::Key;
 use gridmpi_trunk::Stream;
 use gridmpi_wire::{Envelope, ProcId};
@@ -26,6 +26,7 @@ pub(crate) struct Peer {
     pub(crate) feeding: VecDeque<u64>,
     /// Those pushed whole from the program's memory, with the number of their last frame.
     pub(crate) writing: VecDeque<(u64, u64)>,
+    pub(crate) tail: Tail,
 
     pub(crate) receive_credit: ReceiveCredit,
     /// Messages of which bytes are to come.
@@ -63,6 +64,7 @@ impl Peer {
             outgoing: WordMap::default(),
             feeding: VecDeque::new(),
             writing: VecDeque::new(),
+            tail: Tail::new(config),
             receive_credit: ReceiveCredit::new(config),
             arriving: WordMap::default(),
             opened: None,

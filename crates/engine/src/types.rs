@@ -4,7 +4,7 @@ use gridmpi_wire::{ContextId, ProcId, Rank};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Bounds and limits of an [`Endpoint`](crate::Endpoint). But for `me` and `copy_limit`
+/// Bounds and limits of an [`Endpoint`](crate::Endpoint). But for `me`, `copy_limit` and `tail_limit`
 /// all must be the same in every process of a job.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -21,6 +21,9 @@ pub struct Config {
     /// Messages up to this length are copied when they start, so that their send is over at once.
     /// The two ends may differ in it.
     pub copy_limit: u64,
+    /// Bytes that a longer send may leave unacknowledged, and copied, when it is over; it waits for
+    /// acknowledgements of more, unless one sends on and on. The two ends may differ in it.
+    pub tail_limit: u64,
 }
 
 impl Config {
@@ -35,6 +38,7 @@ impl Config {
             credit_envelopes: 16_384,
             chunk: 256 << 10,
             copy_limit: 64 << 10,
+            tail_limit: 4 << 20,
         }
     }
 }

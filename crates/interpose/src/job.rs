@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::local::Side;
+use crate::progress::Eagerness;
 use crate::runtime::Runtime;
 use gridmpi_abi::{Abi, ErrorClass};
 use gridmpi_bootstrap::{Control, JobEnv};
@@ -36,6 +37,8 @@ pub(crate) struct Job<A: Abi> {
     pub(crate) universe: Box<c_int>,
     /// Ranks outnumber cores: who waits lets others run.
     pub(crate) yields: bool,
+    /// How long a wait looks again before it sleeps.
+    pub(crate) eagerness: Eagerness,
     /// The coordinator; only local rank 0 talks to it.
     pub(crate) control: Option<Control>,
     env: JobEnv,
@@ -72,6 +75,7 @@ impl<A: Abi> Job<A> {
             tag_ub: Box::new(parts.tag_ub),
             universe,
             yields: parts.yields,
+            eagerness: Eagerness::new(),
             control: parts.control,
             env: parts.env,
             contexts: AtomicU32::new(1),

@@ -5,11 +5,16 @@ use crate::error::{Error, Result};
 use crate::runtime::Runtime;
 use gridmpi_abi::{Abi, ErrorClass};
 use gridmpi_net::Epoch;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// Rounds without news in which a waiting process only looks again, before it lets others run or
 /// sleeps: about the time a message takes on the same machine.
 const EAGER_ROUNDS: u32 = 200;
+/// The same where looking again has been in vain lately.
+const LEAST_ROUNDS: u32 = 4;
+/// A sleep shorter than this should have been spent looking.
+const SHORT_SLEEP: Duration = Duration::from_micros(50);
 /// With fewer cores than ranks whoever we wait for may need ours.
 const YIELDING_ROUNDS: u32 = 4;
 /// How long a wait that the vendor may end only lets others run, where ranks outnumber cores: they get there
@@ -56,20 +61,32 @@ impl<'a, A: Abi> Turn<'a, A> {
     }
 
     fn rest(&mut self, local: bool) {
-        let rounds = if self.rt.job().yields { YIELDING_ROUNDS } else { EAGER_ROUNDS };
+        let job = self.rt.job();
+        let rounds = match (job.yields, local) {
+            (true, _) => YIELDING_ROUNDS,
+            (false, true) => EAGER_ROUNDS,
+            (false, false) => job.eagerness.rounds(),
+        };
         if self.idle < rounds {
             std::hint::spin_loop();
         } else if local {
             self.let_others_run();
             return;
         } else {
-            self.rt.job().net.wait(self.seen, Instant::now() + VENDOR_INTERVAL);
-            look_at_vendor(self.rt);
+            self.sleep();
             return;
         }
         if !local && self.idle.is_multiple_of(VENDOR_ROUNDS) {
             look_at_vendor(self.rt);
         }
+    }
+
+    fn sleep(&self) {
+        let job = self.rt.job();
+        let began = Instant::now();
+        job.net.wait(self.seen, began + VENDOR_INTERVAL);
+        job.eagerness.learn(began.elapsed());
+        look_at_vendor(self.rt);
     }
 
     fn let_others_run(&mut self) {
@@ -81,6 +98,26 @@ impl<'a, A: Abi> Turn<'a, A> {
         } else {
             std::thread::yield_now();
         }
+    }
+}
+
+/// How long it has paid lately to look again before sleeping: messages that cross a wide area come in bursts, and
+/// what comes next is far off.
+#[derive(Debug)]
+pub(crate) struct Eagerness(AtomicU32);
+
+impl Eagerness {
+    pub(crate) const fn new() -> Self {
+        Self(AtomicU32::new(EAGER_ROUNDS))
+    }
+
+    fn rounds(&self) -> u32 {
+        self.0.load(Relaxed)
+    }
+
+    fn learn(&self, slept: Duration) {
+        let less = (self.rounds() / 2).max(LEAST_ROUNDS);
+        self.0.store(if slept < SHORT_SLEEP { EAGER_ROUNDS } else { less }, Relaxed);
     }
 }
 
@@ -122,5 +159,22 @@ fn look_at_vendor<A: Abi>(rt: &Runtime<A>) {
             &raw mut flag,
             A::status_ignore(),
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn eagerness_follows_what_sleeps_were_worth() {
+        let eagerness = Eagerness::new();
+        let rounds = |slept: Duration| {
+            eagerness.learn(slept);
+            eagerness.rounds()
+        };
+        let halved: Vec<_> = (0..7).map(|_| rounds(SHORT_SLEEP)).collect();
+        assert_eq!(halved, [100, 50, 25, 12, 6, 4, 4]);
+        assert_eq!(rounds(SHORT_SLEEP / 2), EAGER_ROUNDS, "the next look would have found it");
     }
 }

@@ -32,8 +32,6 @@ pub(crate) struct Shared {
     /// Program threads that wait for the leader, and what they wait on.
     followers: AtomicUsize,
     followed: Condvar,
-    /// The driver is parked on `parked` until `has_leader` ends or the park time is over.
-    parked: Condvar,
     is_stopping: AtomicBool,
 }
 
@@ -48,7 +46,6 @@ impl Shared {
             has_leader: AtomicBool::new(false),
             followers: AtomicUsize::new(0),
             followed: Condvar::new(),
-            parked: Condvar::new(),
             is_stopping: AtomicBool::new(false),
         }
     }
@@ -138,12 +135,12 @@ impl Shared {
             let polls = self.polls.load(Ordering::Relaxed);
             if polls != seen_polls || self.has_leader.load(Ordering::SeqCst) {
                 seen_polls = polls;
-                self.park();
+                std::thread::park_timeout(PARK);
                 continue;
             }
             if self.poller.wait(None, &mut ready).is_err() {
                 // Cannot happen with a valid descriptor; do not spin if it does.
-                self.park();
+                std::thread::park_timeout(PARK);
                 continue;
             }
             self.drive_events(&ready);
@@ -162,17 +159,9 @@ impl Shared {
         }
     }
 
-    fn park(&self) {
-        let mut state = self.state.lock();
-        if !self.is_stopping.load(Ordering::SeqCst) {
-            self.parked.wait_for(&mut state, PARK);
-        }
-    }
-
-    /// Makes the driver thread end.
+    /// Makes the driver thread end; it may be parked.
     pub(crate) fn stop(&self) {
         self.is_stopping.store(true, Ordering::SeqCst);
-        self.parked.notify_all();
         self.ring();
     }
 }

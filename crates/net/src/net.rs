@@ -129,10 +129,16 @@ impl Net {
         let Some(driver) = self.driver.lock().take() else { return true };
         let is_quiet = self.drain(deadline);
         self.linger(deadline);
-        self.shared.stop();
-        let is_whole = driver.join().is_ok();
+        let is_whole = self.end(driver);
         self.shared.state.lock().close_all();
         is_quiet && is_whole
+    }
+
+    /// Ends the driver thread; whether it had not died.
+    fn end(&self, driver: JoinHandle<()>) -> bool {
+        self.shared.stop();
+        driver.thread().unpark();
+        driver.join().is_ok()
     }
 
     fn drain(&self, deadline: Instant) -> bool {
@@ -181,8 +187,7 @@ impl Drop for Net {
             return;
         }
         if let Some(driver) = self.driver.lock().take() {
-            self.shared.stop();
-            let _ = driver.join();
+            self.end(driver);
         }
     }
 }

@@ -287,6 +287,7 @@ fn config(rng: &mut Rng) -> Config {
         credit_envelopes: [1, 2, 4, 64][rng.index(4)],
         eager_limit: [0, 20, 100, 5000][rng.index(4)],
         copy_limit: [0, 10, 1000][rng.index(3)],
+        tail_limit: [0, 30, 300, 1 << 20][rng.index(4)],
         ..Config::new(ProcId(0))
     }
 }
