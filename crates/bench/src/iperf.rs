@@ -2,10 +2,8 @@
 //! that the system gives everybody.
 
 use crate::error::BenchError;
-use crate::place::{Lab, Route};
-use crate::samples::Samples;
+use crate::place::Route;
 use crate::session::Session;
-use std::ffi::OsStr;
 
 /// What one transfer took.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -14,7 +12,7 @@ pub struct Transfer {
     pub bytes: f64,
     /// How long the receiver took, seconds.
     pub seconds: f64,
-    /// Processor time of both processes, from their start to their end, seconds.
+    /// Processor time of both processes meanwhile, seconds.
     pub cpu: f64,
 }
 
@@ -23,51 +21,32 @@ pub struct Transfer {
 /// # Errors
 /// `iperf3` is missing or fails.
 pub fn send(session: &mut Session, route: Route, bytes: u64) -> Result<Transfer, BenchError> {
-    let (report, cpu) = run(session, route, bytes)?;
-    read(&report, cpu)
-}
-
-/// Processor time of both processes when they send next to nothing, seconds.
-///
-/// # Errors
-/// `iperf3` is missing or fails.
-pub fn idle(session: &mut Session, route: Route) -> Result<f64, BenchError> {
-    run(session, route, 1).map(|(_, cpu)| cpu)
-}
-
-/// What the client reported, and the processor time of both.
-fn run(session: &mut Session, route: Route, bytes: u64) -> Result<(String, f64), BenchError> {
     crate::programs::need("iperf3")?;
-    let meter = session.program("meter")?;
     session.lab(route)?;
     let until = session.until()?;
     let lab = session.lab(route)?;
-    let words = |words: &[&str]| -> Vec<std::ffi::OsString> {
-        let command = words.iter().map(OsStr::new);
-        std::iter::once(meter.as_os_str()).chain(command).map(OsStr::to_owned).collect()
-    };
-    let mut server = lab.start("b1", &words(&["iperf3", "-s", "-1", "--forceflush"]))?;
+    let mut server = lab.start("b1", &["iperf3", "-s", "-1", "--forceflush"])?;
     server.expect("Server listening", until)?;
-    let client = client(lab, bytes);
-    let client: Vec<&str> = client.iter().map(String::as_str).collect();
-    let client = lab.run("a1", &words(&client), until)?;
-    let server = server.finish(until)?;
-    let mut cpu = Samples::parse(&client.err);
-    cpu.read(&server.err);
-    Ok((client.out, cpu.get("cpu")?.iter().sum()))
+    let (address, bytes) = (lab.wide_address("b1"), bytes.to_string());
+    let client = lab.run("a1", &["iperf3", "-J", "-c", &address, "-n", &bytes], until)?;
+    server.finish(until)?;
+    read(&client.out)
 }
 
-fn client(lab: &Lab, bytes: u64) -> Vec<String> {
-    let address = lab.wide_address("b1");
-    ["iperf3", "-J", "-c", &address, "-n", &bytes.to_string()].map(str::to_owned).to_vec()
-}
-
-fn read(json: &str, cpu: f64) -> Result<Transfer, BenchError> {
+/// Its report. The processor time is what it says of itself, a share of how long each side took: without what it costs
+/// to start, to exchange results and to wait for them, which it does in a busy loop for a round trip.
+fn read(json: &str) -> Result<Transfer, BenchError> {
     let wrong = || BenchError::Output("iperf3 did not say what it measured".to_owned());
     let report: serde_json::Value = serde_json::from_str(json).map_err(|_| wrong())?;
-    let received = &report["end"]["sum_received"];
-    let value = |key: &str| received[key].as_f64().filter(|value| *value > 0.0).ok_or_else(wrong);
-    Ok(Transfer { bytes: value("bytes")?, seconds: value("seconds")?, cpu })
+    let end = &report["end"];
+    let value = |part: &str, key: &str| {
+        end[part][key].as_f64().filter(|value| *value > 0.0).ok_or_else(wrong)
+    };
+    let seconds = value("sum_received", "seconds")?;
+    let sender = value("cpu_utilization_percent", "host_total")? * value("sum_sent", "seconds")?;
+    let receiver = value("cpu_utilization_percent", "remote_total")? * seconds;
+    let cpu = (sender + receiver) / 100.0;
+    Ok(Transfer { bytes: value("sum_received", "bytes")?, seconds, cpu })
 }
 
 #[cfg(test)]
@@ -76,9 +55,10 @@ mod tests {
 
     #[test]
     fn the_receivers_side_counts() {
-        let json = r#"{"end": {"sum_sent": {"bytes": 9, "seconds": 9},
-                       "sum_received": {"bytes": 100, "seconds": 2.5}}}"#;
-        assert_eq!(read(json, 0.5).unwrap(), Transfer { bytes: 100.0, seconds: 2.5, cpu: 0.5 });
-        assert!(read("{}", 0.0).is_err() && read("iperf3: error", 0.0).is_err());
+        let json = r#"{"end": {"sum_sent": {"bytes": 9, "seconds": 2.0},
+                       "sum_received": {"bytes": 100, "seconds": 2.5},
+                       "cpu_utilization_percent": {"host_total": 10, "remote_total": 20.0}}}"#;
+        assert_eq!(read(json).unwrap(), Transfer { bytes: 100.0, seconds: 2.5, cpu: 0.7 });
+        assert!(read("{}").is_err() && read("iperf3: error").is_err());
     }
 }

@@ -36,7 +36,7 @@ impl Guard {
     /// The thread is in no call of the program's.
     #[inline(always)]
     pub fn is_outside() -> bool {
-        place() == Place::Program
+        thread::is_in_program()
     }
 
     /// From here on we are at work: calls that the vendor makes meanwhile are not looked at, until a [`Lift`].
@@ -44,11 +44,6 @@ impl Guard {
     pub fn serve(&self) {
         this(|thread| thread.place.set(Place::Serving));
     }
-}
-
-#[inline(always)]
-fn place() -> Place {
-    this(|thread| thread.place.get())
 }
 
 #[cold]
@@ -98,6 +93,10 @@ impl Drop for Lift {
 mod tests {
     use super::*;
 
+    fn place() -> Place {
+        this(|thread| thread.place.get())
+    }
+
     /// In a test no exported symbol is on the stack, so that every nested call counts as the vendor's.
     #[test]
     fn nested_calls_are_told_apart() {
@@ -108,10 +107,11 @@ mod tests {
         {
             let _lift = Lift::new();
             assert_eq!(place(), Place::Vendor);
+            assert!(!Guard::is_outside());
         }
         assert_eq!(place(), Place::Serving, "the lift ends with its scope");
         drop(outer);
-        assert!(Guard::enter().is_some());
+        assert!(Guard::is_outside() && Guard::enter().is_some());
         assert_eq!(place(), Place::Program);
     }
 

@@ -58,6 +58,31 @@ pub(super) fn this<R>(look: impl FnOnce(&Thread) -> R) -> R {
     look(unsafe { &*thread })
 }
 
+/// Whether the calling thread is in the program: `place`, without looking up where the words are.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub(super) fn is_in_program() -> bool {
+    const { assert!(std::mem::offset_of!(Thread, place) == 0) };
+    let place: usize;
+    // SAFETY: reads the first word of this thread's block.
+    unsafe {
+        std::arch::asm!(
+            "mov {place}, qword ptr [rip + gridmpi_thread@gottpoff]",
+            "mov {place}, qword ptr fs:[{place}]",
+            place = out(reg) place,
+            options(readonly, nostack, preserves_flags),
+        );
+    }
+    place == Place::Program as usize
+}
+
+/// Whether the calling thread is in the program.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline]
+pub(super) fn is_in_program() -> bool {
+    this(|thread| thread.place.get() == Place::Program)
+}
+
 /// Of the calling thread.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline]
