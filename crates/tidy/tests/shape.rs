@@ -19,6 +19,7 @@ const LAYERS: &[&str] = &[
     "engine",
     "coll",
     "trunk",
+    "rate",
     "bootstrap",
     "buffer",
     "wire",

@@ -1,0 +1,123 @@
+//! What can be a bottleneck.
+
+use crate::Rate;
+use std::collections::HashMap;
+
+/// A cluster, by the order in which they were added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClusterId(u32);
+
+/// A node, by the order in which they were added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(u32);
+
+impl NodeId {
+    /// From 0, in the order in which they were added.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A link, by the order in which they were added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkId(u32);
+
+/// A number among all resources.
+pub(crate) type Resource = u32;
+
+/// Clusters of nodes, and the links between them. Interfaces are full duplex; inside a cluster nothing but the interfaces
+/// is a bottleneck.
+#[derive(Clone, Debug, Default)]
+pub struct Network {
+    /// Of each resource.
+    capacities: Vec<Rate>,
+    nodes: Vec<Node>,
+    clusters: u32,
+    links: Vec<Resource>,
+    /// The links from one cluster to another; none is as good as links without bounds.
+    paths: HashMap<(ClusterId, ClusterId), Vec<Resource>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    cluster: ClusterId,
+    outward: Resource,
+    inward: Resource,
+}
+
+impl Network {
+    /// Nothing yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A cluster without nodes.
+    pub fn add_cluster(&mut self) -> ClusterId {
+        self.clusters += 1;
+        ClusterId(self.clusters - 1)
+    }
+
+    /// A node whose interface carries so much in each direction.
+    ///
+    /// # Panics
+    /// If the cluster is of another network.
+    pub fn add_node(&mut self, cluster: ClusterId, interface: Rate) -> NodeId {
+        assert!(cluster.0 < self.clusters, "{cluster:?} is of another network");
+        let (outward, inward) = (self.add_resource(interface), self.add_resource(interface));
+        self.nodes.push(Node { cluster, outward, inward });
+        NodeId(count(&self.nodes) - 1)
+    }
+
+    /// A link, or one direction of one, that carries so much in all for these pairs (from, to). A pair may have
+    /// several, one after the other: a site's own uplink and what comes behind it.
+    ///
+    /// # Panics
+    /// If a cluster is of another network, or one is paired with itself.
+    pub fn add_link(&mut self, bandwidth: Rate, carries: &[(ClusterId, ClusterId)]) -> LinkId {
+        let link = self.add_resource(bandwidth);
+        for &(from, to) in carries {
+            assert!(from != to, "a link leads from {from:?} to itself");
+            assert!(from.max(to).0 < self.clusters, "{from:?} or {to:?} is of another network");
+            self.paths.entry((from, to)).or_default().push(link);
+        }
+        self.links.push(link);
+        LinkId(count(&self.links) - 1)
+    }
+
+    /// A link has turned out to carry more or less.
+    ///
+    /// # Panics
+    /// If the link is of another network.
+    pub fn set_bandwidth(&mut self, link: LinkId, bandwidth: Rate) {
+        let resource = self.links[link.0 as usize];
+        self.capacities[resource as usize] = bandwidth;
+    }
+
+    /// How many nodes there are.
+    #[must_use]
+    pub fn nodes(&self) -> usize {
+        self.nodes.len()
+    }
+
+    fn add_resource(&mut self, capacity: Rate) -> Resource {
+        self.capacities.push(capacity);
+        count(&self.capacities) - 1
+    }
+
+    pub(crate) fn capacities(&self) -> impl Iterator<Item = f64> {
+        self.capacities.iter().map(|capacity| capacity.bits_per_second())
+    }
+
+    /// What a transfer takes its share of.
+    pub(crate) fn path(&self, from: NodeId, to: NodeId) -> impl Iterator<Item = Resource> {
+        let (from, to) = (self.nodes[from.index()], self.nodes[to.index()]);
+        let links = self.paths.get(&(from.cluster, to.cluster)).map_or(&[][..], Vec::as_slice);
+        [from.outward, to.inward].into_iter().chain(links.iter().copied())
+    }
+}
+
+fn count<T>(items: &[T]) -> u32 {
+    u32::try_from(items.len()).expect("fewer than 2^32 resources")
+}
