@@ -97,6 +97,7 @@ ALL = [
     _c("attributes"),
     _c("finalize"),
     _c("errors"),
+    _c("fork"),
     _c("info"),
     _c("threads", chosen=True, seconds=120),
     _c("large_count", vendors=MPI_4),
