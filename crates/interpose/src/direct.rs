@@ -16,56 +16,28 @@ use gridmpi_abi::{Abi, Handle, StatusFields};
 use std::ffi::{c_int, c_void};
 use std::mem::transmute;
 use std::ptr;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicPtr, AtomicU32};
+use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::{AtomicPtr, AtomicUsize};
 
 /// What a call needs to know, in one cache line. It is for the one ABI that this library is built for.
 #[repr(C, align(64))]
 struct Way {
-    /// On `MPI_COMM_WORLD`: the rank after the last member of this cluster; 0 while the way is closed.
-    end: AtomicU32,
-    /// The rank of the first member. The others follow it, as their ranks of the vendor's do.
-    first: AtomicU32,
+    /// `MPI_COMM_WORLD`, once the way has been open.
+    world: AtomicUsize,
+    /// Below: the rank on `MPI_COMM_WORLD` of the first member of this cluster; the others follow it, as their ranks of the
+    /// vendor's do. Above: how many members there are; 0 while the way is closed.
+    members: AtomicUsize,
     /// Greatest tag. As a number without sign, every `int` that is no tag is greater.
-    tag_ub: AtomicU32,
-    /// On other communicators: those that may span. All, while the way is closed.
+    tag_ub: AtomicUsize,
+    /// On other communicators: those that may span, as a pointer to [`Kinds`]. All, while the way is closed.
     spanning: AtomicPtr<Kinds>,
-    /// What serves `MPI_COMM_WORLD`: the vendor's own where its ranks are the world's.
-    world: Pair,
-    /// What serves a communicator that lies in the cluster.
-    inside: Pair,
-}
-
-/// A [`Send`] and a [`Recv`].
-struct Pair {
+    /// The vendor's [`Send`] and [`Recv`].
     send: AtomicPtr<c_void>,
     recv: AtomicPtr<c_void>,
 }
 
-impl Pair {
-    const fn new() -> Self {
-        Self { send: AtomicPtr::new(ptr::null_mut()), recv: AtomicPtr::new(ptr::null_mut()) }
-    }
-
-    /// Once the way has been open.
-    #[inline(always)]
-    fn send<A: Abi>(&self) -> Send<A> {
-        // SAFETY: set before the way was opened, for the only ABI of this library.
-        unsafe { transmute(self.send.load(Relaxed)) }
-    }
-
-    /// Once the way has been open.
-    #[inline(always)]
-    fn recv<A: Abi>(&self) -> Recv<A> {
-        // SAFETY: set before the way was opened, for the only ABI of this library.
-        unsafe { transmute(self.recv.load(Relaxed)) }
-    }
-
-    fn set(&self, send: *const c_void, recv: *const c_void) {
-        self.send.store(send.cast_mut(), Relaxed);
-        self.recv.store(recv.cast_mut(), Relaxed);
-    }
-}
+/// What [`Way::members`] says of the first member.
+const FIRST: usize = 0xFFFF_FFFF;
 
 type Send<A> = unsafe extern "C" fn(
     *const c_void,
@@ -86,60 +58,90 @@ type Recv<A> = unsafe extern "C" fn(
 ) -> c_int;
 
 static WAY: Way = Way {
-    end: AtomicU32::new(0),
-    first: AtomicU32::new(0),
-    tag_ub: AtomicU32::new(0),
+    world: AtomicUsize::new(0),
+    members: AtomicUsize::new(0),
+    tag_ub: AtomicUsize::new(0),
     spanning: AtomicPtr::new((&raw const ALL_KINDS).cast_mut()),
-    world: Pair::new(),
-    inside: Pair::new(),
+    send: AtomicPtr::new(ptr::null_mut()),
+    recv: AtomicPtr::new(ptr::null_mut()),
 };
 
-/// [`WAY`], without the look into the global offset table that Rust makes for any static of a shared library.
-#[inline(always)]
-fn way() -> &'static Way {
-    #[cfg(target_arch = "x86_64")]
-    {
-        let way: *const Way;
-        // SAFETY: takes an address of this library.
+/// What a field of [`WAY`] says. By a single instruction, where Rust makes three for a static of a shared library.
+#[cfg(target_arch = "x86_64")]
+macro_rules! way {
+    ($field:ident) => {{
+        let value: usize;
+        // SAFETY: reads a word of the static. Every load of this machine acquires.
+        #[allow(unused_unsafe, reason = "where it is used in an unsafe block")]
         unsafe {
             std::arch::asm!(
-                "lea {way}, [rip + {WAY}]",
-                way = out(reg) way,
+                "mov {value}, qword ptr [rip + {WAY} + {FIELD}]",
+                value = out(reg) value,
                 WAY = sym WAY,
-                options(pure, nomem, nostack, preserves_flags),
+                FIELD = const std::mem::offset_of!(Way, $field),
+                options(readonly, nostack, preserves_flags),
             );
         }
-        // SAFETY: the static.
-        unsafe { &*way }
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    &WAY
+        value
+    }};
+}
+#[cfg(not(target_arch = "x86_64"))]
+macro_rules! way {
+    ($field:ident) => {
+        WAY.$field.load(std::sync::atomic::Ordering::Acquire) as usize
+    };
 }
 
-impl Way {
-    /// Whether it leads to `peer` of `MPI_COMM_WORLD`. As a number without sign, every `int` that is no rank is at the
-    /// end or beyond it.
-    #[inline(always)]
-    fn leads_to(&self, peer: c_int) -> bool {
-        peer.cast_unsigned() < self.end.load(Acquire)
-    }
+/// The vendor's rank of `peer` of `MPI_COMM_WORLD`, if the way leads there. As a number without sign, every `int` that is
+/// not the rank of a member is as great as their number or greater.
+#[inline(always)]
+fn rank_of(peer: c_int) -> Option<c_int> {
+    let members = way!(members);
+    let rank = peer.cast_unsigned().wrapping_sub(members as u32);
+    (rank < (members >> 32) as u32).then_some(rank.cast_signed())
+}
 
-    #[inline(always)]
-    fn is_tag(&self, tag: c_int) -> bool {
-        tag.cast_unsigned() <= self.tag_ub.load(Relaxed)
-    }
+/// The rank on `MPI_COMM_WORLD` of the first member.
+#[inline(always)]
+fn first() -> c_int {
+    (way!(members) as u32).cast_signed()
+}
 
-    #[inline(always)]
-    fn may_span(&self, bits: usize) -> bool {
-        // SAFETY: a static, or of a table that is never freed.
-        unsafe { &*self.spanning.load(Acquire) }.may_contain(bits)
-    }
+#[inline(always)]
+fn is_world<A: Abi>(comm: A::Comm) -> bool {
+    comm.bits() == way!(world)
+}
+
+#[inline(always)]
+fn is_tag(tag: c_int) -> bool {
+    tag.cast_unsigned() <= way!(tag_ub) as u32
+}
+
+#[inline(always)]
+fn may_span(bits: usize) -> bool {
+    // SAFETY: a static, or of a table that is never freed.
+    unsafe { &*(way!(spanning) as *const Kinds) }.may_contain(bits)
+}
+
+/// The vendor's, once the way has been open.
+#[inline(always)]
+fn vendor_send<A: Abi>() -> Send<A> {
+    // SAFETY: set before the way was opened, for the only ABI of this library.
+    unsafe { transmute(way!(send)) }
+}
+
+/// The vendor's, once the way has been open.
+#[inline(always)]
+fn vendor_recv<A: Abi>() -> Recv<A> {
+    // SAFETY: set before the way was opened, for the only ABI of this library.
+    unsafe { transmute(way!(recv)) }
 }
 
 /// The short way of this process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Direct {
-    end: u32,
+    /// As in [`Way`], open.
+    members: usize,
     spanning: &'static Kinds,
 }
 
@@ -156,29 +158,25 @@ impl Direct {
         if !members.iter().zip(first..).all(|(member, expected)| member.0 == expected) {
             return None;
         }
-        let end = first.checked_add(u32::try_from(members.len()).ok()?)?;
+        let members = first as usize | members.len() << 32;
         let (send, recv) = (vendor.procedure(c"MPI_Send")?, vendor.procedure(c"MPI_Recv")?);
-        WAY.inside.set(send, recv);
-        if first == 0 {
-            WAY.world.set(send, recv);
-        } else {
-            let (send, recv): (Send<A>, Recv<A>) = (send_renamed::<A>, recv_renamed::<A>);
-            WAY.world.set(send as *const c_void, recv as *const c_void);
-        }
-        WAY.first.store(first, Relaxed);
-        WAY.tag_ub.store(tag_ub.cast_unsigned(), Relaxed);
-        Some(Self { end, spanning })
+        WAY.send.store(send.cast_mut(), Relaxed);
+        WAY.recv.store(recv.cast_mut(), Relaxed);
+        WAY.members.store(members & FIRST, Relaxed);
+        WAY.tag_ub.store(tag_ub.cast_unsigned() as usize, Relaxed);
+        WAY.world.store(A::comm_world().bits(), Release);
+        Some(Self { members, spanning })
     }
 
     /// `MPI_COMM_WORLD` is known to span.
     pub(crate) fn open(self) {
-        WAY.end.store(self.end, Release);
+        WAY.members.store(self.members, Release);
         WAY.spanning.store(ptr::from_ref(self.spanning).cast_mut(), Release);
     }
 
     /// Calls under way elsewhere may still take it.
     pub(crate) fn close(self) {
-        WAY.end.store(0, Release);
+        WAY.members.fetch_and(FIRST, Release);
         WAY.spanning.store((&raw const ALL_KINDS).cast_mut(), Release);
     }
 }
@@ -193,13 +191,16 @@ pub(crate) unsafe fn send<A: Abi>(
     tag: c_int,
     comm: A::Comm,
 ) -> c_int {
-    if comm != A::comm_world() {
+    if !is_world::<A>(comm) {
         // SAFETY: the program's call.
         return unsafe { send_inside::<A>(buf, count, datatype, dest, tag, comm) };
     }
-    let way = way();
-    let is_open = way.leads_to(dest) && way.is_tag(tag);
-    let next = if is_open { way.world.send::<A>() } else { send_beyond::<A> };
+    // One call at the end, which then is a jump.
+    let (next, dest) = match rank_of(dest) {
+        // The vendor's own calls mean its ranks.
+        Some(rank) if is_tag(tag) && Guard::is_outside() => (vendor_send::<A>(), rank),
+        _ => (send_beyond::<A> as Send<A>, dest),
+    };
     // SAFETY: the program's call.
     unsafe { next(buf, count, datatype, dest, tag, comm) }
 }
@@ -216,12 +217,15 @@ pub(crate) unsafe fn recv<A: Abi>(
     status: *mut A::Status,
 ) -> c_int {
     // One call at the end, which then is a jump.
-    let next = match way() {
-        _ if comm != A::comm_world() => recv_inside::<A>,
-        way if way.leads_to(source) && (way.is_tag(tag) || tag == A::ANY_TAG) => {
-            way.world.recv::<A>()
+    let (next, source) = if is_world::<A>(comm) {
+        match rank_of(source) {
+            Some(rank) if is_tag(tag) || tag == A::ANY_TAG => {
+                (if first() == 0 { vendor_recv::<A>() } else { recv_renamed::<A> }, rank)
+            }
+            _ => (recv_beyond::<A> as Recv<A>, source),
         }
-        _ => recv_beyond::<A>,
+    } else {
+        (recv_inside::<A> as Recv<A>, source)
     };
     // SAFETY: the program's call.
     unsafe { next(buf, count, datatype, source, tag, comm, status) }
@@ -237,8 +241,7 @@ unsafe extern "C" fn send_inside<A: Abi>(
     tag: c_int,
     comm: A::Comm,
 ) -> c_int {
-    let way = way();
-    let next = if way.may_span(comm.bits()) { send_beyond::<A> } else { way.inside.send::<A>() };
+    let next = if may_span(comm.bits()) { send_beyond::<A> } else { vendor_send::<A>() };
     // SAFETY: the program's call.
     unsafe { next(buf, count, datatype, dest, tag, comm) }
 }
@@ -254,52 +257,28 @@ unsafe extern "C" fn recv_inside<A: Abi>(
     comm: A::Comm,
     status: *mut A::Status,
 ) -> c_int {
-    let way = way();
-    let next = if way.may_span(comm.bits()) { recv_beyond::<A> } else { way.inside.recv::<A>() };
+    let next = if may_span(comm.bits()) { recv_beyond::<A> } else { vendor_recv::<A>() };
     // SAFETY: the program's call.
     unsafe { next(buf, count, datatype, source, tag, comm, status) }
 }
 
-/// The vendor's rank of `peer`, if it is of this cluster and the call is the program's. (Where the ranks are the same it
-/// does not matter whose a call is.)
-#[inline(always)]
-fn rename(peer: c_int) -> Option<c_int> {
-    let rank = peer - way().first.load(Relaxed).cast_signed();
-    (rank >= 0 && Guard::is_outside()).then_some(rank)
-}
-
-/// `MPI_Send` where the vendor's ranks are not the world's.
-unsafe extern "C" fn send_renamed<A: Abi>(
-    buf: *const c_void,
-    count: c_int,
-    datatype: A::Datatype,
-    dest: c_int,
-    tag: c_int,
-    comm: A::Comm,
-) -> c_int {
-    // SAFETY: the program's call.
-    unsafe {
-        match rename(dest) {
-            Some(rank) => way().inside.send::<A>()(buf, count, datatype, rank, tag, comm),
-            None => send_beyond::<A>(buf, count, datatype, dest, tag, comm),
-        }
-    }
-}
-
-/// `MPI_Recv` where the vendor's ranks are not the world's.
+/// `MPI_Recv` from a rank of the vendor's that is not the world's. A call that is the vendor's own meant the rank it said.
+/// (Where the ranks are the same it does not matter whose a call is.)
 unsafe extern "C" fn recv_renamed<A: Abi>(
     buf: *mut c_void,
     count: c_int,
     datatype: A::Datatype,
-    source: c_int,
+    rank: c_int,
     tag: c_int,
     comm: A::Comm,
     status: *mut A::Status,
 ) -> c_int {
-    let (next, source) = match rename(source) {
-        Some(rank) if is_ignored::<A>(status) => (way().inside.recv::<A>(), rank),
-        Some(rank) => (recv_with_status::<A> as Recv<A>, rank),
-        None => (recv_beyond::<A> as Recv<A>, source),
+    let (next, source) = if !Guard::is_outside() {
+        (recv_beyond::<A> as Recv<A>, first() + rank)
+    } else if is_ignored::<A>(status) {
+        (vendor_recv::<A>(), rank)
+    } else {
+        (recv_with_status::<A> as Recv<A>, rank)
     };
     // SAFETY: the program's call.
     unsafe { next(buf, count, datatype, source, tag, comm, status) }
@@ -316,11 +295,11 @@ unsafe extern "C" fn recv_with_status<A: Abi>(
     status: *mut A::Status,
 ) -> c_int {
     // SAFETY: the program's call.
-    let code = unsafe { way().inside.recv::<A>()(buf, count, datatype, rank, tag, comm, status) };
+    let code = unsafe { vendor_recv::<A>()(buf, count, datatype, rank, tag, comm, status) };
     // SAFETY: the program's status, which the vendor just filled.
     let status = unsafe { &mut *status };
     if status.source() == rank {
-        status.set_source(rank + way().first.load(Relaxed).cast_signed());
+        status.set_source(first() + rank);
     }
     code
 }
