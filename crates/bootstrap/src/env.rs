@@ -22,6 +22,8 @@ pub const EAGER_LIMIT: &str = "GRIDMPI_EAGER_LIMIT";
 pub const CREDIT: &str = "GRIDMPI_CREDIT";
 /// Whether waiting ranks yield the processor: `auto`, `on` or `off`.
 pub const YIELD: &str = "GRIDMPI_YIELD";
+/// Whether what leaves for other clusters is held to a rate: `off` or `static`.
+pub const PACING: &str = "GRIDMPI_PACING";
 /// How much the library tells on stderr: `0` (default) to `2`.
 pub const DEBUG: &str = "GRIDMPI_DEBUG";
 /// Seconds a cluster waits for the others; `0` for a day.
@@ -32,8 +34,8 @@ pub const LIBDIR: &str = "GRIDMPI_LIBDIR";
 pub const TOKEN: &str = "GRIDMPI_TOKEN";
 
 /// Every name a rank reads, so that launchers can be told to forward them.
-pub const FORWARDED: [&str; 10] =
-    [COORDINATOR, JOB, KEY, CLUSTER, INTERFACE, EAGER_LIMIT, CREDIT, YIELD, DEBUG, WAIT];
+pub const FORWARDED: [&str; 11] =
+    [COORDINATOR, JOB, KEY, CLUSTER, INTERFACE, EAGER_LIMIT, CREDIT, YIELD, PACING, DEBUG, WAIT];
 
 const DEFAULT_WAIT: Duration = Duration::from_secs(600);
 const LONGEST_WAIT: Duration = Duration::from_secs(24 * 3600);
@@ -67,6 +69,8 @@ pub struct Settings {
     pub credit: Option<u64>,
     /// Whether waiting ranks yield the processor.
     pub yielding: Yielding,
+    /// Whether what leaves for other clusters is held to a rate.
+    pub pacing: Pacing,
     /// How much to tell on stderr, 0 to 2.
     pub debug: u8,
 }
@@ -81,6 +85,16 @@ pub enum Yielding {
     On,
     /// Never.
     Off,
+}
+
+/// Whether what leaves for other clusters is held to a rate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pacing {
+    /// As fast as may be.
+    #[default]
+    Off,
+    /// Each node to an equal share of the link's bandwidth, where the job file says that.
+    Static,
 }
 
 /// A variable that cannot be understood. The key's value is never repeated.
@@ -164,6 +178,7 @@ impl Settings {
             eager_limit: get(EAGER_LIMIT)?.map(|v| size(EAGER_LIMIT, &v)).transpose()?,
             credit: get(CREDIT)?.map(|v| size(CREDIT, &v)).transpose()?,
             yielding: yielding(get(YIELD)?.as_deref())?,
+            pacing: pacing(get(PACING)?.as_deref())?,
             debug: debug(get(DEBUG)?.as_deref())?,
         })
     }
@@ -176,6 +191,10 @@ impl Settings {
             Yielding::Auto => {}
             Yielding::On => all.push((YIELD, "on".to_owned())),
             Yielding::Off => all.push((YIELD, "off".to_owned())),
+        }
+        match self.pacing {
+            Pacing::Off => {}
+            Pacing::Static => all.push((PACING, "static".to_owned())),
         }
         if self.debug > 0 {
             all.push((DEBUG, self.debug.to_string()));
@@ -241,6 +260,14 @@ fn yielding(value: Option<&str>) -> Result<Yielding, EnvError> {
     }
 }
 
+fn pacing(value: Option<&str>) -> Result<Pacing, EnvError> {
+    match value.map(str::trim) {
+        None | Some("off") => Ok(Pacing::Off),
+        Some("static") => Ok(Pacing::Static),
+        Some(other) => Err(error(PACING, format!("{other:?} is none of off, static"))),
+    }
+}
+
 fn debug(value: Option<&str>) -> Result<u8, EnvError> {
     match value.map(str::trim) {
         None => Ok(0),
@@ -286,6 +313,7 @@ mod tests {
         all.insert(EAGER_LIMIT, "64k".to_owned());
         all.insert(CREDIT, "16M".to_owned());
         all.insert(YIELD, "off".to_owned());
+        all.insert(PACING, "static".to_owned());
         all.insert(DEBUG, "2".to_owned());
         all.insert(INTERFACE, "eth1".to_owned());
         all.insert(WAIT, "7".to_owned());
@@ -311,6 +339,7 @@ mod tests {
             (EAGER_LIMIT, "many", "many"),
             (CREDIT, "99999999999G", "bytes"),
             (YIELD, "maybe", "auto"),
+            (PACING, "fast", "static"),
             (DEBUG, "9", "0, 1, 2"),
             (WAIT, "soon", "seconds"),
         ];

@@ -27,7 +27,7 @@ mod secret;
 mod server;
 
 pub use client::{Control, Notice, abort, register, suspect};
-pub use env::{EnvError, JobEnv, Settings, Yielding};
+pub use env::{EnvError, JobEnv, Pacing, Settings, Yielding};
 pub use error::BootstrapError;
 pub use join::{JoinControl, JoinOrder, JoinRequest, JoinTerms, join};
 pub use model::{

@@ -381,6 +381,12 @@ impl Endpoint {
         self.write_to(peer, max, write)
     }
 
+    /// Payload bytes for `peer` that have not been written on the present connection, by whole frames.
+    #[must_use]
+    pub fn unwritten_bytes(&self, peer: ProcId) -> u64 {
+        self.peers.get(peer).map_or(0, |peer| peer.stream.queued_bytes())
+    }
+
     /// Appends the connected peers that got something to write since they were last named.
     pub fn wants_transmit(&mut self, peers: &mut Vec<ProcId>) {
         self.peers.drain_ready(peers);

@@ -22,6 +22,7 @@ mod last_words;
 mod local;
 mod meeting;
 mod operation;
+mod pacing;
 mod progress;
 pub mod runtime;
 pub mod serve;

@@ -3,6 +3,7 @@
 
 use crate::error::check;
 use crate::job::{Job, JobParts};
+use crate::pacing;
 use crate::runtime::Runtime;
 use gridmpi_abi::{Abi, Handle, Named};
 use gridmpi_bootstrap::{Control, DataModel, JobEnv, JobTable, ProcInfo, Registration, Yielding};
@@ -290,6 +291,7 @@ fn start_net(
         engine,
         peers: peers.collect(),
         limits: gridmpi_net::Limits::default(),
+        pacing: pacing::of(env.settings.pacing, table, ours, me),
     };
     Net::start(bound, config).map_err(|e| e.to_string())
 }

@@ -12,9 +12,9 @@ use crate::signals;
 use crate::spec::{ClusterSpec, JobSpec, Launcher};
 use crate::supervise::{DEFAULT_WAIT, Happening, Limits, Mode, Seat, Supervisor};
 use crate::token;
-use gridmpi_bootstrap::env::{INTERFACE, TOKEN};
+use gridmpi_bootstrap::env::{INTERFACE, PACING, TOKEN};
 use gridmpi_bootstrap::{
-    ClusterName, Coordinator, CoordinatorConfig, Expected, JobEnv, Secret, Settings,
+    ClusterName, Coordinator, CoordinatorConfig, Expected, JobEnv, Pacing, Secret, Settings,
 };
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -64,6 +64,9 @@ fn start(spec: &JobSpec, options: &RunOptions) -> Result<Supervisor, Problems> {
     let plans = plans(spec, options)?;
     options.output.prepare().map_err(one)?;
     let settings = Settings::from_process().map_err(|error| one(error.to_string()))?;
+    if let Some(warning) = unpaced(spec, &settings) {
+        say!("{warning}");
+    }
     let secret = Secret::random().map_err(|error| one(error.to_string()))?;
     let (sender, events) = channel();
     let meeting = Meeting::start(spec, &secret, sender.clone()).map_err(one)?;
@@ -97,6 +100,16 @@ fn start(spec: &JobSpec, options: &RunOptions) -> Result<Supervisor, Problems> {
     invite(spec, options, &secret, &meeting.at).map_err(one)?;
     let map = options.display_map;
     Ok(Supervisor::new(seats, crew, meeting.coordinator, events, bases, map, limits))
+}
+
+/// Pacing is asked for, and there is a pair of clusters whose bandwidth nobody has said.
+fn unpaced(spec: &JobSpec, settings: &Settings) -> Option<String> {
+    let (a, b) = spec.unknown_link().filter(|_| settings.pacing != Pacing::Off)?;
+    Some(format!(
+        "{PACING} is set, but the bandwidth between clusters `{a}` and `{b}` is not known: what \
+         crosses there is not paced. Say it in a job file: [[link]] between = [\"{a}\", \"{b}\"], \
+         bandwidth = \"1 Gbit/s\""
+    ))
 }
 
 /// What a job file's reader has checked already, but a command line has not.

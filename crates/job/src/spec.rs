@@ -26,6 +26,22 @@ pub struct JobSpec {
     pub listen: Option<String>,
 }
 
+impl JobSpec {
+    /// Two clusters between which the bandwidth is not known, if there are.
+    #[must_use]
+    pub fn unknown_link(&self) -> Option<(&ClusterName, &ClusterName)> {
+        let is_known = |a: usize, b: usize| {
+            let known = self.links.iter().filter(|link| link.bandwidth_bits_per_s.is_some());
+            known
+                .map(|link| link.between.map(usize::from))
+                .any(|pair| pair == [a, b] || pair == [b, a])
+        };
+        let mut pairs = (0..self.clusters.len()).flat_map(|b| (0..b).map(move |a| (a, b)));
+        let (a, b) = pairs.find(|&(a, b)| !is_known(a, b))?;
+        Some((&self.clusters[a].name, &self.clusters[b].name))
+    }
+}
+
 /// One cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterSpec {
@@ -221,6 +237,25 @@ mod tests {
         spec.ranks_per_host = None;
         spec.ranks = Some(4);
         assert_eq!((spec.rank_count(), spec.per_host()), (Some(4), Some(2)));
+    }
+
+    #[test]
+    fn a_link_without_bandwidth_is_found() {
+        let named = |name| ClusterSpec::new(ClusterName::new(name).unwrap(), Launcher::Join);
+        let link = |between, bandwidth_bits_per_s| LinkInfo {
+            between,
+            bandwidth_bits_per_s,
+            delay_us: None,
+        };
+        let mut spec =
+            JobSpec { clusters: ["a", "b", "c"].map(named).into(), ..JobSpec::default() };
+        let names = |spec: &JobSpec| spec.unknown_link().map(|(a, b)| format!("{a}{b}"));
+        spec.links = vec![link([1, 0], Some(1)), link([0, 2], None), link([1, 2], Some(1))];
+        assert_eq!(names(&spec).as_deref(), Some("ac"));
+        spec.links[1].bandwidth_bits_per_s = Some(1);
+        assert_eq!(names(&spec), None);
+        spec.clusters.truncate(1);
+        assert_eq!(names(&spec), None);
     }
 
     #[test]

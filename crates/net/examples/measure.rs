@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use gridmpi_buffer::{RecvBuffer, SendBuffer};
 use gridmpi_engine::{Config, Mode, RequestId, Source, TagMatch};
-use gridmpi_net::{Limits, Listen, Net, NetConfig, bind};
+use gridmpi_net::{Limits, Listen, Net, NetConfig, Pacing, bind};
 use gridmpi_wire::{ContextId, JobKey, ProcId, Rank};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -119,6 +119,7 @@ fn start(me: u32, listen: gridmpi_net::Bound, peers: Vec<Vec<SocketAddr>>) -> Pr
         engine: Config::new(ProcId(me)),
         peers,
         limits: Limits::default(),
+        pacing: Pacing::default(),
     };
     Process { net: Net::start(listen, config).expect("the network starts"), me }
 }

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use gridmpi_engine::Config as EngineConfig;
+use gridmpi_rate::Rate;
 use gridmpi_wire::{JobId, JobKey, ProcId};
 
 /// Everything a [`Net`](crate::Net) is started with.
@@ -22,6 +23,17 @@ pub struct NetConfig {
     pub peers: Vec<Vec<SocketAddr>>,
     /// Bounds of time and number.
     pub limits: Limits,
+    /// How fast to send.
+    pub pacing: Pacing,
+}
+
+/// How fast this process may send to each other cluster.
+#[derive(Clone, Debug, Default)]
+pub struct Pacing {
+    /// The cluster of each process, by [`ProcId`].
+    pub clusters: Vec<u16>,
+    /// The rate towards each cluster, headers included; `None`: as fast as may be.
+    pub rates: Vec<Option<Rate>>,
 }
 
 /// Bounds of time and number. The defaults suit a wide area with delays up to a second.

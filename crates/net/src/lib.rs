@@ -22,11 +22,14 @@ pub mod handshake;
 mod link;
 mod links;
 mod net;
+mod options;
+mod pace;
+mod paces;
 mod poller;
 mod state;
 mod timers;
 
 pub use bind::{BindError, Bound, Listen, bind};
-pub use config::{Limits, NetConfig, Stats};
+pub use config::{Limits, NetConfig, Pacing, Stats};
 pub use failure::{DialError, Failure, HandshakeError, LinkError};
 pub use net::{Epoch, Guard, Net};

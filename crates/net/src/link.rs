@@ -1,5 +1,6 @@
 //! An established connection: frames off a socket into the endpoint, and back.
 
+use std::borrow::Cow;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -13,7 +14,7 @@ use crate::LinkError;
 use crate::poller::Interest;
 
 /// Most bytes read or written on one connection before others get their turn.
-const TURN: usize = 1 << 20;
+pub(crate) const TURN: usize = 1 << 20;
 
 /// Payloads with at least this much to come are read straight to where they belong.
 const DIRECT_ABOVE: usize = 8 * 1024;
@@ -28,6 +29,10 @@ pub(crate) struct Link {
     pub(crate) peer: ProcId,
     pub(crate) address: Option<SocketAddr>,
     pub(crate) interest: Interest,
+    /// What the kernel was told to pace it to, bytes per second.
+    pub(crate) paced_to: Option<u64>,
+    /// Bytes written since the connection stands.
+    pub(crate) written: u64,
     /// When the connection was made.
     pub(crate) since: Instant,
     /// A head that has not wholly arrived.
@@ -49,6 +54,23 @@ impl Arriving {
     }
 }
 
+/// What a turn of writing has done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Written {
+    pub(crate) bytes: usize,
+    pub(crate) left: Left,
+}
+
+/// What is left to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Left {
+    Nothing,
+    /// Something, when the socket has room again.
+    ForRoom,
+    /// Something, perhaps: the turn is over.
+    ForTurn,
+}
+
 /// What a turn of reading has done.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Read {
@@ -68,6 +90,8 @@ impl Link {
             peer,
             address,
             interest: Interest::Read,
+            paced_to: None,
+            written: 0,
             since,
             head: [0; MAX_HEAD],
             head_len: 0,
@@ -197,25 +221,39 @@ impl Link {
     }
 
     /// Writes what the endpoint has for the peer until there is no more, the socket takes no more
-    /// or the turn is over. What remains to be waited for.
-    pub(crate) fn write(&self, endpoint: &mut Endpoint, total: &mut u64) -> io::Result<Interest> {
-        let mut written = 0;
-        while written < TURN {
-            let progress = endpoint.transmit(self.peer, TURN, |slices| {
-                let count = send(&self.fd, slices)?;
-                written += count;
-                *total += count as u64;
+    /// or `most` bytes are written.
+    pub(crate) fn write(&self, endpoint: &mut Endpoint, most: usize) -> io::Result<Written> {
+        let mut bytes = 0;
+        while bytes < most {
+            let progress = endpoint.transmit(self.peer, most - bytes, |slices| {
+                let count = send(&self.fd, &cut(slices, most - bytes))?;
+                bytes += count;
                 Ok(count)
             })?;
             match progress {
-                Progress::Idle => return Ok(Interest::Read),
-                Progress::Blocked => return Ok(Interest::ReadWrite),
-                Progress::More => {}
+                Progress::Idle => return Ok(Written { bytes, left: Left::Nothing }),
+                Progress::Blocked if bytes < most => {
+                    return Ok(Written { bytes, left: Left::ForRoom });
+                }
+                _ => {}
             }
         }
-        // Still writable, so the next wait for events comes back to it.
-        Ok(Interest::ReadWrite)
+        Ok(Written { bytes, left: Left::ForTurn })
     }
+}
+
+/// The slices up to `most` bytes.
+fn cut<'a>(slices: &'a [IoSlice<'a>], most: usize) -> Cow<'a, [IoSlice<'a>]> {
+    let mut left = most;
+    for (index, slice) in slices.iter().enumerate() {
+        if slice.len() > left {
+            let mut kept = slices[..index].to_vec();
+            kept.push(IoSlice::new(&slice[..left]));
+            return Cow::Owned(kept);
+        }
+        left -= slice.len();
+    }
+    Cow::Borrowed(slices)
 }
 
 /// `writev` without SIGPIPE.

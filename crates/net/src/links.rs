@@ -54,6 +54,7 @@ impl State {
             let mut done = Read::default();
             let result = link.read(&mut self.endpoint, &mut self.staging, &mut done);
             self.stats.bytes_in += done.bytes as u64;
+            self.paces.received(link.peer, done.bytes);
             if done.frames > 0 {
                 self.signs.advance();
             }
@@ -71,7 +72,7 @@ impl State {
 
     /// Writes what there is, then puts the link back.
     pub(crate) fn write_link(&mut self, token: Token, mut link: Box<Link>) {
-        let result = link.write(&mut self.endpoint, &mut self.stats.bytes_out).and_then(|wanted| {
+        let result = self.write_turns(&mut link).and_then(|wanted| {
             if wanted != link.interest {
                 self.poller.modify(&link.fd, token, wanted)?;
                 link.interest = wanted;

@@ -16,6 +16,7 @@ use crate::bind::Bound;
 use crate::dial::{Attempt, Dial};
 use crate::handshake::Identity;
 use crate::link::Link;
+use crate::paces::Paces;
 use crate::poller::{Interest, Poller, Ready, Slots, Token};
 use crate::timers::{Due, Timers};
 use crate::{Failure, Limits, NetConfig, Stats};
@@ -82,6 +83,7 @@ pub(crate) struct State {
     pub(crate) sockets: Slots<Socket>,
     pub(crate) peers: HashMap<ProcId, Peer>,
     pub(crate) timers: Timers,
+    pub(crate) paces: Paces,
     pub(crate) staging: Vec<u8>,
     /// Space for the events of a poll.
     pub(crate) ready: Vec<Ready>,
@@ -109,6 +111,7 @@ impl State {
             job: config.job,
             key: config.key.clone(),
         };
+        let paces = Paces::new(&config.pacing);
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let mut state = Self {
             endpoint: Endpoint::new(config.engine.clone()),
@@ -119,6 +122,7 @@ impl State {
             sockets: Slots::default(),
             peers: HashMap::new(),
             timers: Timers::new()?,
+            paces,
             staging: vec![0; STAGING],
             ready: Vec::new(),
             failure: None,
@@ -195,6 +199,7 @@ impl State {
                 }
                 Due::Handshake(token) => self.handshake_due(token),
                 Due::Dial(peer) => self.dial_due(peer),
+                Due::Turn(cluster) => self.turn_due(cluster),
             }
         }
     }
@@ -231,7 +236,7 @@ impl State {
         assert!(std::process::id() == self.process, "a child made by fork cannot use MPI");
     }
 
-    fn transmit(&mut self, peer: ProcId) {
+    pub(crate) fn transmit(&mut self, peer: ProcId) {
         let Some(token) = self.peers.get(&peer).and_then(|peer| peer.link) else { return };
         // Absent while it is being handled: its handler writes then.
         let Some(Socket::Link(link)) = self.sockets.take(token) else { return };

@@ -24,6 +24,8 @@ pub(crate) enum Due {
     Handshake(Token),
     /// Something of this peer's dialling.
     Dial(ProcId),
+    /// The next connection's turn to send towards this cluster.
+    Turn(u16),
 }
 
 #[derive(Debug)]

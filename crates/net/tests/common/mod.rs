@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use gridmpi_buffer::{RecvBuffer, SendBuffer};
 use gridmpi_engine::{Completion, Config, Mode, RequestId, Source, TagMatch};
-use gridmpi_net::{Bound, Limits, Listen, Net, NetConfig, bind};
+use gridmpi_net::{Bound, Limits, Listen, Net, NetConfig, Pacing, bind};
 use gridmpi_wire::{ContextId, JobKey, ProcId, Rank};
 
 /// A bound for everything that must happen at all; far above what it takes.
@@ -28,6 +28,7 @@ pub fn config(me: u32, peers: Vec<Vec<SocketAddr>>) -> NetConfig {
         engine: Config::new(me),
         peers,
         limits: Limits::default(),
+        pacing: Pacing::default(),
     }
 }
 

@@ -1,0 +1,79 @@
+//! Options of sockets that no library names.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use nix::sys::socket::{getsockopt, setsockopt};
+use nix::{getsockopt_impl, libc, setsockopt_impl, sockopt_impl};
+
+sockopt_impl!(MaxPacingRate, SetOnly, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, usize);
+sockopt_impl!(TcpInfo, GetOnly, libc::IPPROTO_TCP, libc::TCP_INFO, Info);
+
+/// The beginning of the kernel's `struct tcp_info` (linux/tcp.h), as Linux 4.6 and all later have it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Info {
+    states: [u8; 8],
+    timeouts: [u32; 2],
+    snd_mss: u32,
+    rcv_mss: u32,
+    unacked: u32,
+    sacked: u32,
+    lost: u32,
+    retrans: u32,
+    fackets_and_times: [u32; 5],
+    pmtu_and_rtt: [u32; 4],
+    snd_ssthresh: u32,
+    snd_cwnd: u32,
+    receiving: [u32; 4],
+    total_retrans: u32,
+    rates_and_bytes: [u64; 4],
+    segs: [u32; 2],
+    notsent_bytes: u32,
+    min_rtt: u32,
+}
+
+/// How many bytes more the congestion window of a connection lets out at once. What the kernel holds beyond them leaves when
+/// acknowledgements come.
+pub(crate) fn window(fd: &OwnedFd) -> io::Result<usize> {
+    Ok(getsockopt(fd, TcpInfo)?.window())
+}
+
+impl Info {
+    fn window(&self) -> usize {
+        let in_flight = (self.unacked + self.retrans).saturating_sub(self.sacked + self.lost);
+        let room = self.snd_cwnd.saturating_sub(in_flight) as usize * self.snd_mss as usize;
+        room.saturating_sub(self.notsent_bytes as usize)
+    }
+}
+
+/// Makes the kernel space out what TCP carries on a connection, bytes per second (all ones: as fast as may be). At once,
+/// and without the `fq` discipline, too (socket(7), `SO_MAX_PACING_RATE`).
+pub(crate) fn set_pacing_rate(fd: &OwnedFd, bytes_per_second: u64) -> io::Result<()> {
+    // The kernel takes a word of the machine's.
+    let rate = usize::try_from(bytes_per_second).unwrap_or(usize::MAX);
+    Ok(setsockopt(fd, MaxPacingRate, &rate)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn a_fresh_connection_has_its_first_window_and_less_while_bytes_are_held_back() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let fd: OwnedFd = stream.try_clone().unwrap().into();
+        let whole = window(&fd).unwrap();
+        let info = getsockopt(&fd, TcpInfo).unwrap();
+        assert_eq!(whole, (info.snd_cwnd * info.snd_mss) as usize);
+        assert!((2..=1024).contains(&info.snd_cwnd) && info.snd_mss >= 500, "{info:?}");
+        // A byte per second: what does not go with the first segments stays.
+        set_pacing_rate(&fd, 1).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        while stream.write(&[0; 65536]).is_ok() {}
+        assert_eq!(window(&fd).unwrap(), 0);
+    }
+}

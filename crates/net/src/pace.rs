@@ -1,0 +1,331 @@
+//! Turns: which of this process's connections may write now, so that all of them together keep to a rate.
+//!
+//! The kernel spaces out what one socket sends, but each socket by itself. Many at a small rate each would still meet at the
+//! link's buffer, so here one at a time gets the whole rate: for a few milliseconds, then the next. What is handed to the kernel
+//! goes into a bucket that leaks at the rate; its level says how long the kernel is busy.
+//!
+//! Bytes are those that TCP carries. No I/O and no clock: the moment is an argument.
+
+use std::collections::{HashSet, VecDeque};
+use std::time::{Duration, Instant};
+
+use gridmpi_wire::ProcId;
+
+/// What TCP carries in a full frame of Ethernet's, with its timestamps.
+pub(crate) const SEGMENT: usize = 1448;
+
+/// How long a turn takes. Longer ones are longer waits for the others, shorter ones more wake-ups.
+const TURN: Duration = Duration::from_millis(3);
+
+/// At a low rate a turn is longer: fewer segments are not worth a wake-up.
+const TURN_LEAST: usize = 4 * SEGMENT;
+
+/// A turn of a connection that the kernel does not space out yet: it sends this much at once.
+const TURN_YOUNG: usize = 2 * SEGMENT;
+
+/// A turn begins this much before the one before it has ended, to be there in time.
+const LEAD: f64 = SEGMENT as f64;
+
+/// What a late wake-up has missed is made up for, up to this much.
+const CREDIT: f64 = SEGMENT as f64;
+
+/// Messages up to this wait for nobody's turn, while not more than [`SMALL_LEAD`] is before them.
+const SMALL: u64 = 2 * SEGMENT as u64;
+const SMALL_LEAD: f64 = 4.0 * SEGMENT as f64;
+
+/// What the acknowledgement of a received byte takes on the way back: one bare frame for two full ones.
+const ACKNOWLEDGEMENT: f64 = 90.0 / (2.0 * 1538.0);
+
+/// What a connection has to write.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ask {
+    /// Bytes of messages. Where there are none, only words of the stream itself are to be written.
+    pub(crate) backlog: u64,
+    /// The kernel does not space out what it sends, since it has sent so little.
+    pub(crate) is_young: bool,
+}
+
+/// What it may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Write now, at most so many bytes.
+    Now(usize),
+    /// Wait until [`Pacer::next`] names it.
+    Later,
+}
+
+/// Who may write.
+#[derive(Debug)]
+pub(crate) struct Pacer {
+    /// Bytes per second, more than 0.
+    rate: f64,
+    /// What the kernel had still to send at `seen`, bytes; less than 0: what it has missed.
+    level: f64,
+    seen: Instant,
+    /// Whom [`Self::next`] has named, until it asks.
+    called: Option<ProcId>,
+    /// Whose turn was the last.
+    last: Option<ProcId>,
+    /// Who waits. Small messages that found no room go first.
+    small: VecDeque<ProcId>,
+    large: VecDeque<ProcId>,
+    waiting: HashSet<ProcId>,
+}
+
+impl Pacer {
+    /// One that keeps to `rate` bytes per second, more than 0.
+    pub(crate) fn new(rate: f64, now: Instant) -> Self {
+        Self {
+            rate,
+            level: 0.0,
+            seen: now,
+            called: None,
+            last: None,
+            small: VecDeque::new(),
+            large: VecDeque::new(),
+            waiting: HashSet::new(),
+        }
+    }
+
+    /// What a socket is to be told whose turn it is, bytes per second.
+    pub(crate) fn socket_rate(&self) -> u64 {
+        (self.rate as u64).max(1)
+    }
+
+    /// Whether anybody waits for their turn.
+    pub(crate) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// `peer` has something to write.
+    pub(crate) fn ask(&mut self, peer: ProcId, ask: Ask, now: Instant) -> Turn {
+        if ask.backlog == 0 {
+            return Turn::Now(usize::MAX);
+        }
+        let turn = if ask.is_young { TURN_YOUNG } else { self.turn() };
+        if self.called.take_if(|called| *called == peer).is_some() {
+            return Turn::Now(turn);
+        }
+        if self.waiting.contains(&peer) {
+            return Turn::Later;
+        }
+        self.settle(now);
+        let is_small = ask.backlog <= SMALL;
+        let (is_first, lead) = match (is_small, ask.is_young) {
+            (true, _) => (self.small.is_empty(), SMALL_LEAD),
+            (false, true) => (self.waiting.is_empty(), LEAD),
+            (false, false) => (self.waiting.is_empty(), self.lead(peer)),
+        };
+        if is_first && self.level <= lead {
+            return Turn::Now(turn);
+        }
+        self.waiting.insert(peer);
+        if is_small { &mut self.small } else { &mut self.large }.push_back(peer);
+        Turn::Later
+    }
+
+    /// `peer` has written.
+    pub(crate) fn wrote(&mut self, peer: ProcId, bytes: usize, now: Instant) {
+        self.settle(now);
+        self.level += bytes as f64;
+        self.last = Some(peer);
+    }
+
+    /// So many bytes have come, and will be acknowledged.
+    pub(crate) fn received(&mut self, bytes: usize, now: Instant) {
+        self.settle(now);
+        self.level += bytes as f64 * ACKNOWLEDGEMENT;
+    }
+
+    /// Whose turn it is now, if it is anyone's who waits.
+    pub(crate) fn next(&mut self, now: Instant) -> Option<ProcId> {
+        self.settle(now);
+        self.called = None;
+        if self.level > self.lead_of_next()? {
+            return None;
+        }
+        self.called = self.small.pop_front().or_else(|| self.large.pop_front());
+        if let Some(peer) = &self.called {
+            self.waiting.remove(peer);
+        }
+        self.called
+    }
+
+    /// When it is the turn of one who waits.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        let before = (self.level - self.lead_of_next()?).max(0.0);
+        // A year is as good as never, and can be added to any moment.
+        let seconds = (before / self.rate).min(365.0 * 86400.0);
+        // Rounded up: not a moment too early.
+        Some(self.seen + Duration::from_secs_f64(seconds) + Duration::from_nanos(1))
+    }
+
+    fn lead_of_next(&self) -> Option<f64> {
+        if self.small.is_empty() {
+            self.large.front().map(|&peer| self.lead(peer))
+        } else {
+            Some(SMALL_LEAD)
+        }
+    }
+
+    /// How much may be before a turn of `peer`. Its own it cannot meet.
+    fn lead(&self, peer: ProcId) -> f64 {
+        if self.last == Some(peer) { self.turn() as f64 / 2.0 } else { LEAD }
+    }
+
+    fn turn(&self) -> usize {
+        // The conversion saturates.
+        ((self.rate * TURN.as_secs_f64()) as usize).max(TURN_LEAST)
+    }
+
+    fn settle(&mut self, now: Instant) {
+        let passed = now.saturating_duration_since(self.seen).as_secs_f64();
+        // A moment that nobody wanted to use is no credit.
+        let least = if self.has_waiting() { -CREDIT } else { 0.0 };
+        self.level = (self.level - passed * self.rate).max(least);
+        self.seen = self.seen.max(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RATE: f64 = 2_000_000.0;
+
+    /// Connections that always have something to write, and a clock.
+    struct World {
+        pacer: Pacer,
+        now: Instant,
+        written: Vec<f64>,
+    }
+
+    impl World {
+        fn new(peers: usize) -> Self {
+            let now = Instant::now();
+            Self { pacer: Pacer::new(RATE, now), now, written: vec![0.0; peers] }
+        }
+
+        fn ask(&mut self, peer: u32, backlog: u64) -> Turn {
+            self.pacer.ask(ProcId(peer), Ask { backlog, is_young: false }, self.now)
+        }
+
+        /// Writes as long as it may.
+        fn go(&mut self, peer: u32) {
+            while let Turn::Now(most) = self.ask(peer, 1 << 30) {
+                self.written[peer as usize] += most as f64;
+                self.pacer.wrote(ProcId(peer), most, self.now);
+            }
+        }
+
+        /// Runs for so long, every wake-up being late by `late`.
+        fn run(&mut self, time: Duration, late: Duration) {
+            let end = self.now + time;
+            while let Some(due) = self.pacer.due().filter(|&due| due + late < end) {
+                self.now = self.now.max(due + late);
+                while let Some(peer) = self.pacer.next(self.now) {
+                    self.go(peer.0);
+                }
+            }
+            self.now = end;
+        }
+    }
+
+    #[test]
+    fn together_they_keep_to_the_rate_and_share_it() {
+        for peers in [1, 2, 8] {
+            let mut world = World::new(peers);
+            (0..peers).for_each(|peer| world.go(peer as u32));
+            world.run(Duration::from_secs(3), Duration::from_micros(100));
+            let all: f64 = world.written.iter().sum();
+            let turn = world.pacer.turn() as f64;
+            assert!((all - 3.0 * RATE).abs() < 2.0 * turn, "{peers}: {all}");
+            for share in &world.written {
+                assert!((share - all / peers as f64).abs() <= 2.0 * turn, "{:?}", world.written);
+            }
+        }
+    }
+
+    #[test]
+    fn a_turn_begins_when_the_one_before_has_nearly_left() {
+        let mut world = World::new(2);
+        let Turn::Now(most) = world.ask(0, 1 << 20) else { panic!("nobody is before it") };
+        world.pacer.wrote(ProcId(0), most, world.now);
+        assert_eq!(world.ask(1, 1 << 20), Turn::Later);
+        assert_eq!(world.pacer.next(world.now), None);
+        let due = world.pacer.due().unwrap();
+        world.now = due;
+        assert_eq!(world.pacer.next(due), Some(ProcId(1)));
+        assert!((world.pacer.level - LEAD).abs() < 1.0, "{}", world.pacer.level);
+    }
+
+    #[test]
+    fn small_messages_pass_by_those_who_wait_but_are_counted() {
+        let mut world = World::new(2);
+        world.go(0);
+        world.now = world.pacer.due().unwrap() - Duration::from_micros(50);
+        let mut passed = 0;
+        while let Turn::Now(_) = world.ask(1, 100) {
+            world.pacer.wrote(ProcId(1), 1000, world.now);
+            passed += 1;
+        }
+        assert!((1..=6).contains(&passed), "{passed}");
+        // It goes before the large ones now.
+        world.now = world.pacer.due().unwrap();
+        assert_eq!(world.pacer.next(world.now), Some(ProcId(1)));
+    }
+
+    #[test]
+    fn words_of_the_stream_never_wait() {
+        let mut world = World::new(2);
+        world.go(0);
+        assert_eq!(world.ask(0, 0), Turn::Now(usize::MAX));
+        assert_eq!(world.ask(1, 0), Turn::Now(usize::MAX));
+    }
+
+    #[test]
+    fn late_wake_ups_are_made_up_for_and_idle_time_is_not() {
+        let late = Duration::from_micros(500);
+        let mut world = World::new(8);
+        (0..8).for_each(|peer| world.go(peer));
+        world.run(Duration::from_secs(2), late);
+        let all: f64 = world.written.iter().sum();
+        assert!(all > 2.0 * RATE - 3.0 * world.pacer.turn() as f64, "{all}");
+        let mut world = World::new(1);
+        world.now += Duration::from_secs(60);
+        world.go(0);
+        assert!(world.written[0] <= 2.0 * world.pacer.turn() as f64, "{:?}", world.written);
+    }
+
+    #[test]
+    fn what_comes_in_takes_its_acknowledgements() {
+        let mut world = World::new(1);
+        world.go(0);
+        for _ in 0..1000 {
+            world.pacer.received((RATE / 1000.0) as usize, world.now);
+            world.run(Duration::from_millis(1), Duration::ZERO);
+        }
+        let share = world.written[0] / RATE;
+        assert!((0.95..0.985).contains(&share), "{share}");
+    }
+
+    #[test]
+    fn young_connections_send_little_at_a_time() {
+        let mut world = World::new(1);
+        let young = Ask { backlog: 1 << 20, is_young: true };
+        assert_eq!(world.pacer.ask(ProcId(0), young, world.now), Turn::Now(TURN_YOUNG));
+        world.pacer.wrote(ProcId(0), TURN_YOUNG, world.now);
+        assert_eq!(world.pacer.ask(ProcId(0), young, world.now), Turn::Later);
+    }
+
+    #[test]
+    fn a_rate_of_next_to_nothing_is_slow_and_no_more() {
+        let now = Instant::now();
+        let mut pacer = Pacer::new(1e-9, now);
+        pacer.wrote(ProcId(0), 1 << 20, now);
+        let ask = Ask { backlog: 1 << 20, is_young: false };
+        assert_eq!(pacer.ask(ProcId(1), ask, now), Turn::Later);
+        assert!(pacer.due().unwrap() > now + Duration::from_secs(86400));
+        assert_eq!(pacer.socket_rate(), 1);
+    }
+}
