@@ -4,8 +4,10 @@
 
 use crate::error::BenchError;
 use crate::figure::{self, Figure};
-use crate::p2p::GROUPS;
+use crate::group::Group;
+use crate::programs::Fitness;
 use crate::session::Session;
+use crate::{p2p, rates};
 use clap::{Parser, Subcommand};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -23,11 +25,17 @@ enum Suite {
     ///
     /// In labs on this machine, against the MPI alone, blocking sockets and iperf3. The exit code
     /// is 1 if a figure could not be measured.
-    P2p(P2p),
+    P2p(Options),
+
+    /// Bursts of 8 + 8 nodes over a link with a small buffer, paced and not
+    ///
+    /// In labs on this machine, against what bytes, bandwidth and delay allow. The exit code is 1 if a figure could not be
+    /// measured.
+    Rates(Options),
 }
 
 #[derive(Debug, clap::Args)]
-struct P2p {
+struct Options {
     /// Less of everything: ends within 50 s
     #[arg(long)]
     quick: bool,
@@ -36,11 +44,11 @@ struct P2p {
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
-    /// Measure only these groups: inside, latency, cable, fast, slow, overlap, memory
+    /// Measure only these groups (p2p: inside, latency, cable, fast, slow, overlap, memory; rates: pairs, all, both)
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
 
-    /// The MPI of both clusters [default: the first that is installed]
+    /// The MPI of both clusters [default: the first that is installed and fit]
     #[arg(long, value_parser = ["mpich", "openmpi"])]
     mpi: Option<String>,
 
@@ -56,8 +64,11 @@ struct P2p {
 /// Does what the command line says.
 #[must_use]
 pub fn run(args: Args) -> ExitCode {
-    let Suite::P2p(p2p) = args.suite;
-    match measure(&p2p) {
+    let result = match args.suite {
+        Suite::P2p(options) => measure(&p2p::GROUPS, Fitness::Any, &options),
+        Suite::Rates(options) => measure(&rates::GROUPS, Fitness::OverNodes, &options),
+    };
+    match result {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(1),
         Err(error) => {
@@ -68,14 +79,14 @@ pub fn run(args: Args) -> ExitCode {
 }
 
 /// Whether all is as it should be.
-fn measure(p2p: &P2p) -> Result<bool, BenchError> {
-    check_names(&p2p.only)?;
+fn measure(groups: &[Group], fitness: Fitness, options: &Options) -> Result<bool, BenchError> {
+    check_names(groups, &options.only)?;
     // A file that cannot be written is better known before the run than after it.
-    p2p.json.as_deref().map_or(Ok(()), |path| write_json(path, &[]))?;
-    let mut session = Session::new(p2p.mpi.as_deref(), p2p.quick)?;
+    options.json.as_deref().map_or(Ok(()), |path| write_json(path, &[]))?;
+    let mut session = Session::new(options.mpi.as_deref(), fitness, options.quick)?;
     let mut figures = Vec::new();
     let mut is_whole = true;
-    for group in GROUPS.iter().filter(|group| is_wanted(&p2p.only, group.name)) {
+    for group in groups.iter().filter(|group| is_wanted(&options.only, group.name)) {
         eprintln!("gridmpi bench: {}: {}", group.name, group.about);
         match group.run(&mut session) {
             Ok(measured) => figures.extend(measured),
@@ -87,22 +98,22 @@ fn measure(p2p: &P2p) -> Result<bool, BenchError> {
     }
     session.drop_lab();
     let table = figure::table(&figures);
-    print!("{}", if p2p.markdown { table.to_markdown() } else { table.to_text() });
-    p2p.json.as_deref().map_or(Ok(()), |path| write_json(path, &figures))?;
+    print!("{}", if options.markdown { table.to_markdown() } else { table.to_text() });
+    options.json.as_deref().map_or(Ok(()), |path| write_json(path, &figures))?;
     let missed = figures.iter().filter(|figure| figure.met == Some(false)).count();
     let judged = figures.iter().filter(|figure| figure.met.is_some()).count();
     println!("{} of {judged} bounds met, with {}", judged - missed, session.mpi.name);
-    Ok(is_whole && !(p2p.strict && missed > 0))
+    Ok(is_whole && !(options.strict && missed > 0))
 }
 
 fn is_wanted(only: &[String], name: &str) -> bool {
     only.is_empty() || only.iter().any(|wanted| wanted == name)
 }
 
-fn check_names(only: &[String]) -> Result<(), BenchError> {
-    let is_unknown = |name: &&String| GROUPS.iter().all(|group| group.name != name.as_str());
+fn check_names(groups: &[Group], only: &[String]) -> Result<(), BenchError> {
+    let is_unknown = |name: &&String| groups.iter().all(|group| group.name != name.as_str());
     only.iter().find(is_unknown).map_or(Ok(()), |name| {
-        let known: Vec<_> = GROUPS.iter().map(|group| group.name).collect();
+        let known: Vec<_> = groups.iter().map(|group| group.name).collect();
         Err(BenchError::Output(format!("nothing is named `{name}`: {}", known.join(", "))))
     })
 }
@@ -122,8 +133,9 @@ mod tests {
 
     #[test]
     fn unknown_names_are_refused_with_the_known_ones() {
-        assert!(check_names(&["latency".to_owned()]).is_ok());
-        let text = check_names(&["lateness".to_owned()]).unwrap_err().to_string();
+        assert!(check_names(&p2p::GROUPS, &["latency".to_owned()]).is_ok());
+        assert!(check_names(&rates::GROUPS, &["pairs".to_owned()]).is_ok());
+        let text = check_names(&p2p::GROUPS, &["lateness".to_owned()]).unwrap_err().to_string();
         assert!(text.contains("`lateness`") && text.contains("latency"), "{text}");
         assert!(is_wanted(&[], "slow") && !is_wanted(&["fast".to_owned()], "slow"));
     }

@@ -14,6 +14,8 @@ pub enum Bound {
     RatioAtMost(f64),
     /// Ours by the other's.
     RatioAtLeast(f64),
+    /// Ours, in the figure's unit.
+    AtMost(f64),
     /// It is only told.
     Told,
 }
@@ -115,17 +117,18 @@ impl Figure {
             ratio,
             difference,
             spread: Spread { ours: quartiles(ours), against: quartiles(against), samples },
-            met: bound.met(difference, ratio),
+            met: bound.met(median(ours), difference, ratio),
         }
     }
 }
 
 impl Bound {
-    fn met(self, difference: f64, ratio: f64) -> Option<bool> {
+    fn met(self, ours: f64, difference: f64, ratio: f64) -> Option<bool> {
         match self {
             Self::DifferenceAtMost(most) => Some(difference <= most),
             Self::RatioAtMost(most) => Some(ratio <= most),
             Self::RatioAtLeast(least) => Some(ratio >= least),
+            Self::AtMost(most) => Some(ours <= most),
             Self::Told => None,
         }
     }
@@ -135,6 +138,7 @@ impl Bound {
             Self::DifferenceAtMost(most) => format!("+{} {unit} at most", short(most)),
             Self::RatioAtMost(most) => format!("× {most} at most"),
             Self::RatioAtLeast(least) => format!("× {least} at least"),
+            Self::AtMost(most) => format!("{} {unit} at most", short(most)),
             Self::Told => String::new(),
         }
     }

@@ -1,6 +1,6 @@
 //! `gridmpi bench`: every figure is measured in one run together with what it is compared to, by turns.
 //!
-//! [`cli`] → a suite ([`p2p`]) of groups, each of which brings up a lab ([`place`]), runs compiled
+//! [`cli`] → a suite ([`p2p`], [`rates`]) of groups, each of which brings up a lab ([`place`]), runs compiled
 //! programs ([`programs`]) or `iperf3` ([`iperf`]) in it, and turns their samples into [`figure`]s.
 //! Everything runs inside labs that live no longer than this process: whatever becomes of it,
 //! nothing is left.
@@ -9,10 +9,12 @@
 pub mod cli;
 pub mod error;
 pub mod figure;
+pub mod group;
 pub mod iperf;
 pub mod p2p;
 pub mod place;
 pub mod process;
 pub mod programs;
+pub mod rates;
 pub mod samples;
 pub mod session;

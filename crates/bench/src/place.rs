@@ -6,7 +6,7 @@ use crate::programs::Mpi;
 use gridmpi_lab::spec::{LoadError, Spec};
 use gridmpi_lab::state::LabDir;
 use gridmpi_lab::up::{self, Lifeline};
-use gridmpi_lab::{error::LabError, plan};
+use gridmpi_lab::{control, error::LabError, plan};
 use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
@@ -27,6 +27,41 @@ pub enum Route {
     Slow,
     /// 10 ms one way, as fast as the emulator carries.
     Fast,
+    /// Several nodes in each cluster.
+    Site(Site),
+}
+
+/// Two clusters of nodes with an interface each, and the link between them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// Nodes in each.
+    pub nodes: u32,
+    /// Rate of a node's interface, Mbit/s.
+    pub interface_mbit: u32,
+    /// Bandwidth of the link, Mbit/s.
+    pub link_mbit: u32,
+    /// One way, ms.
+    pub delay_ms: u32,
+    /// The link's buffer, KiB.
+    pub buffer_kib: u32,
+}
+
+impl Site {
+    fn text(&self) -> String {
+        let Self { nodes, interface_mbit, link_mbit, delay_ms, buffer_kib } = self;
+        let cluster = |name: &str| {
+            format!(
+                "[[cluster]]\nname = \"{name}\"\nnodes = {nodes}\n\
+                 interface = \"{interface_mbit} Mbit/s\"\n"
+            )
+        };
+        format!(
+            "{}{}[[link]]\nbandwidth = \"{link_mbit} Mbit/s\"\ndelay = \"{delay_ms} ms\"\n\
+             buffer = \"{buffer_kib} KiB\"\n[tcp]\ncongestion = \"cubic\"\n",
+            cluster("a"),
+            cluster("b")
+        )
+    }
 }
 
 impl Route {
@@ -36,6 +71,7 @@ impl Route {
             Self::Shaped => "shaped",
             Self::Slow => "slow",
             Self::Fast => "fast",
+            Self::Site(_) => "site",
         }
     }
 
@@ -45,6 +81,7 @@ impl Route {
             Self::Shaped => ("interface = \"160 Mbit/s\"\n", "emulate = false"),
             Self::Slow => ("", "delay = \"10 ms\"\nbandwidth = \"160 Mbit/s\""),
             Self::Fast => ("", "delay = \"10 ms\""),
+            Self::Site(site) => return site.text(),
         };
         let cluster =
             |name: &str| format!("[[cluster]]\nname = \"{name}\"\nnodes = 1\n{interface}");
@@ -53,7 +90,7 @@ impl Route {
     }
 }
 
-/// A lab of one node (`a1`, `b1`) in each of two clusters. It goes down when this is dropped.
+/// A lab of two clusters: nodes `a1` …, `b1` … It goes down when this is dropped.
 #[derive(Debug)]
 pub struct Lab {
     directory: LabDir,
@@ -124,25 +161,58 @@ impl Lab {
         })?;
         let gridmpi = own_program()?;
         let (run, dashes) = (OsStr::new("run"), OsStr::new("--"));
-        let mut command =
-            vec![gridmpi.as_os_str(), run, job.file.as_os_str(), dashes, job.program.as_os_str()];
+        let settings: Vec<_> =
+            job.settings.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let mut command = vec![OsStr::new("env")];
+        command.extend(settings.iter().map(OsStr::new));
+        command.extend([gridmpi.as_os_str(), run, job.file.as_os_str(), dashes]);
+        command.push(job.program.as_os_str());
         command.extend(job.arguments.iter().map(OsStr::new));
         self.run(plan::HEAD, &command, until)
     }
 
     fn job_file(&self, job: &Job<'_>) -> String {
+        let nodes = plan::nodes(&self.spec);
         let mut text = String::new();
-        for node in plan::nodes(&self.spec) {
-            let cluster = &self.spec.clusters[node.cluster].name;
-            let (address, ranks) = (node.lan(), job.ranks[node.cluster.min(1)]);
+        for (index, cluster) in self.spec.clusters.iter().enumerate() {
+            let mine = nodes.iter().filter(|node| node.cluster == index);
+            let hosts: Vec<_> = mine.map(|node| node.lan().to_string()).collect();
+            let ranks = job.ranks[index.min(1)];
+            let each = (ranks as usize / hosts.len().max(1)).max(1);
             text += &format!(
-                "[[cluster]]\nname = \"{cluster}\"\nlauncher = \"{}\"\nlauncher_args = {:?}\n\
-                 ranks = {ranks}\nranks_per_host = {ranks}\nhosts = [\"{address}\"]\n\
-                 remote_shell = \"lab-ssh\"\ninterface = \"{INTERFACE}\"\n",
-                job.mpi.launcher, job.mpi.arguments,
+                "[[cluster]]\nname = \"{}\"\nlauncher = \"{}\"\nlauncher_args = {:?}\n\
+                 ranks = {ranks}\nranks_per_host = {each}\nhosts = {hosts:?}\n\
+                 remote_shell = \"lab-ssh\"\ninterface = \"{INTERFACE}\"\n[cluster.env]\n",
+                cluster.name,
+                job.mpi.launcher,
+                launcher_arguments(job.mpi, index, hosts.len()),
+            );
+            if hosts.len() > 1 {
+                let variables = job.mpi.variables.iter();
+                variables.for_each(|(name, value)| text += &format!("{name} = \"{value}\"\n"));
+            }
+        }
+        for link in &self.spec.links {
+            let Some(bandwidth) = link.bandwidth else { continue };
+            let [a, b] = [link.between.0, link.between.1].map(|c| &self.spec.clusters[c].name);
+            text += &format!(
+                "[[link]]\nbetween = [\"{a}\", \"{b}\"]\nbandwidth = \"{bandwidth} bit/s\"\n"
             );
         }
         text
+    }
+
+    /// What has come to the link so far, and what was dropped there.
+    ///
+    /// # Errors
+    /// The lab does not answer.
+    pub fn packets(&self) -> Result<Packets, BenchError> {
+        let status = control::ask(&self.directory, control::Request::Status)?;
+        let directions = status.directions.iter().map(|direction| direction.traffic);
+        Ok(directions.fold(Packets::default(), |sum, traffic| Packets {
+            arrived: sum.arrived + traffic.arrived.packets,
+            dropped: sum.dropped + traffic.dropped.packets,
+        }))
     }
 
     /// Runs an MPI program on the first node by the vendor alone.
@@ -172,6 +242,25 @@ pub struct Job<'a> {
     pub arguments: &'a [String],
     /// Ranks in each cluster.
     pub ranks: [u32; 2],
+    /// Settings of the library.
+    pub settings: &'a [(&'a str, &'a str)],
+}
+
+/// Packets at the bottlenecks of both directions.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Packets {
+    /// Those that came.
+    pub arrived: u64,
+    /// Those of them that found the buffer full.
+    pub dropped: u64,
+}
+
+/// What the launcher is told in the lab's cluster `index` of so many nodes.
+fn launcher_arguments(mpi: &Mpi, index: usize, nodes: usize) -> Vec<String> {
+    // Inside the cluster, counted from 1 (docs/lab.md).
+    let network = format!("10.{}.0.0/16", index + 1);
+    let words = if nodes > 1 { mpi.over_nodes.unwrap_or_default() } else { mpi.arguments };
+    words.iter().map(|word| word.replace("{network}", &network)).collect()
 }
 
 fn own_program() -> Result<std::path::PathBuf, BenchError> {
@@ -195,11 +284,14 @@ mod tests {
 
     #[test]
     fn every_path_is_a_lab() {
-        for path in [Route::Plain, Route::Shaped, Route::Slow, Route::Fast] {
+        let site =
+            Site { nodes: 1, interface_mbit: 50, link_mbit: 160, delay_ms: 0, buffer_kib: 64 };
+        let site = Route::Site(site);
+        for path in [Route::Plain, Route::Shaped, Route::Slow, Route::Fast, site] {
             let spec = Spec::parse(&path.text(), "t", "t").unwrap();
             assert_eq!(spec.clusters.len(), 2);
-            assert_eq!(spec.links[0].emulate, matches!(path, Route::Slow | Route::Fast));
-            assert_eq!(spec.gso, path != Route::Slow);
+            assert_eq!(spec.links[0].emulate, !matches!(path, Route::Plain | Route::Shaped));
+            assert_eq!(spec.gso, !matches!(path, Route::Slow | Route::Site(_)));
         }
     }
 }

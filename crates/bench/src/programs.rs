@@ -8,12 +8,13 @@ use std::process::Command;
 use std::time::Instant;
 
 const COMMON: &str = include_str!("../programs/common.h");
-const SOURCES: [(&str, &str); 5] = [
+const SOURCES: [(&str, &str); 6] = [
     ("local", include_str!("../programs/local.c")),
     ("latency", include_str!("../programs/latency.c")),
     ("bulk", include_str!("../programs/bulk.c")),
     ("overlap", include_str!("../programs/overlap.c")),
     ("idle", include_str!("../programs/idle.c")),
+    ("burst", include_str!("../programs/burst.c")),
 ];
 
 /// Directories in the system's temporary one are called this and the process's id.
@@ -32,16 +33,55 @@ pub struct Mpi {
     pub compiler: &'static str,
     /// Arguments that its launcher needs where ranks may outnumber cores.
     pub arguments: &'static [&'static str],
+    /// Those that it needs in a cluster of several nodes, where `{network}` stands for the network inside the cluster. `None`
+    /// if it is not fit for that.
+    pub over_nodes: Option<&'static [&'static str]>,
+    /// Variables for its ranks there.
+    pub variables: &'static [(&'static str, &'static str)],
+}
+
+/// What an MPI is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fitness {
+    /// To run on a node.
+    Any,
+    /// To run over the nodes of a cluster.
+    OverNodes,
 }
 
 /// Those that are known, in order of preference.
 pub const KNOWN: [Mpi; 2] = [
-    Mpi { name: "mpich", launcher: "mpiexec.mpich", compiler: "mpicc.mpich", arguments: &[] },
+    Mpi {
+        name: "mpich",
+        launcher: "mpiexec.mpich",
+        compiler: "mpicc.mpich",
+        arguments: &[],
+        // Over TCP between more than two nodes Debian's 4.0.2 hangs in its own MPI_Finalize, every second time or so.
+        over_nodes: None,
+        variables: &[],
+    },
     Mpi {
         name: "openmpi",
         launcher: "mpiexec.openmpi",
         compiler: "mpicc.openmpi",
         arguments: &["--oversubscribe", "--bind-to", "none"],
+        over_nodes: Some(&[
+            "--bind-to",
+            "none",
+            "--mca",
+            "pml",
+            "ob1",
+            "--mca",
+            "btl",
+            "tcp,self",
+            "--mca",
+            "btl_tcp_if_include",
+            "{network}",
+            "--mca",
+            "oob_tcp_if_include",
+            "{network}",
+        ]),
+        variables: &[("OMPI_MCA_mpi_yield_when_idle", "1")],
     },
 ];
 
@@ -62,12 +102,18 @@ pub fn need(command: &str) -> Result<(), BenchError> {
 }
 
 impl Mpi {
-    /// The named one, or the first that is installed.
+    /// The named one, or the first that is installed and fit.
     ///
     /// # Errors
-    /// It is not installed.
-    pub fn find(name: Option<&str>) -> Result<Self, BenchError> {
-        let is_wanted = |mpi: &&Self| name.is_none_or(|name| mpi.name == name);
+    /// It is not installed, or not fit.
+    pub fn find(name: Option<&str>, fitness: Fitness) -> Result<Self, BenchError> {
+        let is_fit = |mpi: &Self| fitness == Fitness::Any || mpi.over_nodes.is_some();
+        if let Some(unfit) = KNOWN.iter().find(|mpi| Some(mpi.name) == name && !is_fit(mpi)) {
+            let message =
+                format!("{} cannot be trusted over several nodes here: --mpi openmpi", unfit.name);
+            return Err(BenchError::Output(message));
+        }
+        let is_wanted = |mpi: &&Self| is_fit(mpi) && name.is_none_or(|name| mpi.name == name);
         let is_there = |mpi: &&Self| is_installed(mpi.launcher) && is_installed(mpi.compiler);
         let mut wanted = KNOWN.iter().filter(is_wanted);
         wanted.find(is_there).copied().ok_or_else(|| BenchError::Missing {
@@ -164,6 +210,8 @@ mod tests {
     fn what_is_not_installed_is_named_with_a_remedy() {
         let text = need("no-such-compiler").unwrap_err().to_string();
         assert!(text.contains("`no-such-compiler` is missing: run `tools/setup`"), "{text}");
-        assert!(Mpi::find(Some("no-such-mpi")).unwrap_err().to_string().contains("no-such-mpi"));
+        let find = |name| Mpi::find(Some(name), Fitness::OverNodes);
+        assert!(find("mpich").unwrap_err().to_string().contains("--mpi openmpi"));
+        assert!(find("no-such-mpi").unwrap_err().to_string().contains("no-such-mpi"));
     }
 }

@@ -3,7 +3,7 @@
 use crate::error::BenchError;
 use crate::place::{Job, Lab, Route};
 use crate::process::Said;
-use crate::programs::{Mpi, Programs};
+use crate::programs::{Fitness, Mpi, Programs};
 use crate::samples::Samples;
 use std::path::PathBuf;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -37,9 +37,9 @@ impl Session {
     ///
     /// # Errors
     /// The MPI is not installed, or there is no place for programs.
-    pub fn new(mpi: Option<&str>, is_quick: bool) -> Result<Self, BenchError> {
+    pub fn new(mpi: Option<&str>, fitness: Fitness, is_quick: bool) -> Result<Self, BenchError> {
         let deadline = Instant::now() + if is_quick { QUICK } else { WHOLE };
-        let mpi = Mpi::find(mpi)?;
+        let mpi = Mpi::find(mpi, fitness)?;
         let programs = Programs::new(mpi)?;
         let watched = is_quick.then(|| watch(programs.place(".")));
         Ok(Self { mpi, programs, is_quick, deadline, lab: None, _watched: watched })
@@ -100,7 +100,22 @@ impl Session {
         arguments: &[String],
         ranks: [u32; 2],
     ) -> Result<Samples, BenchError> {
-        self.launch(route, program, arguments, ranks, true)
+        self.job_with(route, program, arguments, ranks, &[])
+    }
+
+    /// The same with settings of the library.
+    ///
+    /// # Errors
+    /// It fails or is late.
+    pub fn job_with(
+        &mut self,
+        route: Route,
+        program: &str,
+        arguments: &[String],
+        ranks: [u32; 2],
+        settings: &[(&str, &str)],
+    ) -> Result<Samples, BenchError> {
+        self.launch(route, program, arguments, ranks, Some(settings))
     }
 
     /// Runs a program by the vendor alone in the first cluster; its samples.
@@ -114,7 +129,7 @@ impl Session {
         arguments: &[String],
         ranks: u32,
     ) -> Result<Samples, BenchError> {
-        self.launch(route, program, arguments, [ranks, 0], false)
+        self.launch(route, program, arguments, [ranks, 0], None)
     }
 
     fn launch(
@@ -123,15 +138,25 @@ impl Session {
         program: &str,
         arguments: &[String],
         ranks: [u32; 2],
-        is_job: bool,
+        settings: Option<&[(&str, &str)]>,
     ) -> Result<Samples, BenchError> {
         let (mpi, file) = (self.mpi, self.programs.place("job.toml"));
         let program = self.program(program)?;
-        let job = Job { mpi: &mpi, file: &file, program: &program, arguments, ranks };
+        let job = Job {
+            mpi: &mpi,
+            file: &file,
+            program: &program,
+            arguments,
+            ranks,
+            settings: settings.unwrap_or_default(),
+        };
         self.lab(route)?;
         let until = self.until()?;
         let lab = self.lab(route)?;
-        let Said { out, .. } = if is_job { lab.job(&job, until)? } else { lab.alone(&job, until)? };
+        let Said { out, .. } = match settings {
+            Some(_) => lab.job(&job, until)?,
+            None => lab.alone(&job, until)?,
+        };
         Ok(Samples::parse(&out))
     }
 }

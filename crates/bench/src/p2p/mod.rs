@@ -6,19 +6,8 @@ mod latency;
 mod memory;
 mod overlap;
 
-use crate::error::BenchError;
-use crate::figure::Figure;
+use crate::group::Group;
 use crate::place::Route;
-use crate::session::Session;
-
-/// Figures that are measured together.
-pub struct Group {
-    /// As `--only` has it.
-    pub name: &'static str,
-    /// What it measures.
-    pub about: &'static str,
-    measure: fn(&mut Session) -> Result<Vec<Figure>, BenchError>,
-}
 
 /// All groups, in the order in which they are run.
 pub const GROUPS: [Group; 7] = [
@@ -58,19 +47,3 @@ pub const GROUPS: [Group; 7] = [
         measure: memory::measure,
     },
 ];
-
-impl Group {
-    /// Measures its figures. After a failure nothing of it runs any more.
-    ///
-    /// # Errors
-    /// What is missing, or what failed.
-    pub fn run(&self, session: &mut Session) -> Result<Vec<Figure>, BenchError> {
-        session.until()?;
-        let result = (self.measure)(session);
-        if result.is_err() {
-            // Whatever is left of it goes with the lab.
-            session.drop_lab();
-        }
-        result
-    }
-}

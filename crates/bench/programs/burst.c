@@ -1,0 +1,67 @@
+/* burst PATTERN BYTES COUNT PAUSE: the first half of the ranks sends to the second half, all beginning at the same instant, COUNT
+ * times with PAUSE seconds between. PATTERN: `pairs`, a message of BYTES from rank i to rank i + n/2; `all`, one to every
+ * rank of the other half; `both`, likewise in both directions. Says `seconds`: from the common start to the last byte. */
+#include "common.h"
+
+/* Everybody's start: rank 0 says when. */
+static double start(int me, double pause)
+{
+    double at = now() + pause;
+    MPI_Bcast(&at, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+    struct timespec t = {(time_t)at, (long)(1e9 * (at - (double)(time_t)at))};
+    if (now() >= at)
+        fprintf(stderr, "bench: rank %d was late by %.1f ms\n", me, 1e3 * (now() - at));
+    clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL);
+    return at;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 5)
+        return 2;
+    int me, size, bytes = atoi(argv[2]), count = atoi(argv[3]);
+    double pause = atof(argv[4]), *seconds = calloc((size_t)count, sizeof *seconds);
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &me);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    int half = size / 2, is_first = me < half, is_pairs = !strcmp(argv[1], "pairs"), is_both = !strcmp(argv[1], "both");
+    int peers = is_pairs ? 1 : half, base = is_first ? half : 0;
+    size_t room = (size_t)peers * (size_t)bytes;
+    char *out = malloc(room), *in = calloc(room, 1);
+    MPI_Request *requests = malloc(2 * (size_t)peers * sizeof *requests);
+    if (!out || !in || !requests || !seconds)
+        die("no memory");
+    for (size_t i = 0; i < room; i++)
+        out[i] = (char)(me + (int)i);
+    for (int k = 0; k < count; k++) {
+        int waiting = 0;
+        for (int i = 0; i < peers; i++) {
+            int peer = is_pairs ? base + me % half : base + (me + i) % half;
+            if (is_both || !is_first)
+                MPI_Irecv(in + (size_t)i * (size_t)bytes, bytes, MPI_BYTE, peer, k, MPI_COMM_WORLD, &requests[waiting++]);
+        }
+        double from = start(me, pause), took;
+        for (int i = 0; i < peers; i++) {
+            int peer = is_pairs ? base + me % half : base + (me + i) % half;
+            if (is_both || is_first)
+                MPI_Isend(out + (size_t)i * (size_t)bytes, bytes, MPI_BYTE, peer, k, MPI_COMM_WORLD, &requests[waiting++]);
+        }
+        MPI_Waitall(waiting, requests, MPI_STATUSES_IGNORE);
+        took = now() - from;
+        if (is_first && !is_both)
+            took = 0;
+        MPI_Reduce(&took, &seconds[k], 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
+    }
+    for (int i = 0; i < peers && (is_both || !is_first); i++) {
+        int peer = is_pairs ? base + me % half : base + (me + i) % half;
+        /* Where in its buffer the sender kept what it sent here. */
+        int place = is_pairs ? 0 : ((me - peer) % half + half) % half;
+        for (int b = 0; b < bytes; b++)
+            if (in[(size_t)i * (size_t)bytes + (size_t)b] != (char)(peer + place * bytes + b))
+                die("wrong data");
+    }
+    if (me == 0)
+        say("seconds", seconds, count);
+    MPI_Finalize();
+    return 0;
+}

@@ -1,0 +1,195 @@
+//! Bursts: all nodes of a cluster begin to send at the same instant.
+
+use crate::error::BenchError;
+use crate::figure::{Bound, Figure};
+use crate::place::{Route, Site};
+use crate::session::Session;
+
+/// Of a full frame, what TCP carries.
+const PAYLOAD: f64 = 1448.0 / 1538.0;
+/// The acknowledgement of two full frames, by their size.
+const ACKNOWLEDGEMENT: f64 = 90.0 / (2.0 * 1538.0);
+/// Between one burst and the next, seconds: no longer than TCP remembers its window.
+const PAUSE: &str = "0.1";
+/// Of a million packets, how many may be dropped.
+const DROPS: f64 = 100.0;
+
+/// Who sends to whom.
+pub(super) struct Burst {
+    /// As the program has it.
+    pattern: &'static str,
+    name: &'static str,
+    /// Each message.
+    bytes: u32,
+    /// To how many each node sends.
+    peers: u32,
+    is_both_ways: bool,
+}
+
+pub(super) const PAIRS: Burst = Burst {
+    pattern: "pairs",
+    name: "8 pairs, 256 KiB each",
+    bytes: 256 << 10,
+    peers: 1,
+    is_both_ways: false,
+};
+pub(super) const ALL: Burst = Burst {
+    pattern: "all",
+    name: "8 to 8, 32 KiB each",
+    bytes: 32 << 10,
+    peers: 8,
+    is_both_ways: false,
+};
+pub(super) const BOTH: Burst =
+    Burst { pattern: "both", name: "8 to 8 and back, 32 KiB each", is_both_ways: true, ..ALL };
+
+/// What holds the senders back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    /// Nothing.
+    Off,
+    /// A token bucket (tbf) as each node's interface, at an equal share of the link.
+    Tbf,
+    /// Ours, at an equal share of the link.
+    Static,
+}
+
+impl Mode {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Off => "not paced",
+            Self::Tbf => "tbf at B/N",
+            Self::Static => "static, B/N",
+        }
+    }
+
+    fn settings(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Off | Self::Tbf => &[("GRIDMPI_PACING", "off")],
+            Self::Static => &[("GRIDMPI_PACING", "static")],
+        }
+    }
+}
+
+/// What came of one mode.
+#[derive(Default)]
+struct Outcome {
+    /// Of each burst.
+    milliseconds: Vec<f64>,
+    /// Of a million packets.
+    dropped: Vec<f64>,
+}
+
+pub(super) fn measure(session: &mut Session, burst: &Burst) -> Result<Vec<Figure>, BenchError> {
+    let mut figures = Vec::new();
+    for delay_ms in session.choose(&[10][..], &[0, 2, 5, 10]) {
+        figures.extend(compare(session, burst, *delay_ms)?);
+    }
+    Ok(figures)
+}
+
+fn compare(session: &mut Session, burst: &Burst, delay_ms: u32) -> Result<Vec<Figure>, BenchError> {
+    let site = Site { nodes: 8, interface_mbit: 50, link_mbit: 160, delay_ms, buffer_kib: 64 };
+    say_conditions(session, burst, Route::Site(site))?;
+    let modes =
+        session.choose(&[Mode::Off, Mode::Static][..], &[Mode::Off, Mode::Tbf, Mode::Static]);
+    let mut outcomes: Vec<Outcome> = modes.iter().map(|_| Outcome::default()).collect();
+    for _ in 0..session.choose(1, 3) {
+        for (mode, outcome) in modes.iter().zip(&mut outcomes) {
+            run(session, burst, &site, *mode, outcome)?;
+        }
+    }
+    let least = [least_ms(burst, &site)];
+    let place = format!("{}, {delay_ms} ms", burst.name);
+    let unpaced = &outcomes[0];
+    let mut figures = Vec::new();
+    for (mode, outcome) in modes.iter().zip(&outcomes) {
+        let is_ours = *mode == Mode::Static;
+        let name = format!("{place}: {}", mode.name());
+        let bound = if is_ours { Bound::RatioAtMost(1.1) } else { Bound::Told };
+        figures.push(Figure::new(
+            &name,
+            "ms",
+            &outcome.milliseconds,
+            "least possible",
+            &least,
+            bound,
+        ));
+        if *mode != Mode::Off {
+            let bound = if is_ours { Bound::AtMost(DROPS) } else { Bound::Told };
+            let (name, whom) = (format!("{name}, dropped"), Mode::Off.name());
+            figures.push(Figure::new(name, "ppm", &outcome.dropped, whom, &unpaced.dropped, bound));
+        }
+    }
+    Ok(figures)
+}
+
+/// What the times depend on beside the network.
+fn say_conditions(session: &mut Session, burst: &Burst, route: Route) -> Result<(), BenchError> {
+    let until = session.until()?;
+    let lab = session.lab(route)?;
+    let value = |file: &str| {
+        let said = lab.run("a1", &["cat", &format!("/proc/sys/net/ipv4/{file}")], until)?;
+        Ok::<_, BenchError>(said.out.trim().to_owned())
+    };
+    let control = value("tcp_congestion_control")?;
+    // Kernels before 6.11 have no such setting, and 200 ms.
+    let least_us = value("tcp_rto_min_us").ok().and_then(|text| text.parse().ok());
+    let (least_ms, Burst { pattern, peers, .. }) = (least_us.unwrap_or(200_000.0) / 1000.0, burst);
+    eprintln!(
+        "gridmpi bench: {pattern}: congestion control {control}, least retransmission timeout \
+         {least_ms} ms, sending connections a node: {peers}"
+    );
+    Ok(())
+}
+
+fn run(
+    session: &mut Session,
+    burst: &Burst,
+    site: &Site,
+    mode: Mode,
+    outcome: &mut Outcome,
+) -> Result<(), BenchError> {
+    let mut site = *site;
+    if mode == Mode::Tbf {
+        site.interface_mbit = site.link_mbit / site.nodes;
+    }
+    let count = session.choose(8, 16);
+    let arguments =
+        [burst.pattern, &burst.bytes.to_string(), &count.to_string(), PAUSE].map(str::to_owned);
+    let route = Route::Site(site);
+    let before = session.lab(route)?.packets()?;
+    let samples = session.job_with(route, "burst", &arguments, [site.nodes; 2], mode.settings())?;
+    let after = session.lab(route)?.packets()?;
+    // In the first one connections are made.
+    outcome.milliseconds.extend(samples.scaled("seconds", 1e3)?.iter().skip(1));
+    let (arrived, dropped) = (after.arrived - before.arrived, after.dropped - before.dropped);
+    outcome.dropped.push(dropped as f64 / arrived.max(1) as f64 * 1e6);
+    Ok(())
+}
+
+/// Bytes by bandwidth, and the delay.
+fn least_ms(burst: &Burst, site: &Site) -> f64 {
+    let node_bits = f64::from(burst.bytes) * f64::from(burst.peers) * 8.0 / PAYLOAD;
+    let acknowledged = if burst.is_both_ways { 1.0 + ACKNOWLEDGEMENT } else { 1.0 };
+    let all_bits = node_bits * f64::from(site.nodes) * acknowledged;
+    let by_link = all_bits / (f64::from(site.link_mbit) * 1e3);
+    let by_interface = node_bits * acknowledged / (f64::from(site.interface_mbit) * 1e3);
+    by_link.max(by_interface) + f64::from(site.delay_ms)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_time_is_that_of_the_neck() {
+        let site =
+            Site { nodes: 8, interface_mbit: 50, link_mbit: 160, delay_ms: 10, buffer_kib: 64 };
+        assert!((least_ms(&PAIRS, &site) - 121.4).abs() < 0.1, "{}", least_ms(&PAIRS, &site));
+        assert!((least_ms(&ALL, &site) - 121.4).abs() < 0.1);
+        assert!((least_ms(&BOTH, &site) - 124.6).abs() < 0.1, "{}", least_ms(&BOTH, &site));
+        let slow = Site { interface_mbit: 10, ..site };
+        assert!((least_ms(&PAIRS, &slow) - 232.8).abs() < 0.1, "{}", least_ms(&PAIRS, &slow));
+    }
+}
