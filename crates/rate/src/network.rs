@@ -35,6 +35,8 @@ pub struct Network {
     nodes: Vec<Node>,
     clusters: u32,
     links: Vec<Resource>,
+    /// The clusters that send over each link.
+    senders: HashMap<Resource, Vec<ClusterId>>,
     /// The links from one cluster to another; none is as good as links without bounds.
     paths: HashMap<(ClusterId, ClusterId), Vec<Resource>>,
 }
@@ -81,6 +83,10 @@ impl Network {
             assert!(from != to, "a link leads from {from:?} to itself");
             assert!(from.max(to).0 < self.clusters, "{from:?} or {to:?} is of another network");
             self.paths.entry((from, to)).or_default().push(link);
+            let senders = self.senders.entry(link).or_default();
+            if !senders.contains(&from) {
+                senders.push(from);
+            }
         }
         self.links.push(link);
         LinkId(count(&self.links) - 1)
@@ -93,6 +99,44 @@ impl Network {
     pub fn set_bandwidth(&mut self, link: LinkId, bandwidth: Rate) {
         let resource = self.links[link.0 as usize];
         self.capacities[resource as usize] = bandwidth;
+    }
+
+    /// Whether it is a node of this network, as far as its number tells.
+    #[must_use]
+    pub fn has(&self, node: NodeId) -> bool {
+        node.index() < self.nodes.len()
+    }
+
+    /// The cluster of a node.
+    ///
+    /// # Panics
+    /// If it is of another network.
+    #[must_use]
+    pub fn cluster(&self, node: NodeId) -> ClusterId {
+        self.nodes[node.index()].cluster
+    }
+
+    /// The other clusters whose transfers can have a part in what those of `ours` get: they can meet at a link that carries both
+    /// or at the interface of a receiver, or both can meet those of a third.
+    #[must_use]
+    pub fn rivals(&self, ours: ClusterId) -> Vec<ClusterId> {
+        let mut found = vec![ours];
+        let mut next = 0;
+        while let Some(&known) = found.get(next) {
+            let others = (0..self.clusters).map(ClusterId).filter(|other| !found.contains(other));
+            let new: Vec<_> = others.filter(|&other| self.can_meet(known, other)).collect();
+            found.extend(new);
+            next += 1;
+        }
+        found.remove(0);
+        found
+    }
+
+    fn can_meet(&self, one: ClusterId, other: ClusterId) -> bool {
+        let is_neck = |node: &Node| self.capacities[node.inward as usize] < Rate::UNBOUNDED;
+        let is_third = |node: &Node| node.cluster != one && node.cluster != other;
+        self.nodes.iter().any(|node| is_third(node) && is_neck(node))
+            || self.senders.values().any(|link| link.contains(&one) && link.contains(&other))
     }
 
     /// How many nodes there are.
