@@ -10,6 +10,7 @@ use socket2::{Domain, Protocol, SockRef, Socket as RawSocket, TcpKeepalive, Type
 
 use crate::handshake::{Ask, AskStep};
 use crate::link::received;
+use crate::options::shorten_timeouts;
 use crate::poller::{Interest, Ready, Token};
 use crate::state::{Socket, State};
 use crate::timers::Due;
@@ -339,6 +340,7 @@ pub(crate) fn prepare(socket: &RawSocket, limits: &Limits) -> std::io::Result<()
         .with_time(idle.max(Duration::from_secs(1)))
         .with_interval((idle / 3).max(Duration::from_secs(1)));
     socket.set_tcp_keepalive(&keepalive)?;
+    shorten_timeouts(socket);
     if let Some(size) = limits.socket_buffer {
         socket.set_send_buffer_size(size)?;
         socket.set_recv_buffer_size(size)?;
