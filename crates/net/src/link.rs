@@ -13,8 +13,17 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
 use crate::LinkError;
 use crate::poller::Interest;
 
-/// Most bytes read or written on one connection before others get their turn.
-pub(crate) const TURN: usize = 1 << 20;
+/// Most bytes read or, by whole frames, written on one connection before others get their turn.
+const TURN: usize = 1 << 20;
+
+/// How much may be written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Most {
+    /// As much as one may have before others get their turn.
+    Fair,
+    /// Not a byte more.
+    Bytes(usize),
+}
 
 /// Payloads with at least this much to come are read straight to where they belong.
 const DIRECT_ABOVE: usize = 8 * 1024;
@@ -221,18 +230,27 @@ impl Link {
     }
 
     /// Writes what the endpoint has for the peer until there is no more, the socket takes no more
-    /// or `most` bytes are written.
-    pub(crate) fn write(&self, endpoint: &mut Endpoint, most: usize) -> io::Result<Written> {
+    /// or the turn is over.
+    pub(crate) fn write(&self, endpoint: &mut Endpoint, most: Most) -> io::Result<Written> {
         let mut bytes = 0;
-        while bytes < most {
-            let progress = endpoint.transmit(self.peer, most - bytes, |slices| {
-                let count = send(&self.fd, &cut(slices, most - bytes))?;
+        let (end, is_sharp) = match most {
+            Most::Fair => (TURN, false),
+            Most::Bytes(end) => (end, true),
+        };
+        while bytes < end {
+            let progress = endpoint.transmit(self.peer, end - bytes, |slices| {
+                let count = if is_sharp {
+                    send(&self.fd, &cut(slices, end - bytes))?
+                } else {
+                    send(&self.fd, slices)?
+                };
                 bytes += count;
                 Ok(count)
             })?;
+            let is_cut = is_sharp && bytes == end;
             match progress {
                 Progress::Idle => return Ok(Written { bytes, left: Left::Nothing }),
-                Progress::Blocked if bytes < most => {
+                Progress::Blocked if !is_cut => {
                     return Ok(Written { bytes, left: Left::ForRoom });
                 }
                 _ => {}

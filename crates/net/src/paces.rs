@@ -7,7 +7,7 @@ use gridmpi_rate::Rate;
 use gridmpi_wire::ProcId;
 
 use crate::Pacing;
-use crate::link::{Left, Link, TURN, Written};
+use crate::link::{Left, Link, Most, Written};
 use crate::options::{set_pacing_rate, window};
 use crate::pace::{Ask, Pacer, SEGMENT, Turn};
 use crate::poller::Interest;
@@ -80,7 +80,7 @@ impl State {
     /// Lets a link write what it may, and says what is to be waited for.
     pub(crate) fn write_turns(&mut self, link: &mut Link) -> io::Result<Interest> {
         let Some(cluster) = self.paces.cluster_of(link.peer) else {
-            return Ok(match self.write_most(link, TURN)?.left {
+            return Ok(match self.write_most(link, Most::Fair)?.left {
                 Left::Nothing => Interest::Read,
                 // After its turn it is still writable, so the next wait for events comes back to it.
                 Left::ForRoom | Left::ForTurn => Interest::ReadWrite,
@@ -92,7 +92,7 @@ impl State {
                 self.arm_turn(cluster);
                 return Ok(Interest::Read);
             };
-            let Written { bytes, left } = self.write_most(link, most)?;
+            let Written { bytes, left } = self.write_most(link, Most::Bytes(most))?;
             if let Some(paced) = self.paces.get(cluster) {
                 paced.pacer.wrote(link.peer, bytes, now);
             }
@@ -104,7 +104,7 @@ impl State {
         }
     }
 
-    fn write_most(&mut self, link: &mut Link, most: usize) -> io::Result<Written> {
+    fn write_most(&mut self, link: &mut Link, most: Most) -> io::Result<Written> {
         let written = link.write(&mut self.endpoint, most)?;
         self.stats.bytes_out += written.bytes as u64;
         link.written += written.bytes as u64;
