@@ -1,5 +1,6 @@
 """Job files for `gridmpi run`, and command lines for vendors alone."""
 
+import itertools
 import json
 from pathlib import Path
 
@@ -60,6 +61,14 @@ def across(path: Path, program: Program, vendors: list[Vendor], ranks: list[int]
             for index, (vendor, count) in enumerate(zip(vendors, ranks, strict=True))
         ],
     )
+
+
+def add_links(path: Path, clusters: int, bandwidth: str) -> None:
+    """Says of every pair of clusters what the link between them carries."""
+    names = [chr(ord("a") + index) for index in range(clusters)]
+    with path.open("a") as file:
+        for one, other in itertools.combinations(names, 2):
+            file.write(f"\n[[link]]\nbetween = {_texts([one, other])}\nbandwidth = {_text(bandwidth)}\n")
 
 
 def lab_nodes(vendor: Vendor, ranks: int) -> list[int]:

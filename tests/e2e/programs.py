@@ -27,6 +27,8 @@ class Program:
     ways: tuple[str, ...] = ("alone", "one", "two", "three", "lab")
     #: Variables of its own.
     env: tuple[tuple[str, str], ...] = ()
+    #: What the job file says of every link; empty: nothing.
+    bandwidth: str = ""
     #: Also in a lab with delay.
     chosen: bool = False
     #: Tags of the vendors that have what it tests; empty: all.
@@ -56,6 +58,11 @@ class Program:
 
 def _c(name: str, **options: object) -> Program:
     return Program(name, PROGRAMS / "c" / f"{name}.c", **options)
+
+
+def _paced(name: str, **options: object) -> Program:
+    """The program with what it sends held to a rate."""
+    return _c(name, case="paced", env=(("GRIDMPI_PACING", "static"),), bandwidth="160 Mbit/s", ways=("two", "three", "lab"), **options)
 
 
 #: Those that have the large-count procedures.
@@ -110,6 +117,7 @@ ALL = [
     _c("onesided", vendor_bugs=("dm",), bug_everywhere=True),
     _c("storm", chosen=True),
     _c("storm", case="seed-7", args=("7", "200"), seconds=120),
+    *(_paced(name, chosen=True, seconds=120) for name in ("storm", "collectives", "unexpected", "threads")),
     Program("heat", ROOT / "demo" / "heat.c", args=("-n", "300", "-t", "100", "-v"), chosen=True,
             expect=("heat: equal to the serial result",)),
     _c("stdio", seconds=20, vendor_bugs=("o5",), bug_everywhere=True, stdin="first line\nsecond line\n", args=("two words", "*", "$HOME"),

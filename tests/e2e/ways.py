@@ -31,11 +31,15 @@ class Way:
         vendors = list(self.vendors)
         if self.kind == "alone":
             return jobs.alone(program, vendors[0], self.ranks[0])
+        job = scratch.with_suffix(".toml")
         if self.kind == "lab":
             commands = [command_of(program, vendor) for vendor in vendors]
-            return lab_command(scratch, vendors, list(self.ranks), commands, self.delay_ms, dict(program.env))
-        job = jobs.across(scratch.with_suffix(".toml"), program, vendors, list(self.ranks))
-        return [str(gridmpi()), "run", str(job)]
+            command = lab_command(scratch, vendors, list(self.ranks), commands, self.delay_ms, dict(program.env))
+        else:
+            command = [str(gridmpi()), "run", str(jobs.across(job, program, vendors, list(self.ranks)))]
+        if program.bandwidth:
+            jobs.add_links(job, len(vendors), program.bandwidth)
+        return command
 
     def env(self, program: Program) -> dict[str, str]:
         own = jobs.variables(program, self.vendors[0]) if self.kind == "alone" else {}
