@@ -15,6 +15,12 @@ static double start(int me, double pause)
     return at;
 }
 
+/* The i-th of those of the other half, which begins at base; each rank begins with another one. */
+static int peer_of(int me, int i, int base, int half)
+{
+    return base + (me + i) % half;
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 5)
@@ -36,13 +42,13 @@ int main(int argc, char **argv)
     for (int k = 0; k < count; k++) {
         int waiting = 0;
         for (int i = 0; i < peers; i++) {
-            int peer = is_pairs ? base + me % half : base + (me + i) % half;
+            int peer = peer_of(me, i, base, half);
             if (is_both || !is_first)
                 MPI_Irecv(in + (size_t)i * (size_t)bytes, bytes, MPI_BYTE, peer, k, MPI_COMM_WORLD, &requests[waiting++]);
         }
         double from = start(me, pause), took;
         for (int i = 0; i < peers; i++) {
-            int peer = is_pairs ? base + me % half : base + (me + i) % half;
+            int peer = peer_of(me, i, base, half);
             if (is_both || is_first)
                 MPI_Isend(out + (size_t)i * (size_t)bytes, bytes, MPI_BYTE, peer, k, MPI_COMM_WORLD, &requests[waiting++]);
         }
@@ -53,7 +59,7 @@ int main(int argc, char **argv)
         MPI_Reduce(&took, &seconds[k], 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
     }
     for (int i = 0; i < peers && (is_both || !is_first); i++) {
-        int peer = is_pairs ? base + me % half : base + (me + i) % half;
+        int peer = peer_of(me, i, base, half);
         /* Where in its buffer the sender kept what it sent here. */
         int place = is_pairs ? 0 : ((me - peer) % half + half) % half;
         for (int b = 0; b < bytes; b++)

@@ -83,6 +83,15 @@ pub struct LinkInfo {
     pub delay_us: Option<u64>,
 }
 
+impl LinkInfo {
+    /// Whether it is the path between these two clusters, by their positions, in either order.
+    #[must_use]
+    pub fn joins(&self, one: usize, other: usize) -> bool {
+        let ends = self.between.map(usize::from);
+        ends == [one, other] || ends == [other, one]
+    }
+}
+
 /// Everything a process must know about its job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobTable {

@@ -1,6 +1,6 @@
 //! How fast this process may send to each other cluster.
 
-use gridmpi_bootstrap::{JobTable, LinkInfo, Pacing as Setting};
+use gridmpi_bootstrap::{JobTable, Pacing as Setting};
 use gridmpi_net::Pacing;
 use gridmpi_rate::Rate;
 use gridmpi_wire::ProcId;
@@ -32,11 +32,7 @@ fn static_rates(table: &JobTable, ours: usize, me: ProcId) -> Vec<Option<Rate>> 
 
 /// The bandwidth of the link between two clusters, if the job file says it, bits per second.
 fn bandwidth(table: &JobTable, ours: usize, to: usize) -> Option<u64> {
-    let joins = |link: &&LinkInfo| {
-        let [a, b] = link.between.map(usize::from);
-        (a, b) == (ours, to) || (a, b) == (to, ours)
-    };
-    table.links.iter().find(joins)?.bandwidth_bits_per_s
+    table.links.iter().find(|link| link.joins(ours, to))?.bandwidth_bits_per_s
 }
 
 /// This process's part of what its cluster sends.
@@ -52,7 +48,7 @@ fn share(table: &JobTable, ours: usize, me: ProcId) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gridmpi_bootstrap::{ClusterName, DataModel, Endian, ProcInfo, Registration};
+    use gridmpi_bootstrap::{ClusterName, DataModel, Endian, LinkInfo, ProcInfo, Registration};
 
     fn cluster(name: &str, hosts: &[&str]) -> Registration {
         let proc = |host: &&str| ProcInfo { addresses: vec![], host: (*host).into(), pid: 1 };

@@ -30,11 +30,9 @@ impl JobSpec {
     /// Two clusters between which the bandwidth is not known, if there are.
     #[must_use]
     pub fn unknown_link(&self) -> Option<(&ClusterName, &ClusterName)> {
-        let is_known = |a: usize, b: usize| {
-            let known = self.links.iter().filter(|link| link.bandwidth_bits_per_s.is_some());
-            known
-                .map(|link| link.between.map(usize::from))
-                .any(|pair| pair == [a, b] || pair == [b, a])
+        let is_known = |a, b| {
+            let is_it = |link: &LinkInfo| link.bandwidth_bits_per_s.is_some() && link.joins(a, b);
+            self.links.iter().any(is_it)
         };
         let mut pairs = (0..self.clusters.len()).flat_map(|b| (0..b).map(move |a| (a, b)));
         let (a, b) = pairs.find(|&(a, b)| !is_known(a, b))?;

@@ -233,24 +233,20 @@ impl Link {
     /// or the turn is over.
     pub(crate) fn write(&self, endpoint: &mut Endpoint, most: Most) -> io::Result<Written> {
         let mut bytes = 0;
-        let (end, is_sharp) = match most {
-            Most::Fair => (TURN, false),
-            Most::Bytes(end) => (end, true),
+        let (end, limit) = match most {
+            Most::Fair => (TURN, usize::MAX),
+            Most::Bytes(end) => (end, end),
         };
         while bytes < end {
             let progress = endpoint.transmit(self.peer, end - bytes, |slices| {
-                let count = if is_sharp {
-                    send(&self.fd, &cut(slices, end - bytes))?
-                } else {
-                    send(&self.fd, slices)?
-                };
+                let count = send(&self.fd, &cut(slices, limit - bytes))?;
                 bytes += count;
                 Ok(count)
             })?;
-            let is_cut = is_sharp && bytes == end;
             match progress {
                 Progress::Idle => return Ok(Written { bytes, left: Left::Nothing }),
-                Progress::Blocked if !is_cut => {
+                // Else it was cut short by us.
+                Progress::Blocked if bytes < limit => {
                     return Ok(Written { bytes, left: Left::ForRoom });
                 }
                 _ => {}
