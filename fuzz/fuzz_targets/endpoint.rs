@@ -4,7 +4,9 @@
 use arbitrary::Arbitrary;
 use gridmpi_buffer::{Layout, RecvBuffer, SendBuffer};
 use gridmpi_engine::{Config, Endpoint, Mode, RequestId, Source, TagMatch};
-use gridmpi_wire::{ContextId, Envelope, Frame, Header, ProcId, Rank, parse};
+use gridmpi_wire::{
+    ContextId, Envelope, Frame, Grant, Header, ProcId, Rank, Transfer, parse,
+};
 use libfuzzer_sys::fuzz_target;
 use std::sync::Arc;
 
@@ -99,6 +101,15 @@ enum What {
     Ack,
     Ping,
     Pong,
+    Transfer {
+        from: u32,
+        to: u32,
+        is_active: bool,
+    },
+    Grant {
+        to: u32,
+        rate: u64,
+    },
 }
 
 struct Model {
@@ -167,6 +178,10 @@ impl Model {
             What::Ack => Frame::Ack,
             What::Ping => Frame::Ping,
             What::Pong => Frame::Pong,
+            What::Transfer { from, to, is_active } => {
+                Frame::Transfer(Transfer { from, to, is_active })
+            }
+            What::Grant { to, rate } => Frame::Grant(Grant { to, rate }),
         }
     }
 

@@ -9,11 +9,12 @@ use crate::slab::{Key, Slab};
 use crate::wildcard::Held;
 use crate::{
     Completion, Config, LocalMatch, MessageId, Mode, PeerMisbehaved, Probed, Progress, RequestId,
-    Source, TagMatch,
+    Source, TagMatch, Word,
 };
 use gridmpi_buffer::{RecvBuffer, SendBuffer};
 use gridmpi_trunk::Stream;
 use gridmpi_wire::{ContextId, Envelope, Frame, Header, ProcId, Rank};
+use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut};
 
 /// Where the payload of a frame goes; from [`Endpoint::frame`] to [`Endpoint::frame_end`].
@@ -60,7 +61,8 @@ impl Sink {
 /// * for each frame read: `frame`, then `sink_slices` (or `sink_write`) until the payload is stored,
 ///   then `frame_end`; nothing for a frame that a cut connection left unfinished but `disconnected`;
 /// * `wants_transmit` for connected peers that have something to write, then `transmit`;
-/// * `tick` some milliseconds after `wants_tick` became true.
+/// * `tick` some milliseconds after `wants_tick` became true;
+/// * `heard` for what peers say about rates, and `tell` for answers.
 ///
 /// Every call may complete requests; [`completions`](Self::completions) tells whether one did.
 /// Not synchronised: share it behind a lock. No call blocks; all are short but for copying payload.
@@ -75,6 +77,8 @@ pub struct Endpoint {
     /// Posted receives that any peer can serve.
     pub(crate) awaiting_any: usize,
     pub(crate) closing: bool,
+    /// What peers have said about rates.
+    pub(crate) heard: VecDeque<(ProcId, Word)>,
     /// Takes payload that nobody wants.
     waste: RecvBuffer,
 }
@@ -98,6 +102,7 @@ impl Endpoint {
             peers: Peers::new(),
             awaiting_any: 0,
             closing: false,
+            heard: VecDeque::new(),
             waste: RecvBuffer::discard(u64::from(u32::MAX)),
         }
     }
@@ -381,10 +386,25 @@ impl Endpoint {
         self.write_to(peer, max, write)
     }
 
-    /// Payload bytes for `peer` that have not been written on the present connection, by whole frames.
+    /// Bytes of messages that may be written to `peer` and have not been on the present connection, by whole frames.
     #[must_use]
     pub fn unwritten_bytes(&self, peer: ProcId) -> u64 {
-        self.peers.get(peer).map_or(0, |peer| peer.stream.queued_bytes())
+        self.peers.get(peer).map_or(0, |peer| peer.stream.queued_bytes() + peer.unfed)
+    }
+
+    /// Says something about rates to `peer`, behind what is queued; nothing once the stream to it is closing or it is lost.
+    pub fn tell(&mut self, peer: ProcId, word: Word) {
+        let state = self.peers.open(peer, &self.config);
+        if self.closing || state.lost.is_some() {
+            return;
+        }
+        state.stream.push(word.into(), SendBuffer::empty());
+        self.peers.attend(peer);
+    }
+
+    /// What a peer has said about rates, in the order in which it came.
+    pub fn heard(&mut self) -> Option<(ProcId, Word)> {
+        self.heard.pop_front()
     }
 
     /// Appends the connected peers that got something to write since they were last named.

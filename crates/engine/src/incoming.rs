@@ -7,7 +7,7 @@ use crate::endpoint::{Endpoint, Sink, Target};
 use crate::lanes::Pattern;
 use crate::request::State;
 use crate::slab::Key;
-use crate::{Completion, Fault, PeerMisbehaved, RequestId};
+use crate::{Completion, Fault, PeerMisbehaved, RequestId, Word};
 use gridmpi_buffer::{RecvBuffer, SendBuffer};
 use gridmpi_trunk::Receive;
 use gridmpi_wire::{Envelope, Frame, Header, ProcId};
@@ -268,6 +268,14 @@ impl Endpoint {
             (_, Frame::ClearToSend { message }) => self.cleared(id, message),
             (_, Frame::Matched { message }) => self.matched(id, message),
             (_, Frame::Credit { envelopes, bytes }) => self.credited(id, envelopes, bytes),
+            (_, Frame::Transfer(transfer)) => {
+                self.heard.push_back((id, Word::Transfer(transfer)));
+                Ok(())
+            }
+            (_, Frame::Grant(grant)) => {
+                self.heard.push_back((id, Word::Grant(grant)));
+                Ok(())
+            }
             (_, Frame::Close) => {
                 peer.closed.theirs = true;
                 Ok(())

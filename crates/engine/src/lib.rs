@@ -31,5 +31,5 @@ pub use jobmap::{ClusterInfo, JobMap};
 pub use topology::{Cart, DeclaredEdge, DistGraph, Graph, Neighbour, Topology, TopologyError};
 pub use types::{
     Completion, Config, Fault, LocalMatch, MessageId, Mode, PeerMisbehaved, Probed, RequestId,
-    Source, TagMatch,
+    Source, TagMatch, Word,
 };

@@ -141,6 +141,7 @@ impl Endpoint {
         if outgoing.pushed == outgoing.limit {
             peer.feeding.push_back(message);
         }
+        peer.unfed += outgoing.envelope.len - outgoing.limit;
         outgoing.limit = outgoing.envelope.len;
         outgoing.awaits_match = false;
         self.peers.attend(id);
@@ -184,6 +185,7 @@ impl Endpoint {
         pending.sort_by_key(|outgoing| outgoing.envelope.message);
         pending.extend(peer.waiting.drain(..));
         peer.feeding.clear();
+        peer.unfed = 0;
         peer.writing.clear();
         for request in pending.into_iter().filter_map(|outgoing| outgoing.request) {
             self.requests.fail(request, fault.clone());
@@ -231,6 +233,7 @@ impl Peer {
         let message = outgoing.envelope.message;
         if outgoing.pushed < outgoing.limit {
             self.feeding.push_back(message);
+            self.unfed += outgoing.limit - outgoing.pushed;
         } else if outgoing.is_pushed() && outgoing.borrows {
             self.writing.push_back((seq, message));
         } else if outgoing.is_pushed() && !outgoing.awaits_match {
@@ -253,6 +256,7 @@ impl Peer {
         let bytes = u64::from(config.chunk).min(outgoing.limit - offset);
         let payload = outgoing.buffer.slice(offset, bytes);
         outgoing.pushed += bytes;
+        self.unfed -= bytes;
         let seq = self.stream.push(Frame::Data { message, offset }, payload);
         if outgoing.pushed < outgoing.limit {
             self.feeding.push_back(message);

@@ -24,6 +24,8 @@ pub(crate) struct Peer {
     pub(crate) outgoing: WordMap<u64, Outgoing>,
     /// Those of them that have bytes to push, each once: they take turns.
     pub(crate) feeding: VecDeque<u64>,
+    /// How many bytes they have to push.
+    pub(crate) unfed: u64,
     /// Those pushed whole from the program's memory, with the number of their last frame.
     pub(crate) writing: VecDeque<(u64, u64)>,
     pub(crate) tail: Tail,
@@ -63,6 +65,7 @@ impl Peer {
             waiting: VecDeque::new(),
             outgoing: WordMap::default(),
             feeding: VecDeque::new(),
+            unfed: 0,
             writing: VecDeque::new(),
             tail: Tail::new(config),
             receive_credit: ReceiveCredit::new(config),

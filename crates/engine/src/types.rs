@@ -1,6 +1,6 @@
 //! What callers of the engine name: requests, patterns, completions, faults.
 
-use gridmpi_wire::{ContextId, ProcId, Rank};
+use gridmpi_wire::{ContextId, Frame, Grant, ProcId, Rank, Transfer};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -39,6 +39,24 @@ impl Config {
             chunk: 256 << 10,
             copy_limit: 64 << 10,
             tail_limit: 4 << 20,
+        }
+    }
+}
+
+/// What processes say to each other about rates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Word {
+    /// A transfer begins or ends.
+    Transfer(Transfer),
+    /// A rate broker grants a rate.
+    Grant(Grant),
+}
+
+impl From<Word> for Frame {
+    fn from(word: Word) -> Self {
+        match word {
+            Word::Transfer(transfer) => Self::Transfer(transfer),
+            Word::Grant(grant) => Self::Grant(grant),
         }
     }
 }

@@ -6,7 +6,7 @@ mod common;
 use common::{A, B, CONTEXT, Pair, bytes, read, received, small, written};
 use gridmpi_buffer::RecvBuffer;
 use gridmpi_engine::{Endpoint, Mode, Source, TagMatch};
-use gridmpi_wire::{ContextId, Envelope, Frame, Header, ProcId, Rank};
+use gridmpi_wire::{ContextId, Envelope, Frame, Grant, Header, ProcId, Rank, Transfer};
 use proptest::prelude::*;
 
 fn envelope(message: u64, len: u64, eager: u64) -> Envelope {
@@ -155,10 +155,12 @@ fn frame() -> impl Strategy<Value = (Frame, u32)> {
     );
     let data = (small(), small(), 1..40u32)
         .prop_map(|(message, offset, len)| (Frame::Data { message, offset }, len));
-    let control = (small(), small(), 0..4).prop_map(|(message, bytes, kind)| match kind {
+    let control = (small(), small(), 0..6).prop_map(|(message, bytes, kind)| match kind {
         0 => (Frame::ClearToSend { message }, 0),
         1 => (Frame::Matched { message }, 0),
         2 => (Frame::Credit { envelopes: message, bytes }, 0),
+        3 => (Frame::Grant(Grant { to: message as u32, rate: bytes }), 0),
+        4 => (Frame::Transfer(Transfer { from: message as u32, to: bytes as u32, is_active: true }), 0),
         _ => (Frame::Close, 0),
     });
     prop_oneof![6 => envelope, 3 => data, 1 => control]

@@ -4,8 +4,8 @@ mod common;
 
 use common::{A, B, CONTEXT, Pair, bytes, read, received, small, written};
 use gridmpi_buffer::RecvBuffer;
-use gridmpi_engine::{Completion, Config, Endpoint, Fault, Mode, Source, TagMatch};
-use gridmpi_wire::{ContextId, ProcId, Rank};
+use gridmpi_engine::{Completion, Config, Endpoint, Fault, Mode, Source, TagMatch, Word};
+use gridmpi_wire::{ContextId, Grant, ProcId, Rank, Transfer};
 
 fn data(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i * 7 + len) as u8).collect()
@@ -299,4 +299,42 @@ fn ten_thousand_unexpected_messages_are_received_in_any_order_quickly() {
         let receive = pair.receive(tag, 8);
         assert!(pair.b.take(receive).is_some());
     }
+}
+
+#[test]
+fn words_about_rates_come_in_order_and_none_follows_the_end() {
+    let mut pair = Pair::new(Config::new);
+    let words = [
+        Word::Transfer(Transfer { from: 1, to: 2, is_active: true }),
+        Word::Grant(Grant { to: 2, rate: u64::MAX }),
+        Word::Transfer(Transfer { from: 1, to: 2, is_active: false }),
+    ];
+    words.iter().for_each(|word| pair.a.tell(B, *word));
+    pair.carry();
+    let heard: Vec<_> = std::iter::from_fn(|| pair.b.heard()).collect();
+    assert_eq!(heard, words.map(|word| (A, word)));
+    pair.a.close();
+    pair.carry();
+    pair.a.tell(B, words[0]);
+    pair.carry();
+    assert!(pair.b.peer_closed(A) && pair.b.heard().is_none());
+}
+
+#[test]
+fn what_is_to_be_written_is_known_to_the_byte() {
+    let mut pair = Pair::new(small);
+    let sends = [pair.send(1, Mode::Standard, &data(150)), pair.send(2, Mode::Standard, &data(500))];
+    // All of the first, and of the second what may go before it is matched.
+    let eager = pair.a.unwritten_bytes(B) - 150;
+    assert!(eager < 500);
+    pair.carry();
+    assert_eq!(pair.a.unwritten_bytes(B), 0);
+    let receives = [pair.receive(1, 150), pair.receive(2, 500)];
+    let back = written(&mut pair.b, A);
+    read(&mut pair.a, B, &back).unwrap();
+    assert_eq!(pair.a.unwritten_bytes(B), 500 - eager);
+    pair.carry();
+    assert_eq!(pair.a.unwritten_bytes(B), 0);
+    assert!(receives.iter().all(|receive| pair.b.take(*receive).is_some()));
+    assert!(sends.iter().all(|send| pair.a.take(*send).is_some()));
 }

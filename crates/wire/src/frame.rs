@@ -24,6 +24,31 @@ wire_struct! {
     }
 }
 
+wire_struct! {
+    /// Somebody begins or ceases to send much from one node to another: a process tells the rate broker of its cluster, and
+    /// brokers tell each other.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Transfer {
+        /// The sending node, by its number in the job.
+        from: u32,
+        /// The receiving node.
+        to: u32,
+        /// Whether it begins.
+        is_active: bool,
+    }
+}
+
+wire_struct! {
+    /// What the receiver of this may send to a node from now on.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Grant {
+        /// The receiving node, by its number in the job.
+        to: u32,
+        /// Bits per second, headers included; all ones: as fast as may be.
+        rate: u64,
+    }
+}
+
 macro_rules! frame_table {
     ($($(#[$doc:meta])* $code:literal $name:ident $sequenced:ident $payload:ident
         $(($inner:ident: $tuple:ty))? $({ $($(#[$field_doc:meta])* $field:ident: $ty:ty),* })?;)*
@@ -129,6 +154,10 @@ frame_table! {
     8 Ping unsequenced bare;
     /// Answers a `Ping`.
     9 Pong unsequenced bare;
+    /// To or between rate brokers: a transfer begins or ends.
+    10 Transfer sequenced bare (transfer: Transfer);
+    /// From a rate broker: a rate.
+    11 Grant sequenced bare (grant: Grant);
 }
 
 impl Frame {

@@ -28,6 +28,9 @@ fn frame() -> impl Strategy<Value = Frame> {
         Just(Frame::Ack),
         Just(Frame::Ping),
         Just(Frame::Pong),
+        (any::<u32>(), any::<u32>(), any::<bool>())
+            .prop_map(|(from, to, is_active)| Frame::Transfer(Transfer { from, to, is_active })),
+        (any::<u32>(), any::<u64>()).prop_map(|(to, rate)| Frame::Grant(Grant { to, rate })),
     ]
 }
 
