@@ -1,6 +1,6 @@
 //! The environment by which `gridmpi run` and `gridmpi join` tell ranks of their job.
 
-use crate::model::ClusterName;
+use crate::model::{ClusterName, Pacing};
 use crate::secret::{JobId, JobKey};
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ pub const EAGER_LIMIT: &str = "GRIDMPI_EAGER_LIMIT";
 pub const CREDIT: &str = "GRIDMPI_CREDIT";
 /// Whether waiting ranks yield the processor: `auto`, `on` or `off`.
 pub const YIELD: &str = "GRIDMPI_YIELD";
-/// Whether what leaves for other clusters is held to a rate: `off` or `static`.
+/// Whether what leaves for other clusters is held to a rate: `off`, `static` or `auto`.
 pub const PACING: &str = "GRIDMPI_PACING";
 /// How much the library tells on stderr: `0` (default) to `2`.
 pub const DEBUG: &str = "GRIDMPI_DEBUG";
@@ -69,8 +69,8 @@ pub struct Settings {
     pub credit: Option<u64>,
     /// Whether waiting ranks yield the processor.
     pub yielding: Yielding,
-    /// Whether what leaves for other clusters is held to a rate.
-    pub pacing: Pacing,
+    /// Whether what leaves for other clusters is held to a rate; the job's choice otherwise.
+    pub pacing: Option<Pacing>,
     /// How much to tell on stderr, 0 to 2.
     pub debug: u8,
 }
@@ -85,16 +85,6 @@ pub enum Yielding {
     On,
     /// Never.
     Off,
-}
-
-/// Whether what leaves for other clusters is held to a rate.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Pacing {
-    /// As fast as may be.
-    #[default]
-    Off,
-    /// Each node to an equal share of the link's bandwidth, where the job file says that.
-    Static,
 }
 
 /// A variable that cannot be understood. The key's value is never repeated.
@@ -192,10 +182,7 @@ impl Settings {
             Yielding::On => all.push((YIELD, "on".to_owned())),
             Yielding::Off => all.push((YIELD, "off".to_owned())),
         }
-        match self.pacing {
-            Pacing::Off => {}
-            Pacing::Static => all.push((PACING, "static".to_owned())),
-        }
+        all.extend(self.pacing.map(|pacing| (PACING, pacing.name().to_owned())));
         if self.debug > 0 {
             all.push((DEBUG, self.debug.to_string()));
         }
@@ -260,12 +247,11 @@ fn yielding(value: Option<&str>) -> Result<Yielding, EnvError> {
     }
 }
 
-fn pacing(value: Option<&str>) -> Result<Pacing, EnvError> {
-    match value.map(str::trim) {
-        None | Some("off") => Ok(Pacing::Off),
-        Some("static") => Ok(Pacing::Static),
-        Some(other) => Err(error(PACING, format!("{other:?} is none of off, static"))),
-    }
+fn pacing(value: Option<&str>) -> Result<Option<Pacing>, EnvError> {
+    let Some(name) = value.map(str::trim) else { return Ok(None) };
+    let names = Pacing::NAMES.join(", ");
+    let problem = || error(PACING, format!("{name:?} is none of {names}"));
+    Pacing::parse(name).map(Some).ok_or_else(problem)
 }
 
 fn debug(value: Option<&str>) -> Result<u8, EnvError> {
@@ -339,7 +325,7 @@ mod tests {
             (EAGER_LIMIT, "many", "many"),
             (CREDIT, "99999999999G", "bytes"),
             (YIELD, "maybe", "auto"),
-            (PACING, "fast", "static"),
+            (PACING, "fast", "off, static, auto"),
             (DEBUG, "9", "0, 1, 2"),
             (WAIT, "soon", "seconds"),
         ];

@@ -27,11 +27,12 @@ mod secret;
 mod server;
 
 pub use client::{Control, Notice, abort, register, suspect};
-pub use env::{EnvError, JobEnv, Pacing, Settings, Yielding};
+pub use env::{EnvError, JobEnv, Settings, Yielding};
 pub use error::BootstrapError;
 pub use join::{JoinControl, JoinOrder, JoinRequest, JoinTerms, join};
 pub use model::{
-    ClusterName, DataModel, Endian, JobTable, LinkInfo, ModelError, ProcInfo, Registration,
+    ClusterName, DataModel, Endian, JobTable, LinkInfo, ModelError, NetworkInfo, Pacing, ProcInfo,
+    Registration,
 };
 pub use roster::{Expected, Progress};
 pub use secret::{JobId, JobKey, Secret, SecretError};

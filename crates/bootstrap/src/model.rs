@@ -83,6 +83,60 @@ pub struct LinkInfo {
     pub delay_us: Option<u64>,
 }
 
+/// Whether what leaves for other clusters is held to a rate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Pacing {
+    /// As fast as may be.
+    Off,
+    /// Each node to an equal share of the link's bandwidth.
+    Static,
+    /// Those who send share links and interfaces, as they come and go.
+    #[default]
+    Auto,
+}
+
+/// What the job file says of the network, and how it is to be used.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NetworkInfo {
+    /// What is known about the paths between the clusters.
+    pub links: Vec<LinkInfo>,
+    /// Bits per second of each node's interface towards the wide area, by cluster, if stated.
+    pub interfaces: Vec<Option<u64>>,
+    /// How senders are held back, if stated.
+    pub pacing: Option<Pacing>,
+}
+
+impl Pacing {
+    /// All, by name.
+    pub const NAMES: [&str; 3] = ["off", "static", "auto"];
+
+    /// The one with this name.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::Off, Self::Static, Self::Auto].into_iter().find(|pacing| pacing.name() == name)
+    }
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Static => "static",
+            Self::Auto => "auto",
+        }
+    }
+}
+
+impl NetworkInfo {
+    /// The bandwidth between two clusters, if it is known, bits per second.
+    #[must_use]
+    pub fn bandwidth(&self, one: usize, other: usize) -> Option<u64> {
+        self.links.iter().find(|link| link.joins(one, other))?.bandwidth_bits_per_s
+    }
+}
+
 impl LinkInfo {
     /// Whether it is the path between these two clusters, by their positions, in either order.
     #[must_use]
@@ -99,8 +153,8 @@ pub struct JobTable {
     pub job: [u8; 16],
     /// The clusters in the job's order: ranks of `MPI_COMM_WORLD` count through them.
     pub clusters: Vec<Registration>,
-    /// What is known about the paths between them.
-    pub links: Vec<LinkInfo>,
+    /// What is known about the network between them.
+    pub network: NetworkInfo,
 }
 
 impl ClusterName {
@@ -279,7 +333,7 @@ pub(crate) mod tests {
         let mut table = JobTable {
             job: [0; 16],
             clusters: vec![sample("a", 1), sample("b", 1), sample("c", 1)],
-            links: Vec::new(),
+            network: NetworkInfo::default(),
         };
         assert_eq!(table.credit(), None);
         (table.clusters[0].credit, table.clusters[2].credit) = (Some(1 << 20), Some(1 << 18));

@@ -1,7 +1,7 @@
 //! Who is expected, who has come, and whether they can work together. No I/O.
 
 use crate::join::JoinRequest;
-use crate::model::{ClusterName, JobTable, LinkInfo, Registration};
+use crate::model::{ClusterName, JobTable, NetworkInfo, Registration};
 use crate::secret::JobId;
 
 /// A cluster of the job, as the job file has it.
@@ -73,10 +73,10 @@ impl Roster {
     }
 
     /// Everybody's table, once all have come.
-    pub(crate) fn table(&self, job: JobId, links: &[LinkInfo]) -> Option<JobTable> {
+    pub(crate) fn table(&self, job: JobId, network: &NetworkInfo) -> Option<JobTable> {
         let clusters: Option<Vec<_>> =
             self.seats.iter().map(|seat| seat.registration.clone()).collect();
-        Some(JobTable { job: job.0, clusters: clusters?, links: links.to_vec() })
+        Some(JobTable { job: job.0, clusters: clusters?, network: network.clone() })
     }
 
     /// Position of `name` among the job's clusters.
@@ -215,9 +215,12 @@ mod tests {
     fn the_table_has_the_order_of_the_job_not_of_arrival() {
         let mut roster = roster(&[("a", Some(2), false), ("b", None, false)]);
         roster.register(sample("b", 3)).unwrap();
-        assert!(roster.table(JobId([0; 16]), &[]).is_none() && !roster.is_complete());
+        assert!(
+            roster.table(JobId([0; 16]), &NetworkInfo::default()).is_none()
+                && !roster.is_complete()
+        );
         roster.register(sample("a", 2)).unwrap();
-        let table = roster.table(JobId([0; 16]), &[]).unwrap();
+        let table = roster.table(JobId([0; 16]), &NetworkInfo::default()).unwrap();
         let names: Vec<_> = table.clusters.iter().map(|c| c.cluster.as_str()).collect();
         assert_eq!((names, table.size()), (vec!["a", "b"], 5));
     }

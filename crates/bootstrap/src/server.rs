@@ -9,7 +9,7 @@ use crate::connect::tune;
 use crate::handshake::{self, HandshakeError, Role};
 use crate::join::{JoinRequest, JoinTerms};
 use crate::message::{FromCoordinator, ToCoordinator, bounded};
-use crate::model::{ClusterName, JobTable, LinkInfo, Registration};
+use crate::model::{ClusterName, JobTable, NetworkInfo, Registration};
 use crate::roster::{Expected, Progress, Refusal, Roster};
 use crate::secret::{JobId, JobKey, Secret};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
@@ -39,8 +39,8 @@ pub struct CoordinatorConfig {
     pub listen: SocketAddr,
     /// The job's clusters in the order of their ranks.
     pub clusters: Vec<Expected>,
-    /// What is known about the paths between them.
-    pub links: Vec<LinkInfo>,
+    /// What is known about the network between them.
+    pub network: NetworkInfo,
     /// Addresses under which ranks may reach us, without a port, best first; handed to those who
     /// join.
     pub reachable: Vec<IpAddr>,
@@ -120,7 +120,7 @@ pub struct Coordinator {
 struct Shared {
     job: JobId,
     key: JobKey,
-    links: Vec<LinkInfo>,
+    network: NetworkInfo,
     terms: JoinTerms,
     roster: Mutex<Roster>,
     /// Connections of registered clusters, by cluster.
@@ -231,7 +231,7 @@ impl Shared {
         Self {
             job: config.secret.job(),
             key: config.secret.key(),
-            links: config.links,
+            network: config.network,
             terms: JoinTerms {
                 coordinators: config.reachable.into_iter().map(at).collect(),
                 wait_s: config.wait_s,
@@ -383,7 +383,7 @@ impl Shared {
         if !ready || !roster.announce() {
             return None;
         }
-        roster.table(self.job, &self.links)
+        roster.table(self.job, &self.network)
     }
 
     fn attend_cluster(&self, cluster: usize, mut reader: Reader, peer: SocketAddr) {

@@ -3,8 +3,8 @@
 use gridmpi_bootstrap::env::{Settings, Yielding};
 use gridmpi_bootstrap::{
     BootstrapError, ClusterName, Coordinator, CoordinatorConfig, DataModel, Event, Expected,
-    JobEnv, JobKey, JobTable, JoinOrder, JoinRequest, Notice, ProcInfo, Registration, Secret,
-    abort, join, register, suspect,
+    JobEnv, JobKey, JobTable, JoinOrder, JoinRequest, NetworkInfo, Notice, ProcInfo, Registration,
+    Secret, abort, join, register, suspect,
 };
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
@@ -32,7 +32,7 @@ fn job(clusters: &[(&str, Option<u32>)]) -> Job {
         secret: secret.clone(),
         listen: SocketAddr::new(LOCAL, 0),
         clusters: clusters.iter().map(expect).collect(),
-        links: Vec::new(),
+        network: NetworkInfo::default(),
         reachable: vec![LOCAL],
         wait_s: 30,
     };

@@ -1,7 +1,7 @@
 //! `gridmpi run`.
 
 use crate::{complain, own_program};
-use gridmpi_bootstrap::ClusterName;
+use gridmpi_bootstrap::{ClusterName, Pacing};
 use gridmpi_job::{
     BAD_JOB, ClusterSpec, Family, JobSpec, OutputOptions, RunOptions, Style, parse_cluster,
 };
@@ -82,6 +82,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
 
+    /// Hold what leaves for other clusters to a rate, so that senders do not meet at a link [default: auto]
+    ///
+    /// off: as fast as TCP lets it; static: every node has an equal share of a link; auto: those who send share it. Needs the
+    /// links' bandwidth in the job file.
+    #[arg(long, value_name = "HOW", value_parser = pacing)]
+    pacing: Option<Pacing>,
+
     /// Put cluster and rank before each line of output
     #[arg(long, conflicts_with = "output")]
     label: bool,
@@ -105,6 +112,7 @@ pub(crate) fn run(args: Args) -> i32 {
         output: OutputOptions { label: args.label, directory: args.output.clone() },
         display_map: args.display.is_some(),
         token_file: args.token_file.clone(),
+        pacing: args.pacing,
     };
     match spec(args) {
         Ok(spec) => gridmpi_job::run(&spec, &options),
@@ -195,6 +203,10 @@ impl FromStr for LauncherStyle {
         let wrong = || format!("must be one of {}", Style::NAMES.join(", "));
         Style::parse(text).map(Self).ok_or_else(wrong)
     }
+}
+
+fn pacing(text: &str) -> Result<Pacing, String> {
+    Pacing::parse(text).ok_or_else(|| format!("must be one of {}", Pacing::NAMES.join(", ")))
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

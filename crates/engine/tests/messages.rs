@@ -323,7 +323,8 @@ fn words_about_rates_come_in_order_and_none_follows_the_end() {
 #[test]
 fn what_is_to_be_written_is_known_to_the_byte() {
     let mut pair = Pair::new(small);
-    let sends = [pair.send(1, Mode::Standard, &data(150)), pair.send(2, Mode::Standard, &data(500))];
+    let sends =
+        [pair.send(1, Mode::Standard, &data(150)), pair.send(2, Mode::Standard, &data(500))];
     // All of the first, and of the second what may go before it is matched.
     let eager = pair.a.unwritten_bytes(B) - 150;
     assert!(eager < 500);

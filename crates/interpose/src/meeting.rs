@@ -273,12 +273,14 @@ fn start_net(
     ours: usize,
     bound: Bound,
 ) -> Result<Net, Reason> {
+    let setting = env.settings.pacing.or(table.network.pacing).unwrap_or_default();
+    let pacing = pacing::of(setting, table, ours, me);
+    let has_broker = pacing.online.is_some();
     let peers = table.clusters.iter().enumerate().flat_map(|(cluster, registration)| {
-        // Those of this cluster are the vendor's business.
-        registration
-            .procs
-            .iter()
-            .map(move |p| if cluster == ours { Vec::new() } else { p.addresses.clone() })
+        // Those of this cluster are the vendor's business, but for the broker.
+        let is_wanted = cluster != ours || has_broker;
+        let addresses = |p: &ProcInfo| if is_wanted { p.addresses.clone() } else { Vec::new() };
+        registration.procs.iter().map(addresses).collect::<Vec<_>>()
     });
     let mut engine = gridmpi_engine::Config::new(me);
     let usual = credit(table.size());
@@ -291,7 +293,7 @@ fn start_net(
         engine,
         peers: peers.collect(),
         limits: gridmpi_net::Limits::default(),
-        pacing: pacing::of(env.settings.pacing, table, ours, me),
+        pacing,
     };
     Net::start(bound, config).map_err(|e| e.to_string())
 }

@@ -49,7 +49,7 @@ fn runs(cluster: &Registration) -> Vec<(usize, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gridmpi_bootstrap::{ClusterName, DataModel, ProcInfo};
+    use gridmpi_bootstrap::{ClusterName, DataModel, NetworkInfo, ProcInfo};
 
     fn cluster(name: &str, hosts: &[&str]) -> Registration {
         let proc = |(index, host): (usize, &&str)| ProcInfo {
@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn ranks_count_through_the_clusters() {
         let clusters = vec![cluster("a", &["x", "x", "y"]), cluster("b", &["z"])];
-        let text = map(&JobTable { job: [0; 16], clusters, links: Vec::new() });
+        let text = map(&JobTable { job: [0; 16], clusters, network: NetworkInfo::default() });
         let expected = "\
 4 ranks in 2 clusters
   cluster a: ranks 0-2, Some MPI v1

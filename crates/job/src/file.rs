@@ -29,7 +29,7 @@
 use crate::spec::{ClusterSpec, Family, JobSpec, Launcher, Style};
 use crate::suggest::nearest;
 use crate::table::{At, FileError, Source, Table};
-use gridmpi_bootstrap::{ClusterName, LinkInfo};
+use gridmpi_bootstrap::{ClusterName, LinkInfo, Pacing};
 
 /// Reads the text of a job file; `name` is what messages call the file.
 ///
@@ -71,6 +71,7 @@ fn job(mut table: Table<'_>) -> Result<JobSpec, FileError> {
         wait: table.duration("wait")?,
         timeout: table.duration("timeout")?,
         listen: table.text("listen")?.map(|at| at.value),
+        pacing: choice(&mut table, "pacing", &Pacing::NAMES, Pacing::parse)?,
         ..JobSpec::default()
     };
     table.finish()?;
@@ -93,6 +94,7 @@ fn cluster(mut table: Table<'_>) -> Result<ClusterSpec, FileError> {
     spec.directory = plain(table.text("directory")?).map(Into::into);
     spec.env = table.variables("env")?;
     spec.interface = plain(table.text("interface")?);
+    spec.interface_bandwidth = table.rate("interface_bandwidth")?;
     spec.program = plain(table.text("program")?);
     spec.args = table.texts("args")?;
     check(&table, &spec)?;
@@ -224,6 +226,7 @@ program = "./heat"
 args = ["-n", "5"]
 wait = "120 s"
 timeout = 30
+pacing = "static"
 listen = "0.0.0.0:7000"
 env = { A = "1", B = 2 }
 
@@ -236,6 +239,7 @@ hosts = ["x", "y"]
 ranks_per_host = 2
 remote_shell = "/bin/agent"
 interface = "eth1"
+interface_bandwidth = "50 Mbit/s"
 program = "./other"
 args = []
 mpi = "openmpi"
@@ -258,6 +262,9 @@ delay = "10 ms"
         assert_eq!((a.style, a.mpi), (Some(Style::OpenMpi5), Some(Family::OpenMpi)));
         assert_eq!(a.command(&spec.command), ["./other"]);
         assert_eq!(spec.clusters[1].launcher, Launcher::Join);
+        let network = spec.network();
+        assert_eq!(network.interfaces, [Some(50_000_000), None]);
+        assert_eq!(network.pacing, Some(Pacing::Static));
         let link = &spec.links[0];
         assert_eq!(link.between, [1, 0]);
         assert_eq!((link.bandwidth_bits_per_s, link.delay_us), (Some(160_000_000), Some(10_000)));
@@ -302,6 +309,11 @@ delay = "10 ms"
                     "{a}[[cluster]]\nname = \"b\"\n[[link]]\nbetween = [\"a\", \"b\"]\ndelay = 10\n"
                 ),
                 "job.toml:7: `delay` must be a string",
+            ),
+            (format!("[job]\npacing = \"fast\"\n{a}"), "`pacing` must be one of off, static, auto"),
+            (
+                format!("{a}interface_bandwidth = \"0 Mbit/s\"\n"),
+                "job.toml:3: `interface_bandwidth`",
             ),
             (format!("[job]\nwait = \"soon\"\n{a}"), "job.toml:2: `wait`"),
         ];

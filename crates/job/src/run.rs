@@ -12,9 +12,10 @@ use crate::signals;
 use crate::spec::{ClusterSpec, JobSpec, Launcher};
 use crate::supervise::{DEFAULT_WAIT, Happening, Limits, Mode, Seat, Supervisor};
 use crate::token;
-use gridmpi_bootstrap::env::{INTERFACE, PACING, TOKEN};
+use gridmpi_bootstrap::env::{INTERFACE, TOKEN};
 use gridmpi_bootstrap::{
-    ClusterName, Coordinator, CoordinatorConfig, Expected, JobEnv, Pacing, Secret, Settings,
+    ClusterName, Coordinator, CoordinatorConfig, Expected, JobEnv, NetworkInfo, Pacing, Secret,
+    Settings,
 };
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -35,6 +36,8 @@ pub struct RunOptions {
     pub display_map: bool,
     /// Write the join token here instead of showing it.
     pub token_file: Option<PathBuf>,
+    /// How what crosses between clusters is held back, whatever job file and environment say.
+    pub pacing: Option<Pacing>,
 }
 
 /// Runs a job. Tells the user about everything on stderr; returns the exit code.
@@ -63,13 +66,15 @@ fn start(spec: &JobSpec, options: &RunOptions) -> Result<Supervisor, Problems> {
     check(spec)?;
     let plans = plans(spec, options)?;
     options.output.prepare().map_err(one)?;
-    let settings = Settings::from_process().map_err(|error| one(error.to_string()))?;
+    let mut settings = Settings::from_process().map_err(|error| one(error.to_string()))?;
+    settings.pacing = options.pacing.or(settings.pacing).or(spec.pacing);
     if let Some(warning) = unpaced(spec, &settings) {
         say!("{warning}");
     }
+    let network = NetworkInfo { pacing: settings.pacing, ..spec.network() };
     let secret = Secret::random().map_err(|error| one(error.to_string()))?;
     let (sender, events) = channel();
-    let meeting = Meeting::start(spec, &secret, sender.clone()).map_err(one)?;
+    let meeting = Meeting::start(spec, network, &secret, sender.clone()).map_err(one)?;
     signals::watch(move |number| drop(sender.send(Happening::Signal(number))))
         .map_err(|error| one(format!("cannot catch signals: {error}")))?;
     let names: Vec<ClusterName> = spec.clusters.iter().map(|c| c.name.clone()).collect();
@@ -104,9 +109,11 @@ fn start(spec: &JobSpec, options: &RunOptions) -> Result<Supervisor, Problems> {
 
 /// Pacing is asked for, and there is a pair of clusters whose bandwidth nobody has said.
 fn unpaced(spec: &JobSpec, settings: &Settings) -> Option<String> {
-    let (a, b) = spec.unknown_link().filter(|_| settings.pacing != Pacing::Off)?;
+    // Nobody has asked for the default.
+    let is_asked = settings.pacing.is_some_and(|pacing| pacing != Pacing::Off);
+    let (a, b) = spec.unknown_link().filter(|_| is_asked)?;
     Some(format!(
-        "{PACING} is set, but the bandwidth between clusters `{a}` and `{b}` is not known: what \
+        "pacing is asked for, but the bandwidth between clusters `{a}` and `{b}` is not known: what \
          crosses there is not paced. Say it in a job file: [[link]] between = [\"{a}\", \"{b}\"], \
          bandwidth = \"1 Gbit/s\""
     ))
@@ -166,7 +173,12 @@ struct Meeting {
 }
 
 impl Meeting {
-    fn start(spec: &JobSpec, secret: &Secret, events: Sender<Happening>) -> Result<Self, String> {
+    fn start(
+        spec: &JobSpec,
+        network: NetworkInfo,
+        secret: &Secret,
+        events: Sender<Happening>,
+    ) -> Result<Self, String> {
         let listen = spec.listen.as_deref().map(address::parse_listen).transpose();
         let listen = listen.map_err(|error| format!("--listen: {error}"))?.unwrap_or(ANYWHERE);
         let reachable: Vec<IpAddr> = address::reachable(listen.ip());
@@ -174,7 +186,7 @@ impl Meeting {
             secret: secret.clone(),
             listen,
             clusters: spec.clusters.iter().map(expected).collect(),
-            links: spec.links.clone(),
+            network,
             reachable: reachable.clone(),
             wait_s: wait(spec).as_secs(),
         };

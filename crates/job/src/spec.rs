@@ -1,6 +1,6 @@
 //! What a job is made of, whether it came from a file or the command line.
 
-use gridmpi_bootstrap::{ClusterName, LinkInfo};
+use gridmpi_bootstrap::{ClusterName, LinkInfo, NetworkInfo, Pacing};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,6 +14,8 @@ pub struct JobSpec {
     pub clusters: Vec<ClusterSpec>,
     /// What is known about the paths between them.
     pub links: Vec<LinkInfo>,
+    /// How what crosses them is held back.
+    pub pacing: Option<Pacing>,
     /// Program and arguments of every cluster that names none of its own.
     pub command: Vec<String>,
     /// Variables for the ranks of every cluster.
@@ -27,6 +29,17 @@ pub struct JobSpec {
 }
 
 impl JobSpec {
+    /// What the ranks are told of the network.
+    #[must_use]
+    pub fn network(&self) -> NetworkInfo {
+        let interfaces = self.clusters.iter().map(|cluster| cluster.interface_bandwidth);
+        NetworkInfo {
+            links: self.links.clone(),
+            interfaces: interfaces.collect(),
+            pacing: self.pacing,
+        }
+    }
+
     /// Two clusters between which the bandwidth is not known, if there are.
     #[must_use]
     pub fn unknown_link(&self) -> Option<(&ClusterName, &ClusterName)> {
@@ -69,6 +82,9 @@ pub struct ClusterSpec {
     pub env: BTreeMap<String, String>,
     /// The interface or network towards the wide area.
     pub interface: Option<String>,
+    /// What that carries on each node, bits per second.
+    #[serde(default)]
+    pub interface_bandwidth: Option<u64>,
     /// Program of its own.
     pub program: Option<String>,
     /// Arguments of its own.
@@ -126,6 +142,7 @@ impl ClusterSpec {
             directory: None,
             env: BTreeMap::new(),
             interface: None,
+            interface_bandwidth: None,
             program: None,
             args: None,
             mpi: None,

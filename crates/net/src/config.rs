@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use gridmpi_engine::Config as EngineConfig;
-use gridmpi_rate::Rate;
+use gridmpi_rate::{Network, NodeId, Rate};
 use gridmpi_wire::{JobId, JobKey, ProcId};
 
 /// Everything a [`Net`](crate::Net) is started with.
@@ -19,7 +19,7 @@ pub struct NetConfig {
     /// Settings of the endpoint; its `me` is this process too.
     pub engine: EngineConfig,
     /// Where each process of the job listens, by [`ProcId`], in the order to try. Those of this
-    /// cluster are never dialled and may be empty.
+    /// cluster are only dialled where rates are found online ([`Pacing::online`]), and may be empty otherwise.
     pub peers: Vec<Vec<SocketAddr>>,
     /// Bounds of time and number.
     pub limits: Limits,
@@ -34,6 +34,21 @@ pub struct Pacing {
     pub clusters: Vec<u16>,
     /// The rate towards each cluster, headers included; `None`: as fast as may be.
     pub rates: Vec<Option<Rate>>,
+    /// Those rates are only where one begins: who sends, and how fast, is found online.
+    pub online: Option<Online>,
+}
+
+/// What rates that follow demand are found from.
+#[derive(Clone, Debug)]
+pub struct Online {
+    /// The job's nodes, interfaces and links; the same in all processes.
+    pub network: Network,
+    /// The node of each process, by [`ProcId`].
+    pub nodes: Vec<NodeId>,
+    /// In each cluster the process that is its broker.
+    pub brokers: Vec<ProcId>,
+    /// Called with what the user should know, from whatever thread.
+    pub warn: fn(&str),
 }
 
 /// Bounds of time and number. The defaults suit a wide area with delays up to a second.

@@ -26,10 +26,11 @@ mod options;
 mod pace;
 mod paces;
 mod poller;
+mod regulation;
 mod state;
 mod timers;
 
 pub use bind::{BindError, Bound, Listen, bind};
-pub use config::{Limits, NetConfig, Pacing, Stats};
+pub use config::{Limits, NetConfig, Online, Pacing, Stats};
 pub use failure::{DialError, Failure, HandshakeError, LinkError};
 pub use net::{Epoch, Guard, Net};

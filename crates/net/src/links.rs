@@ -45,6 +45,7 @@ impl State {
     pub(crate) fn drop_link(&mut self, id: ProcId) {
         if let Some(token) = self.peer(id).link.take() {
             self.sockets.release(token);
+            self.unclaim(id);
             self.endpoint.disconnected(id);
         }
     }
@@ -104,6 +105,7 @@ impl State {
     /// There is no connection to `id` any more, because of `error`.
     fn link_lost(&mut self, id: ProcId, address: Option<SocketAddr>, error: &LinkError) {
         self.signs.advance();
+        self.unclaim(id);
         self.endpoint.disconnected(id);
         if error.is_final() {
             let failure = Failure::misbehaved(id, address, error);

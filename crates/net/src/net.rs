@@ -114,6 +114,11 @@ impl Net {
         self.shared.state.lock().failure.clone()
     }
 
+    /// How fast this process may send to each cluster now, bits per second, headers included; `None` where it is not paced.
+    pub fn rates(&self) -> Vec<Option<f64>> {
+        self.shared.state.lock().paces.rates()
+    }
+
     /// What has happened so far.
     pub fn stats(&self) -> Stats {
         self.shared.state.lock().stats.clone()

@@ -43,6 +43,8 @@ pub(crate) struct Ask {
     pub(crate) backlog: u64,
     /// The kernel does not space out what it sends, since it has sent so little.
     pub(crate) is_young: bool,
+    /// How long its turns are, by the usual ones: more than 0.
+    pub(crate) share: f64,
 }
 
 /// What it may do.
@@ -87,6 +89,12 @@ impl Pacer {
         }
     }
 
+    /// The rate is another from now on.
+    pub(crate) fn set_rate(&mut self, rate: f64, now: Instant) {
+        self.settle(now);
+        self.rate = rate;
+    }
+
     /// What a socket is to be told whose turn it is, bytes per second.
     pub(crate) fn socket_rate(&self) -> u64 {
         (self.rate as u64).max(1)
@@ -102,7 +110,7 @@ impl Pacer {
         if ask.backlog == 0 {
             return Turn::Now(usize::MAX);
         }
-        let turn = if ask.is_young { TURN_YOUNG } else { self.turn() };
+        let turn = if ask.is_young { TURN_YOUNG } else { self.turn_of(ask.share) };
         if self.called.take_if(|called| *called == peer).is_some() {
             return Turn::Now(turn);
         }
@@ -174,8 +182,12 @@ impl Pacer {
     }
 
     fn turn(&self) -> usize {
+        self.turn_of(1.0)
+    }
+
+    fn turn_of(&self, share: f64) -> usize {
         // The conversion saturates.
-        ((self.rate * TURN.as_secs_f64()) as usize).max(TURN_LEAST)
+        ((self.rate * TURN.as_secs_f64() * share) as usize).max(TURN_LEAST)
     }
 
     fn settle(&mut self, now: Instant) {
@@ -207,7 +219,7 @@ mod tests {
         }
 
         fn ask(&mut self, peer: u32, backlog: u64) -> Turn {
-            self.pacer.ask(ProcId(peer), Ask { backlog, is_young: false }, self.now)
+            self.pacer.ask(ProcId(peer), Ask { backlog, is_young: false, share: 1.0 }, self.now)
         }
 
         /// Writes as long as it may.
@@ -312,10 +324,30 @@ mod tests {
     #[test]
     fn young_connections_send_little_at_a_time() {
         let mut world = World::new(1);
-        let young = Ask { backlog: 1 << 20, is_young: true };
+        let young = Ask { backlog: 1 << 20, is_young: true, share: 1.0 };
         assert_eq!(world.pacer.ask(ProcId(0), young, world.now), Turn::Now(TURN_YOUNG));
         world.pacer.wrote(ProcId(0), TURN_YOUNG, world.now);
         assert_eq!(world.pacer.ask(ProcId(0), young, world.now), Turn::Later);
+    }
+
+    #[test]
+    fn turns_are_as_long_as_their_shares_and_a_new_rate_counts_at_once() {
+        let mut world = World::new(1);
+        let ask = |share, world: &mut World| {
+            world.now = world.pacer.due().unwrap_or(world.now) + Duration::from_secs(1);
+            world.pacer.ask(ProcId(0), Ask { backlog: 1 << 30, is_young: false, share }, world.now)
+        };
+        let whole = (RATE * TURN.as_secs_f64()) as usize;
+        assert_eq!(ask(1.0, &mut world), Turn::Now(whole));
+        assert_eq!(ask(2.5, &mut world), Turn::Now(whole * 5 / 2));
+        assert_eq!(ask(1e-9, &mut world), Turn::Now(TURN_LEAST));
+        world.pacer.wrote(ProcId(0), whole, world.now);
+        let before = world.pacer.level;
+        world.pacer.set_rate(4.0 * RATE, world.now);
+        world.now += TURN / 4;
+        world.pacer.settle(world.now);
+        assert!((before - world.pacer.level - whole as f64).abs() < 1.0, "{}", world.pacer.level);
+        assert_eq!(world.pacer.socket_rate(), 4 * RATE as u64);
     }
 
     #[test]
@@ -323,7 +355,7 @@ mod tests {
         let now = Instant::now();
         let mut pacer = Pacer::new(1e-9, now);
         pacer.wrote(ProcId(0), 1 << 20, now);
-        let ask = Ask { backlog: 1 << 20, is_young: false };
+        let ask = Ask { backlog: 1 << 20, is_young: false, share: 1.0 };
         assert_eq!(pacer.ask(ProcId(1), ask, now), Turn::Later);
         assert!(pacer.due().unwrap() > now + Duration::from_secs(86400));
         assert_eq!(pacer.socket_rate(), 1);

@@ -1,9 +1,11 @@
 //! The pacers of a process, one towards each other cluster, and what their turns make happen.
+//!
+//! Their rates are those of the claims ([`Claims`]): as they began, or as [`crate::regulation`] brings grants.
 
 use std::io;
 use std::time::Instant;
 
-use gridmpi_rate::Rate;
+use gridmpi_rate::{Claims, Rate};
 use gridmpi_wire::ProcId;
 
 use crate::Pacing;
@@ -29,36 +31,61 @@ pub(crate) struct Paces {
     paced: Vec<Option<Paced>>,
 }
 
+/// What goes to one cluster.
 #[derive(Debug)]
-struct Paced {
+pub(crate) struct Paced {
     pacer: Pacer,
+    pub(crate) claims: Claims,
     /// When it will be asked who is next.
     armed: Option<Instant>,
+}
+
+impl Paced {
+    fn new(rate: Rate, now: Instant) -> Self {
+        let claims = Claims::new(rate);
+        Self { pacer: Pacer::new(payload(claims.rate()), now), claims, armed: None }
+    }
+
+    /// The claims have changed, perhaps.
+    pub(crate) fn follow_claims(&mut self, now: Instant) {
+        self.pacer.set_rate(payload(self.claims.rate()), now);
+    }
+}
+
+/// Of so many bits per second what TCP carries, bytes per second.
+fn payload(bits_per_second: f64) -> f64 {
+    (bits_per_second / 8.0 * PAYLOAD).min(f64::MAX)
 }
 
 impl Paces {
     pub(crate) fn new(pacing: &Pacing) -> Self {
         let now = Instant::now();
-        let paced = |rate: Rate| {
-            let payload = rate.bits_per_second() / 8.0 * PAYLOAD;
-            Paced { pacer: Pacer::new(payload, now), armed: None }
-        };
         // What is not bounded need not be paced.
         let bounded = |rate: &Option<Rate>| rate.filter(|rate| *rate < Rate::UNBOUNDED);
         Self {
             clusters: pacing.clusters.clone(),
-            paced: pacing.rates.iter().map(|rate| bounded(rate).map(paced)).collect(),
+            paced: pacing.rates.iter().map(|rate| Some(Paced::new(bounded(rate)?, now))).collect(),
         }
     }
 
     /// The peer's cluster, if what goes there is paced.
-    fn cluster_of(&self, peer: ProcId) -> Option<u16> {
+    pub(crate) fn cluster_of(&self, peer: ProcId) -> Option<u16> {
         let cluster = *self.clusters.get(peer.0 as usize)?;
         self.paced.get(usize::from(cluster))?.as_ref()?;
         Some(cluster)
     }
 
-    fn get(&mut self, cluster: u16) -> Option<&mut Paced> {
+    /// What is granted towards each cluster, bits per second.
+    pub(crate) fn rates(&self) -> Vec<Option<f64>> {
+        self.paced.iter().map(|paced| Some(paced.as_ref()?.claims.rate())).collect()
+    }
+
+    /// All that are paced.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Paced> {
+        self.paced.iter_mut().flatten()
+    }
+
+    pub(crate) fn get(&mut self, cluster: u16) -> Option<&mut Paced> {
         self.paced.get_mut(usize::from(cluster))?.as_mut()
     }
 
@@ -86,6 +113,7 @@ impl State {
                 Left::ForRoom | Left::ForTurn => Interest::ReadWrite,
             });
         };
+        self.claim(cluster, link.peer);
         loop {
             let now = Instant::now();
             let Some(most) = self.ask_turn(cluster, link, now)? else {
@@ -97,7 +125,10 @@ impl State {
                 paced.pacer.wrote(link.peer, bytes, now);
             }
             match left {
-                Left::Nothing => return Ok(Interest::Read),
+                Left::Nothing => {
+                    self.unclaim(link.peer);
+                    return Ok(Interest::Read);
+                }
                 Left::ForRoom => return Ok(Interest::ReadWrite),
                 Left::ForTurn => {}
             }
@@ -118,11 +149,11 @@ impl State {
         link: &mut Link,
         now: Instant,
     ) -> io::Result<Option<usize>> {
-        let ask = Ask {
-            backlog: self.endpoint.unwritten_bytes(link.peer),
-            is_young: link.written < YOUNG,
-        };
-        let Some(Paced { pacer, .. }) = self.paces.get(cluster) else { return Ok(None) };
+        let backlog = self.endpoint.unwritten_bytes(link.peer);
+        let node = self.regulation.as_ref().map(|regulation| regulation.node(link.peer));
+        let Some(Paced { pacer, claims, .. }) = self.paces.get(cluster) else { return Ok(None) };
+        let share = node.map_or(1.0, |node| claims.share(node));
+        let ask = Ask { backlog, is_young: link.written < YOUNG, share };
         let Turn::Now(most) = pacer.ask(link.peer, ask, now) else { return Ok(None) };
         let rate = pacer.socket_rate();
         if link.paced_to != Some(rate) {

@@ -18,6 +18,7 @@ use crate::handshake::Identity;
 use crate::link::Link;
 use crate::paces::Paces;
 use crate::poller::{Interest, Poller, Ready, Slots, Token};
+use crate::regulation::Regulation;
 use crate::timers::{Due, Timers};
 use crate::{Failure, Limits, NetConfig, Stats};
 
@@ -84,6 +85,8 @@ pub(crate) struct State {
     pub(crate) peers: HashMap<ProcId, Peer>,
     pub(crate) timers: Timers,
     pub(crate) paces: Paces,
+    /// Where rates are found online.
+    pub(crate) regulation: Option<Regulation>,
     pub(crate) staging: Vec<u8>,
     /// Space for the events of a poll.
     pub(crate) ready: Vec<Ready>,
@@ -112,6 +115,9 @@ impl State {
             key: config.key.clone(),
         };
         let paces = Paces::new(&config.pacing);
+        let online = config.pacing.online.clone();
+        let regulation =
+            online.and_then(|online| Regulation::new(online, config.me, Instant::now()));
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let mut state = Self {
             endpoint: Endpoint::new(config.engine.clone()),
@@ -123,6 +129,7 @@ impl State {
             peers: HashMap::new(),
             timers: Timers::new()?,
             paces,
+            regulation,
             staging: vec![0; STAGING],
             ready: Vec::new(),
             failure: None,
@@ -200,6 +207,7 @@ impl State {
                 Due::Handshake(token) => self.handshake_due(token),
                 Due::Dial(peer) => self.dial_due(peer),
                 Due::Turn(cluster) => self.turn_due(cluster),
+                Due::Claim | Due::Step => self.regulation_due(due),
             }
         }
     }
@@ -207,6 +215,22 @@ impl State {
     /// Makes the connections and writes the bytes that the endpoint asks for, as far as that goes
     /// without waiting.
     pub(crate) fn flush(&mut self) {
+        self.connect_and_transmit();
+        while self.regulate() {
+            self.connect_and_transmit();
+        }
+        if !self.is_tick_set && self.endpoint.wants_tick() {
+            self.is_tick_set = true;
+            self.timers.set(Instant::now() + self.config.limits.tick, Due::Tick);
+        }
+        let completions = self.endpoint.completions();
+        if completions != self.seen_completions {
+            self.seen_completions = completions;
+            self.signs.advance();
+        }
+    }
+
+    fn connect_and_transmit(&mut self) {
         while let Some(peer) = self.endpoint.wants_connection() {
             self.assert_ours();
             self.dial(peer);
@@ -220,15 +244,6 @@ impl State {
             self.transmit(peer);
         }
         self.to_transmit = peers;
-        if !self.is_tick_set && self.endpoint.wants_tick() {
-            self.is_tick_set = true;
-            self.timers.set(Instant::now() + self.config.limits.tick, Due::Tick);
-        }
-        let completions = self.endpoint.completions();
-        if completions != self.seen_completions {
-            self.seen_completions = completions;
-            self.signs.advance();
-        }
     }
 
     /// Asked before sockets are touched rather than at every call: it is a system call.
@@ -261,6 +276,13 @@ impl State {
         }
         self.endpoint.peer_lost(id, reason);
         self.signs.advance();
+        self.unclaim(id);
+        if self.regulation.as_ref().is_some_and(|regulation| regulation.is_near(id)) {
+            // No message of the program's goes there.
+            self.lose_near(id, reason);
+            return;
+        }
+        self.lose_far(id);
         if self.failure.is_none() && failure.is_some() {
             self.failure = failure;
             self.signs.has_failed.store(true, Ordering::Release);

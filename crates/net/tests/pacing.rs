@@ -2,11 +2,13 @@
 
 mod common;
 
-use std::time::Instant;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
-use common::{finish, nets_with, pattern, receive, send};
-use gridmpi_net::Pacing;
-use gridmpi_rate::Rate;
+use common::{eventually, finish, nets_with, pattern, receive, send, shutdown};
+use gridmpi_net::{Net, Online, Pacing};
+use gridmpi_rate::{Network, Rate};
+use gridmpi_wire::ProcId;
 
 const EACH: usize = 600_000;
 
@@ -15,6 +17,7 @@ fn paced(bits_per_second: f64) -> Pacing {
     Pacing {
         clusters: vec![0, 1, 1, 1],
         rates: vec![None, Rate::from_bits_per_second(bits_per_second)],
+        online: None,
     }
 }
 
@@ -59,4 +62,75 @@ fn nothing_is_faster_than_the_rate_allows() {
 fn without_a_bound_nothing_is_paced() {
     let took = seconds(f64::INFINITY);
     assert!(took < 20.0, "{took} s");
+}
+
+/// What users were told.
+static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Processes 0 and 1 are a cluster, 2 and 3 another, each on a node of its own; 80 Mbit/s join them.
+fn online() -> Pacing {
+    let mut network = Network::new();
+    let (near, far) = (network.add_cluster(), network.add_cluster());
+    let nodes =
+        [near, near, far, far].map(|cluster| network.add_node(cluster, Rate::UNBOUNDED)).to_vec();
+    let rate = |bits| Rate::from_bits_per_second(bits);
+    for pair in [(near, far), (far, near)] {
+        network.add_link(rate(80e6).unwrap(), &[pair]);
+    }
+    Pacing {
+        clusters: vec![0, 0, 1, 1],
+        rates: vec![rate(40e6), rate(40e6)],
+        online: Some(Online {
+            network,
+            nodes,
+            brokers: vec![ProcId(0), ProcId(2)],
+            warn: |text| WARNINGS.lock().unwrap().push(text.to_owned()),
+        }),
+    }
+}
+
+fn rate_of(net: &Net) -> f64 {
+    net.rates()[1].unwrap() / 1e6
+}
+
+#[test]
+fn a_lone_sender_has_the_link_and_shares_it_with_the_next() {
+    let nets = nets_with(4, |config| config.pacing = online());
+    let long = 4_000_000;
+    assert_eq!(rate_of(&nets[1]), 40.0);
+    let first = send(&nets[1], 1, 3, 1, pattern(1, long));
+    eventually("it has all of the link", || rate_of(&nets[1]) == 80.0);
+    let second = send(&nets[0], 0, 2, 1, pattern(2, long));
+    eventually("both have half of it", || rate_of(&nets[1]) == 40.0);
+    assert_eq!(rate_of(&nets[0]), 40.0);
+    let came = [receive(&nets[3], 1, 1, long), receive(&nets[2], 0, 1, long)];
+    assert!(finish(&nets[3], came[0]).1 == Some(pattern(1, long)));
+    assert!(finish(&nets[2], came[1]).1 == Some(pattern(2, long)));
+    finish(&nets[1], first);
+    finish(&nets[0], second);
+    eventually("nobody has more than they began with", || {
+        rate_of(&nets[0]) == 40.0 && rate_of(&nets[1]) == 40.0
+    });
+    shutdown(nets);
+}
+
+#[test]
+fn without_the_broker_equal_shares_are_left_and_it_is_said() {
+    let mut nets = nets_with(4, |config| {
+        config.pacing = online();
+        config.limits.dial_refused = Duration::from_millis(300);
+    });
+    let long = 6_000_000;
+    let first = send(&nets[1], 1, 3, 1, pattern(1, long));
+    eventually("it has all of the link", || rate_of(&nets[1]) == 80.0);
+    drop(nets.remove(0));
+    eventually("the loss is said", || !WARNINGS.lock().unwrap().is_empty());
+    assert_eq!(rate_of(&nets[0]), 40.0);
+    let came = receive(&nets[2], 1, 1, long);
+    assert!(finish(&nets[2], came).1 == Some(pattern(1, long)));
+    finish(&nets[0], first);
+    let said = WARNINGS.lock().unwrap()[0].clone();
+    assert!(said.contains("rank 0") && said.contains("equal share"), "{said}");
+    // For the program nothing has failed.
+    assert_eq!(nets[0].failure(), None);
 }

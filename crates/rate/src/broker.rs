@@ -82,12 +82,14 @@ impl Broker {
     /// next step, even if nothing has changed for it.
     ///
     /// # Panics
-    /// If `from` is of another network or cluster.
+    /// If `from` or `to` is of another network, or `from` of another cluster.
     pub fn begin(&mut self, process: Process, from: NodeId, to: NodeId) {
         assert_eq!(self.network.cluster(from), self.cluster, "{from:?} is not ours");
+        assert!(self.network.has(to), "{to:?} is of another network");
         let senders = self.ours.entry((from, to)).or_default();
         let is_first = senders.is_empty();
-        *senders.entry(process).or_default() += 1;
+        let count = senders.entry(process).or_default();
+        *count = count.saturating_add(1);
         self.has_changed = true;
         if is_first {
             self.tell(from, to, true);

@@ -3,19 +3,21 @@
 //! The maximum allowable transmission bandwidth (MATB) of a sender is the sum of the rates of its transfers. `network` says
 //! what can be a bottleneck: each node's interface, in and out, and each direction of each link; `filling` shares
 //! it (progressive filling, Bertsekas and Gallager, *Data Networks*, §6.5.2); `allocation` puts the two together. `broker` keeps
-//! account of who is active in a cluster.
+//! account of who is active in a cluster, `claims` of what one process was granted.
 //!
-//! No I/O, no time, no randomness: brokers that know the same compute the same, bit for bit.
+//! No I/O, no clock, no randomness: brokers that know the same compute the same, bit for bit.
 
 #![forbid(unsafe_code)]
 
 mod allocation;
 mod broker;
+mod claims;
 mod filling;
 mod network;
 mod rate;
 
 pub use allocation::{Allocator, Transfer};
 pub use broker::{Broker, Grant, Notice, Process};
+pub use claims::{Claimed, Claims};
 pub use network::{ClusterId, LinkId, Network, NodeId};
 pub use rate::Rate;

@@ -7,6 +7,14 @@ use std::collections::HashMap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClusterId(u32);
 
+impl ClusterId {
+    /// From 0, in the order in which they were added.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// A node, by the order in which they were added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(u32);
@@ -99,6 +107,12 @@ impl Network {
     pub fn set_bandwidth(&mut self, link: LinkId, bandwidth: Rate) {
         let resource = self.links[link.0 as usize];
         self.capacities[resource as usize] = bandwidth;
+    }
+
+    /// The node with this number.
+    #[must_use]
+    pub fn node(&self, index: u32) -> Option<NodeId> {
+        Some(NodeId(index)).filter(|&node| self.has(node))
     }
 
     /// Whether it is a node of this network, as far as its number tells.

@@ -1,0 +1,300 @@
+//! Rates that follow demand: the process's claims go to its cluster's broker, which is in one of the cluster's processes, and grants
+//! come back.
+//!
+//! What concerns nobody else needs no word: a message that leaves in a moment goes at the rate that stands.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use gridmpi_engine::Word;
+use gridmpi_rate::{Broker, Claimed, ClusterId, NodeId, Notice, Rate};
+use gridmpi_wire::{Grant, ProcId, Transfer};
+
+use crate::Online;
+use crate::pace::SEGMENT;
+use crate::state::State;
+use crate::timers::Due;
+
+/// What is less, or leaves sooner at the base rate, is not worth a claim.
+const WORTH: u64 = 4 * SEGMENT as u64;
+const WORTH_TIME: Duration = Duration::from_millis(1);
+
+/// Between two steps of a broker at least: what happens meanwhile is settled at once.
+const STEP: Duration = Duration::from_micros(200);
+
+/// The claims' way to the broker, or the broker itself.
+pub(crate) struct Regulation {
+    online: Online,
+    node: NodeId,
+    broker: Seat,
+    /// The peers that much waits for.
+    claimed: HashSet<ProcId>,
+    /// Something may be to be told, settled or stepped.
+    is_stirred: bool,
+    /// When [`Due::Claim`] comes.
+    armed: Option<Instant>,
+}
+
+/// Where the broker of this cluster is.
+enum Seat {
+    Here(Box<Seated>),
+    At(ProcId),
+    /// Nobody answers there.
+    Empty,
+}
+
+struct Seated {
+    broker: Broker,
+    /// Not before then.
+    next: Instant,
+    is_step_set: bool,
+}
+
+impl Regulation {
+    pub(crate) fn new(online: Online, me: ProcId, now: Instant) -> Option<Self> {
+        let node = *online.nodes.get(me.0 as usize)?;
+        let cluster = online.network.cluster(node);
+        let at = *online.brokers.get(cluster.index())?;
+        let broker = if at == me {
+            let broker = Broker::new(cluster, online.network.clone());
+            Seat::Here(Box::new(Seated { broker, next: now, is_step_set: false }))
+        } else {
+            Seat::At(at)
+        };
+        let claimed = HashSet::new();
+        Some(Self { online, node, broker, claimed, is_stirred: false, armed: None })
+    }
+
+    /// The node of a process.
+    pub(crate) fn node(&self, process: ProcId) -> NodeId {
+        // Every process has one.
+        self.online.nodes.get(process.0 as usize).copied().unwrap_or(self.node)
+    }
+
+    fn cluster(&self, process: ProcId) -> ClusterId {
+        self.online.network.cluster(self.node(process))
+    }
+
+    /// Whether it is of this cluster.
+    pub(crate) fn is_near(&self, process: ProcId) -> bool {
+        self.cluster(process) == self.online.network.cluster(self.node)
+    }
+
+    /// What somebody says to the broker here. Nonsense changes nothing.
+    fn hear_transfer(&mut self, from: ProcId, transfer: Transfer) {
+        let (near, cluster, node) = (self.is_near(from), self.cluster(from), self.node(from));
+        let network = &self.online.network;
+        let (Some(sender), Some(to)) = (network.node(transfer.from), network.node(transfer.to))
+        else {
+            return;
+        };
+        let Seat::Here(seated) = &mut self.broker else { return };
+        let Transfer { is_active, .. } = transfer;
+        match (near, is_active) {
+            (true, true) if sender == node => seated.broker.begin(from.0, sender, to),
+            (true, false) if sender == node => seated.broker.end(from.0, sender, to),
+            (true, _) => {}
+            (false, _) => seated.broker.heard(cluster, Notice { from: sender, to, is_active }),
+        }
+    }
+}
+
+impl State {
+    /// Much waits for `peer` of a cluster that is paced: the broker is to know.
+    pub(crate) fn claim(&mut self, cluster: u16, peer: ProcId) {
+        let Some(regulation) = &mut self.regulation else { return };
+        let backlog = self.endpoint.unwritten_bytes(peer);
+        if backlog <= WORTH || regulation.claimed.contains(&peer) {
+            return;
+        }
+        let Some(paced) = self.paces.get(cluster) else { return };
+        if backlog as f64 * 8.0 <= paced.claims.base().bits_per_second() * WORTH_TIME.as_secs_f64()
+        {
+            return;
+        }
+        regulation.claimed.insert(peer);
+        regulation.is_stirred = true;
+        paced.claims.begin(regulation.node(peer), peer.0);
+    }
+
+    /// Nothing waits for `peer`, or it cannot be reached.
+    pub(crate) fn unclaim(&mut self, peer: ProcId) {
+        let Some(regulation) = &mut self.regulation else { return };
+        if !regulation.claimed.remove(&peer) {
+            return;
+        }
+        regulation.is_stirred = true;
+        let cluster = self.paces.cluster_of(peer);
+        if let Some(paced) = cluster.and_then(|cluster| self.paces.get(cluster)) {
+            paced.claims.end(regulation.node(peer), peer.0, Instant::now());
+        }
+    }
+
+    /// Carries words between claims and broker. Whether something was said to others.
+    pub(crate) fn regulate(&mut self) -> bool {
+        while let Some((from, word)) = self.endpoint.heard() {
+            self.hear(from, word);
+        }
+        let is_stirred = |regulation: &mut Regulation| std::mem::take(&mut regulation.is_stirred);
+        if !self.regulation.as_mut().is_some_and(is_stirred) {
+            return false;
+        }
+        let now = Instant::now();
+        let mut told = self.settle_claims(now);
+        told |= self.step(now);
+        self.follow_claims(now);
+        told
+    }
+
+    /// The time for a claim or for the broker has come.
+    pub(crate) fn regulation_due(&mut self, due: Due) {
+        let Some(regulation) = &mut self.regulation else { return };
+        regulation.is_stirred = true;
+        match (due, &mut regulation.broker) {
+            (Due::Claim, _) => regulation.armed = None,
+            (Due::Step, Seat::Here(seated)) => seated.is_step_set = false,
+            _ => {}
+        }
+    }
+
+    fn hear(&mut self, from: ProcId, word: Word) {
+        let Some(regulation) = &mut self.regulation else { return };
+        regulation.is_stirred = true;
+        match word {
+            Word::Transfer(transfer) => regulation.hear_transfer(from, transfer),
+            Word::Grant(Grant { to, rate }) => {
+                let is_broker = matches!(regulation.broker, Seat::At(at) if at == from);
+                let node = regulation.online.network.node(to).filter(|_| is_broker);
+                if let (Some(to), Some(rate)) = (node, rate_of(rate)) {
+                    self.granted(to, rate);
+                }
+            }
+        }
+    }
+
+    fn granted(&mut self, to: NodeId, rate: Rate) {
+        let Some(regulation) = &self.regulation else { return };
+        let cluster = regulation.online.network.cluster(to).index();
+        let paced = u16::try_from(cluster).ok().and_then(|cluster| self.paces.get(cluster));
+        if let Some(paced) = paced {
+            paced.claims.granted(to, rate, Instant::now());
+        }
+    }
+
+    /// Tells the broker what is to be told; whether that is another process.
+    fn settle_claims(&mut self, now: Instant) -> bool {
+        let Some(regulation) = &mut self.regulation else { return false };
+        let mut told = Vec::new();
+        for paced in self.paces.iter_mut() {
+            paced.claims.settle(now);
+            told.append(&mut paced.claims.told());
+        }
+        let (me, from) = (self.config.me, regulation.node);
+        for &Claimed { to, is_active } in &told {
+            match &mut regulation.broker {
+                Seat::Here(seated) if is_active => seated.broker.begin(me.0, from, to),
+                Seat::Here(seated) => seated.broker.end(me.0, from, to),
+                Seat::At(at) => {
+                    let (from, to) = (from.index() as u32, to.index() as u32);
+                    let word = Word::Transfer(Transfer { from, to, is_active });
+                    self.endpoint.tell(*at, word);
+                }
+                Seat::Empty => {}
+            }
+        }
+        matches!(regulation.broker, Seat::At(_)) && !told.is_empty()
+    }
+
+    /// The broker here, if it is here, grants and tells the others.
+    fn step(&mut self, now: Instant) -> bool {
+        let Some(Regulation { broker: Seat::Here(seated), online, .. }) = &mut self.regulation
+        else {
+            return false;
+        };
+        if !seated.broker.wants_step() {
+            return false;
+        }
+        if now < seated.next {
+            if !seated.is_step_set {
+                seated.is_step_set = true;
+                self.timers.set(seated.next, Due::Step);
+            }
+            return false;
+        }
+        let (grants, notices) = (seated.broker.step(), seated.broker.notices());
+        // A broker of very many does nothing else most of the time, or less.
+        seated.next = now + STEP.max(4 * now.elapsed());
+        for (cluster, Notice { from, to, is_active }) in &notices {
+            let Some(&at) = online.brokers.get(cluster.index()) else { continue };
+            let (from, to) = (from.index() as u32, to.index() as u32);
+            self.endpoint.tell(at, Word::Transfer(Transfer { from, to, is_active: *is_active }));
+        }
+        let mut has_told = !notices.is_empty();
+        for grant in grants {
+            if grant.process == self.config.me.0 {
+                self.granted(grant.to, grant.rate);
+            } else {
+                let (to, rate) = (grant.to.index() as u32, bits_of(grant.rate));
+                self.endpoint.tell(ProcId(grant.process), Word::Grant(Grant { to, rate }));
+                has_told = true;
+            }
+        }
+        has_told
+    }
+
+    /// Lets the pacers keep to what is granted now, and what is due be seen to.
+    fn follow_claims(&mut self, now: Instant) {
+        let Some(regulation) = &mut self.regulation else { return };
+        let mut due = None;
+        for paced in self.paces.iter_mut() {
+            paced.follow_claims(now);
+            due = [due, paced.claims.due()].into_iter().flatten().min();
+        }
+        if let Some(due) = due
+            && regulation.armed.is_none_or(|armed| armed > due)
+        {
+            regulation.armed = Some(due);
+            self.timers.set(due, Due::Claim);
+        }
+    }
+
+    /// A process that only rates are spoken of with cannot be reached: rates do without it.
+    pub(crate) fn lose_near(&mut self, peer: ProcId, reason: &str) {
+        let Some(regulation) = &mut self.regulation else { return };
+        regulation.is_stirred = true;
+        match &mut regulation.broker {
+            Seat::Here(seated) => seated.broker.lost(peer.0),
+            Seat::At(at) if *at == peer => {
+                regulation.broker = Seat::Empty;
+                self.paces.iter_mut().for_each(|paced| paced.claims.forsake());
+                (regulation.online.warn)(&format!(
+                    "{peer}, the rate broker of this cluster, cannot be reached any more ({reason}): this \
+                     process sends to other clusters at an equal share of the link from now on"
+                ));
+            }
+            _ => {}
+        }
+    }
+
+    /// The broker of another cluster, perhaps, is gone: what it has told counts no longer.
+    pub(crate) fn lose_far(&mut self, peer: ProcId) {
+        let Some(regulation) = &mut self.regulation else { return };
+        let cluster = regulation.cluster(peer);
+        if let Seat::Here(seated) = &mut regulation.broker
+            && regulation.online.brokers.get(cluster.index()) == Some(&peer)
+        {
+            seated.broker.deaf_to(cluster);
+            regulation.is_stirred = true;
+        }
+    }
+}
+
+/// As it goes over the wire, rounded up: 0 is no rate.
+fn bits_of(rate: Rate) -> u64 {
+    // The conversion saturates: all ones are no bound.
+    rate.bits_per_second().ceil() as u64
+}
+
+fn rate_of(bits: u64) -> Option<Rate> {
+    if bits == u64::MAX { Some(Rate::UNBOUNDED) } else { Rate::from_bits_per_second(bits as f64) }
+}
