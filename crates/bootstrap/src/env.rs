@@ -24,6 +24,8 @@ pub const CREDIT: &str = "GRIDMPI_CREDIT";
 pub const YIELD: &str = "GRIDMPI_YIELD";
 /// Whether what leaves for other clusters is held to a rate: `off`, `static` or `auto`.
 pub const PACING: &str = "GRIDMPI_PACING";
+/// The congestion control of paced connections, as the kernel names it; without it the system's, and bbr while they rest.
+pub const CONGESTION: &str = "GRIDMPI_CONGESTION";
 /// How much the library tells on stderr: `0` (default) to `2`.
 pub const DEBUG: &str = "GRIDMPI_DEBUG";
 /// Seconds a cluster waits for the others; `0` for a day.
@@ -34,8 +36,20 @@ pub const LIBDIR: &str = "GRIDMPI_LIBDIR";
 pub const TOKEN: &str = "GRIDMPI_TOKEN";
 
 /// Every name a rank reads, so that launchers can be told to forward them.
-pub const FORWARDED: [&str; 11] =
-    [COORDINATOR, JOB, KEY, CLUSTER, INTERFACE, EAGER_LIMIT, CREDIT, YIELD, PACING, DEBUG, WAIT];
+pub const FORWARDED: [&str; 12] = [
+    COORDINATOR,
+    JOB,
+    KEY,
+    CLUSTER,
+    INTERFACE,
+    EAGER_LIMIT,
+    CREDIT,
+    YIELD,
+    PACING,
+    CONGESTION,
+    DEBUG,
+    WAIT,
+];
 
 const DEFAULT_WAIT: Duration = Duration::from_secs(600);
 const LONGEST_WAIT: Duration = Duration::from_secs(24 * 3600);
@@ -71,6 +85,8 @@ pub struct Settings {
     pub yielding: Yielding,
     /// Whether what leaves for other clusters is held to a rate; the job's choice otherwise.
     pub pacing: Option<Pacing>,
+    /// The congestion control of paced connections.
+    pub congestion: Option<String>,
     /// How much to tell on stderr, 0 to 2.
     pub debug: u8,
 }
@@ -169,6 +185,7 @@ impl Settings {
             credit: get(CREDIT)?.map(|v| size(CREDIT, &v)).transpose()?,
             yielding: yielding(get(YIELD)?.as_deref())?,
             pacing: pacing(get(PACING)?.as_deref())?,
+            congestion: congestion(get(CONGESTION)?)?,
             debug: debug(get(DEBUG)?.as_deref())?,
         })
     }
@@ -182,6 +199,7 @@ impl Settings {
             Yielding::On => all.push((YIELD, "on".to_owned())),
             Yielding::Off => all.push((YIELD, "off".to_owned())),
         }
+        all.extend(self.congestion.clone().map(|name| (CONGESTION, name)));
         all.extend(self.pacing.map(|pacing| (PACING, pacing.name().to_owned())));
         if self.debug > 0 {
             all.push((DEBUG, self.debug.to_string()));
@@ -254,6 +272,20 @@ fn pacing(value: Option<&str>) -> Result<Option<Pacing>, EnvError> {
     Pacing::parse(name).map(Some).ok_or_else(problem)
 }
 
+/// Linux has names of up to 15 bytes (`TCP_CA_NAME_MAX`).
+fn congestion(value: Option<String>) -> Result<Option<String>, EnvError> {
+    let is_name = |name: &str| {
+        name.len() < 16 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
+    };
+    match value {
+        Some(name) if !is_name(&name) => {
+            let problem = "is no name of a congestion control such as cubic or bbr";
+            Err(error(CONGESTION, format!("{name:?} {problem}")))
+        }
+        value => Ok(value),
+    }
+}
+
 fn debug(value: Option<&str>) -> Result<u8, EnvError> {
     match value.map(str::trim) {
         None => Ok(0),
@@ -300,6 +332,7 @@ mod tests {
         all.insert(CREDIT, "16M".to_owned());
         all.insert(YIELD, "off".to_owned());
         all.insert(PACING, "static".to_owned());
+        all.insert(CONGESTION, "cubic".to_owned());
         all.insert(DEBUG, "2".to_owned());
         all.insert(INTERFACE, "eth1".to_owned());
         all.insert(WAIT, "7".to_owned());
@@ -326,6 +359,7 @@ mod tests {
             (CREDIT, "99999999999G", "bytes"),
             (YIELD, "maybe", "auto"),
             (PACING, "fast", "off, static, auto"),
+            (CONGESTION, "no such thing", "cubic or bbr"),
             (DEBUG, "9", "0, 1, 2"),
             (WAIT, "soon", "seconds"),
         ];

@@ -274,7 +274,7 @@ fn start_net(
     bound: Bound,
 ) -> Result<Net, Reason> {
     let setting = env.settings.pacing.or(table.network.pacing).unwrap_or_default();
-    let pacing = pacing::of(setting, table, ours, me);
+    let pacing = pacing::of(setting, env.settings.congestion.clone(), table, ours, me);
     let has_broker = pacing.online.is_some();
     let peers = table.clusters.iter().enumerate().flat_map(|(cluster, registration)| {
         // Those of this cluster are the vendor's business, but for the broker.

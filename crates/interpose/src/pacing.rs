@@ -11,13 +11,20 @@ use std::io::Write as _;
 const GRANTED: f64 = 0.99;
 
 /// What the job's table and the setting come to for process `me` of cluster `ours`.
-pub(crate) fn of(setting: Setting, table: &JobTable, ours: usize, me: ProcId) -> Pacing {
+pub(crate) fn of(
+    setting: Setting,
+    congestion: Option<String>,
+    table: &JobTable,
+    ours: usize,
+    me: ProcId,
+) -> Pacing {
     let online = match setting {
         Setting::Off => return Pacing::default(),
         Setting::Static => None,
         Setting::Auto => online(table),
     };
-    Pacing { clusters: clusters(table), rates: static_rates(table, ours, me), online }
+    let (clusters, rates) = (clusters(table), static_rates(table, ours, me));
+    Pacing { clusters, rates, congestion, online }
 }
 
 /// The cluster of each process of the job.
@@ -138,17 +145,20 @@ mod tests {
 
     #[test]
     fn the_link_is_shared_by_nodes_and_a_node_by_its_processes() {
-        let rates = |me| of(Setting::Static, &table(), 1, ProcId(me)).rates;
+        let rates = |me| of(Setting::Static, None, &table(), 1, ProcId(me)).rates;
         let rate = |bits| Rate::from_bits_per_second(bits);
         assert_eq!(rates(1), [rate(20e6), None, None]);
         assert_eq!(rates(3), [rate(40e6), None, None]);
-        assert_eq!(of(Setting::Static, &table(), 1, ProcId(1)).clusters, [0, 1, 1, 1, 1, 1, 2]);
-        assert_eq!(of(Setting::Off, &table(), 1, ProcId(1)).rates, []);
+        assert_eq!(
+            of(Setting::Static, None, &table(), 1, ProcId(1)).clusters,
+            [0, 1, 1, 1, 1, 1, 2]
+        );
+        assert_eq!(of(Setting::Off, None, &table(), 1, ProcId(1)).rates, []);
     }
 
     #[test]
     fn every_process_numbers_nodes_alike() {
-        let online = of(Setting::Auto, &table(), 1, ProcId(3)).online.unwrap();
+        let online = of(Setting::Auto, None, &table(), 1, ProcId(3)).online.unwrap();
         let numbers: Vec<_> = online.nodes.iter().map(|node| node.index()).collect();
         assert_eq!(numbers, [0, 1, 1, 2, 3, 4, 5]);
         assert_eq!(online.brokers, [ProcId(0), ProcId(1), ProcId(6)]);
@@ -165,6 +175,6 @@ mod tests {
         assert!((rates.iter().sum::<f64>() - 160e6 * GRANTED).abs() < 1.0, "{rates:?}");
         let mut table = table();
         table.network.links.clear();
-        assert!(of(Setting::Auto, &table, 1, ProcId(3)).online.is_none());
+        assert!(of(Setting::Auto, None, &table, 1, ProcId(3)).online.is_none());
     }
 }

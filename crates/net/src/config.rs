@@ -34,6 +34,8 @@ pub struct Pacing {
     pub clusters: Vec<u16>,
     /// The rate towards each cluster, headers included; `None`: as fast as may be.
     pub rates: Vec<Option<Rate>>,
+    /// The congestion control of paced connections; `None`: the system's, and while they rest what keeps their window.
+    pub congestion: Option<String>,
     /// Those rates are only where one begins: who sends, and how fast, is found online.
     pub online: Option<Online>,
 }

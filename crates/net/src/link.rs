@@ -11,6 +11,7 @@ use gridmpi_wire::{MAX_HEAD, ProcId, parse};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
 
 use crate::LinkError;
+use crate::options::CongestionControl;
 use crate::poller::Interest;
 
 /// Most bytes read or, by whole frames, written on one connection before others get their turn.
@@ -40,6 +41,8 @@ pub(crate) struct Link {
     pub(crate) interest: Interest,
     /// What the kernel was told to pace it to, bytes per second.
     pub(crate) paced_to: Option<u64>,
+    /// Of a connection that is paced.
+    pub(crate) control: Option<CongestionControl>,
     /// Bytes written since the connection stands.
     pub(crate) written: u64,
     /// When the connection was made.
@@ -100,11 +103,26 @@ impl Link {
             address,
             interest: Interest::Read,
             paced_to: None,
+            control: None,
             written: 0,
             since,
             head: [0; MAX_HEAD],
             head_len: 0,
             arriving: None,
+        }
+    }
+
+    /// More is to be sent than goes at once.
+    pub(crate) fn work(&mut self) {
+        if let Some(control) = &mut self.control {
+            control.work(&self.fd);
+        }
+    }
+
+    /// Nothing is to be sent for now.
+    pub(crate) fn rest(&mut self) {
+        if let Some(control) = &mut self.control {
+            control.rest(&self.fd);
         }
     }
 

@@ -8,6 +8,7 @@ use gridmpi_engine::PeerMisbehaved;
 use gridmpi_wire::ProcId;
 
 use crate::link::{Link, Read};
+use crate::options::CongestionControl;
 use crate::poller::{Interest, Ready, Token};
 use crate::state::{Socket, State};
 use crate::{Failure, LinkError};
@@ -24,7 +25,12 @@ impl State {
             self.link_lost(id, address, &error.into());
             return;
         }
-        let link = Link::new(fd, id, address, Instant::now());
+        let mut link = Link::new(fd, id, address, Instant::now());
+        if self.paces.cluster_of(id).is_some() {
+            let wanted = self.config.pacing.congestion.as_deref();
+            link.control = Some(CongestionControl::new(&link.fd, wanted));
+            self.greet_broker();
+        }
         self.peer(id).link = Some(token);
         self.stats.connections += 1;
         self.write_link(token, Box::new(link));

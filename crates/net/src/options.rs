@@ -1,8 +1,10 @@
 //! Options of sockets that no library names.
 
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
+use nix::sys::socket::sockopt::TcpCongestion;
 use nix::sys::socket::{getsockopt, setsockopt};
 use nix::{getsockopt_impl, libc, setsockopt_impl, sockopt_impl};
 
@@ -42,7 +44,55 @@ const TCP_DELACK_MAX_US: libc::c_int = 46;
 /// The least that an acknowledgement is waited for before data are sent again, instead of 200 ms, and the longest that one is held
 /// back: well below, since the far side of a connection is a process of ours.
 const RTO_MIN_US: u32 = 40_000;
+const RTO_MIN_RESTING_US: u32 = 200_000;
 const DELACK_MAX_US: u32 = 8_000;
+
+/// What keeps its window while a connection rests. Others halve it with each retransmission timeout that passes, down to ten segments
+/// (RFC 2861), and the next burst begins with those. For sending BBR is too slow to follow a rate that is raised.
+const RESTING: &str = "bbr";
+
+/// The congestion control of a paced connection, while it sends and while it rests.
+#[derive(Debug)]
+pub(crate) struct CongestionControl {
+    /// `None`: the same at all times.
+    own: Option<OsString>,
+    is_resting: bool,
+}
+
+impl CongestionControl {
+    /// Of a connection that has just been made; `wanted` instead of the system's choice.
+    pub(crate) fn new(fd: &OwnedFd, wanted: Option<&str>) -> Self {
+        let own = match wanted {
+            Some(name) => {
+                // Where the kernel does not let us have it, the connection keeps its own.
+                let _ = setsockopt(fd, TcpCongestion, &OsString::from(name));
+                None
+            }
+            None => getsockopt(fd, TcpCongestion).ok(),
+        };
+        Self { own, is_resting: false }
+    }
+
+    /// Much is being sent.
+    pub(crate) fn work(&mut self, fd: &OwnedFd) {
+        if let Some(own) = &self.own
+            && std::mem::take(&mut self.is_resting)
+        {
+            let _ = setsockopt(fd, TcpCongestion, own);
+            let _ = setsockopt(fd, RtoMin, &RTO_MIN_US);
+        }
+    }
+
+    /// Nothing is left to be sent for now.
+    pub(crate) fn rest(&mut self, fd: &OwnedFd) {
+        if self.own.is_some() && !std::mem::replace(&mut self.is_resting, true) {
+            // Kernels without it, or that do not let us have it, forget later by a longer timeout.
+            if setsockopt(fd, TcpCongestion, &OsString::from(RESTING)).is_err() {
+                let _ = setsockopt(fd, RtoMin, &RTO_MIN_RESTING_US);
+            }
+        }
+    }
+}
 
 /// Shortens what a lost segment at the end of a message costs, where the kernel lets a socket choose.
 pub(crate) fn shorten_timeouts(fd: &impl AsFd) {

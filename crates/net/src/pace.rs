@@ -15,7 +15,7 @@ use gridmpi_wire::ProcId;
 pub(crate) const SEGMENT: usize = 1448;
 
 /// How long a turn takes. Longer ones are longer waits for the others, shorter ones more wake-ups.
-const TURN: Duration = Duration::from_millis(3);
+const TURN: Duration = Duration::from_millis(5);
 
 /// At a low rate a turn is longer: fewer segments are not worth a wake-up.
 const TURN_LEAST: usize = 4 * SEGMENT;
@@ -27,7 +27,7 @@ const TURN_YOUNG: usize = 2 * SEGMENT;
 const LEAD: f64 = SEGMENT as f64;
 
 /// What a late wake-up has missed is made up for, up to this much.
-const CREDIT: f64 = SEGMENT as f64;
+const CREDIT: f64 = 3.0 * SEGMENT as f64;
 
 /// Messages up to this wait for nobody's turn, while not more than [`SMALL_LEAD`] is before them.
 const SMALL: u64 = 2 * SEGMENT as u64;
@@ -98,6 +98,11 @@ impl Pacer {
     /// What a socket is to be told whose turn it is, bytes per second.
     pub(crate) fn socket_rate(&self) -> u64 {
         (self.rate as u64).max(1)
+    }
+
+    /// Whose turn it is, as far as the kernel still has to send.
+    pub(crate) fn writer(&self) -> Option<ProcId> {
+        self.last.filter(|_| self.level > 0.0)
     }
 
     /// Whether anybody waits for their turn.

@@ -13,7 +13,7 @@ use crate::link::{Left, Link, Most, Written};
 use crate::options::{set_pacing_rate, window};
 use crate::pace::{Ask, Pacer, SEGMENT, Turn};
 use crate::poller::Interest;
-use crate::state::State;
+use crate::state::{Socket, State};
 use crate::timers::Due;
 
 /// Links and interfaces count whole frames, with what is before and between them; the kernel counts what TCP carries.
@@ -46,9 +46,12 @@ impl Paced {
         Self { pacer: Pacer::new(payload(claims.rate()), now), claims, armed: None }
     }
 
-    /// The claims have changed, perhaps.
-    pub(crate) fn follow_claims(&mut self, now: Instant) {
+    /// The claims have changed, perhaps. Whose turn it is, and how slow it has to be now, if the rate has fallen.
+    pub(crate) fn follow_claims(&mut self, now: Instant) -> Option<(ProcId, u64)> {
+        let before = self.pacer.socket_rate();
         self.pacer.set_rate(payload(self.claims.rate()), now);
+        let rate = self.pacer.socket_rate();
+        self.pacer.writer().filter(|_| rate < before).map(|peer| (peer, rate))
     }
 }
 
@@ -121,12 +124,16 @@ impl State {
                 return Ok(Interest::Read);
             };
             let Written { bytes, left } = self.write_most(link, Most::Bytes(most))?;
+            if left != Left::Nothing {
+                link.work();
+            }
             if let Some(paced) = self.paces.get(cluster) {
                 paced.pacer.wrote(link.peer, bytes, now);
             }
             match left {
                 Left::Nothing => {
                     self.unclaim(link.peer);
+                    link.rest();
                     return Ok(Interest::Read);
                 }
                 Left::ForRoom => return Ok(Interest::ReadWrite),
@@ -165,6 +172,16 @@ impl State {
         }
         // What its window holds back would leave in another's turn.
         Ok(Some(most.min(window(&link.fd)?).max(SEGMENT)))
+    }
+
+    /// What the kernel still has to send to `peer` leaves no faster than this.
+    pub(crate) fn slow_down(&mut self, peer: ProcId, rate: u64) {
+        let token = self.peers.get(&peer).and_then(|peer| peer.link);
+        if let Some(Socket::Link(link)) = token.and_then(|token| self.sockets.get(token))
+            && set_pacing_rate(&link.fd, rate).is_ok()
+        {
+            link.paced_to = Some(rate);
+        }
     }
 
     /// The turn of somebody who sends to this cluster may have come.

@@ -29,6 +29,8 @@ pub(crate) struct Regulation {
     broker: Seat,
     /// The peers that much waits for.
     claimed: HashSet<ProcId>,
+    /// The broker has heard of us.
+    has_greeted: bool,
     /// Something may be to be told, settled or stepped.
     is_stirred: bool,
     /// When [`Due::Claim`] comes.
@@ -62,7 +64,15 @@ impl Regulation {
             Seat::At(at)
         };
         let claimed = HashSet::new();
-        Some(Self { online, node, broker, claimed, is_stirred: false, armed: None })
+        Some(Self {
+            online,
+            node,
+            broker,
+            claimed,
+            has_greeted: false,
+            is_stirred: false,
+            armed: None,
+        })
     }
 
     /// The node of a process.
@@ -114,7 +124,20 @@ impl State {
         }
         regulation.claimed.insert(peer);
         regulation.is_stirred = true;
-        paced.claims.begin(regulation.node(peer), peer.0);
+        paced.claims.begin(regulation.node(peer), peer.0, Instant::now());
+    }
+
+    /// There is a connection to another cluster: one to the broker should be there before it is needed.
+    pub(crate) fn greet_broker(&mut self) {
+        let Some(regulation) = &mut self.regulation else { return };
+        if let Seat::At(at) = regulation.broker
+            && !std::mem::replace(&mut regulation.has_greeted, true)
+        {
+            // The end of a transfer that never was.
+            let node = regulation.node.index() as u32;
+            let word = Transfer { from: node, to: node, is_active: false };
+            self.endpoint.tell(at, Word::Transfer(word));
+        }
     }
 
     /// Nothing waits for `peer`, or it cannot be reached.
@@ -245,9 +268,9 @@ impl State {
     /// Lets the pacers keep to what is granted now, and what is due be seen to.
     fn follow_claims(&mut self, now: Instant) {
         let Some(regulation) = &mut self.regulation else { return };
-        let mut due = None;
+        let (mut due, mut slower) = (None, Vec::new());
         for paced in self.paces.iter_mut() {
-            paced.follow_claims(now);
+            slower.extend(paced.follow_claims(now));
             due = [due, paced.claims.due()].into_iter().flatten().min();
         }
         if let Some(due) = due
@@ -255,6 +278,9 @@ impl State {
         {
             regulation.armed = Some(due);
             self.timers.set(due, Due::Claim);
+        }
+        for (peer, rate) in slower {
+            self.slow_down(peer, rate);
         }
     }
 

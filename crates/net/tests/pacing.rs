@@ -17,6 +17,7 @@ fn paced(bits_per_second: f64) -> Pacing {
     Pacing {
         clusters: vec![0, 1, 1, 1],
         rates: vec![None, Rate::from_bits_per_second(bits_per_second)],
+        congestion: None,
         online: None,
     }
 }
@@ -80,6 +81,7 @@ fn online() -> Pacing {
     Pacing {
         clusters: vec![0, 0, 1, 1],
         rates: vec![rate(40e6), rate(40e6)],
+        congestion: None,
         online: Some(Online {
             network,
             nodes,

@@ -2,15 +2,18 @@
 //! the process may send.
 //!
 //! Nobody waits for a grant: until one comes, and when no broker answers, all transfers together have the base rate. A
-//! lower rate counts at once. A higher one only when it has stood for a moment: where many begin nearly at once the first is granted
-//! what will be the others', and what is sent too fast by then fills the link's buffer for long.
+//! lower rate counts at once. A higher one only when it has stood for a moment, and when the transfer is no longer young: where many
+//! begin nearly at once the first is granted what will be the others', and what is sent too fast by then fills the link's buffer.
 
 use crate::{NodeId, Rate};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 /// How long a higher rate must stand.
-const RAISE_AFTER: Duration = Duration::from_micros(1500);
+const RAISE_AFTER: Duration = Duration::from_micros(500);
+
+/// How long a transfer is young.
+const YOUNG: Duration = Duration::from_micros(3500);
 
 /// A transfer that has ended is given back after this, since mostly another follows.
 const LINGER: Duration = Duration::from_millis(1);
@@ -32,8 +35,9 @@ pub struct Claims {
     told: Vec<Claimed>,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Claim {
+    began: Instant,
     /// The processes there that something waits for.
     users: BTreeSet<u32>,
     /// Since when there is none.
@@ -58,11 +62,11 @@ impl Claims {
     }
 
     /// Much waits to be sent to process `user` on node `to`.
-    pub fn begin(&mut self, to: NodeId, user: u32) {
+    pub fn begin(&mut self, to: NodeId, user: u32, now: Instant) {
         let told = &mut self.told;
         let claim = self.claims.entry(to).or_insert_with(|| {
             told.push(Claimed { to, is_active: true });
-            Claim::default()
+            Claim { began: now, users: BTreeSet::new(), idle: None, granted: None, raise: None }
         });
         claim.users.insert(user);
         claim.idle = None;
@@ -86,8 +90,9 @@ impl Claims {
             claim.granted = Some(rate);
             claim.raise = None;
         } else {
-            let since = claim.raise.map_or(now + RAISE_AFTER, |(from, _)| from);
-            claim.raise = Some((since, rate));
+            let soonest = (now + RAISE_AFTER).max(claim.began + YOUNG);
+            let from = claim.raise.map_or(soonest, |(from, _)| from);
+            claim.raise = Some((from, rate));
         }
     }
 
@@ -190,24 +195,27 @@ mod tests {
     #[test]
     fn a_lone_transfer_starts_at_the_base_rate_and_rises_when_the_grant_has_stood() {
         let (mut claims, nodes, now) = claims();
-        claims.begin(nodes[0], 7);
+        claims.begin(nodes[0], 7, now);
         assert_eq!(claims.told(), [Claimed { to: nodes[0], is_active: true }]);
         claims.granted(nodes[0], mbit(50.0), now);
         claims.settle(now + MS);
         assert_eq!(claims.rate(), 20.0 * MBIT);
         // A little more or less does not put it off.
         claims.granted(nodes[0], mbit(45.0), now + MS);
-        assert_eq!(claims.due(), Some(now + RAISE_AFTER));
-        claims.settle(now + RAISE_AFTER);
+        assert_eq!(claims.due(), Some(now + YOUNG));
+        claims.settle(now + YOUNG);
         assert_eq!((claims.rate(), claims.due()), (45.0 * MBIT, None));
+        let now = now + 9 * MS;
         claims.granted(nodes[0], mbit(10.0), now);
         assert_eq!(claims.rate(), 10.0 * MBIT);
+        claims.granted(nodes[0], mbit(20.0), now);
+        assert_eq!(claims.due(), Some(now + RAISE_AFTER));
     }
 
     #[test]
     fn a_rise_that_is_taken_back_in_time_never_was() {
         let (mut claims, nodes, now) = claims();
-        claims.begin(nodes[0], 7);
+        claims.begin(nodes[0], 7, now);
         claims.granted(nodes[0], mbit(160.0), now);
         claims.granted(nodes[0], mbit(20.0), now + MS);
         claims.settle(now + 9 * MS);
@@ -217,13 +225,13 @@ mod tests {
     #[test]
     fn an_end_is_told_late_and_not_at_all_if_more_follows() {
         let (mut claims, nodes, now) = claims();
-        claims.begin(nodes[0], 7);
-        claims.begin(nodes[0], 8);
+        claims.begin(nodes[0], 7, now);
+        claims.begin(nodes[0], 8, now);
         claims.end(nodes[0], 7, now);
         assert_eq!((claims.told().len(), claims.due()), (1, None));
         claims.end(nodes[0], 8, now);
         claims.end(nodes[0], 8, now + MS);
-        claims.begin(nodes[0], 8);
+        claims.begin(nodes[0], 8, now);
         claims.settle(now + 9 * MS);
         assert!(claims.told().is_empty());
         claims.end(nodes[0], 8, now + 9 * MS);
@@ -239,9 +247,9 @@ mod tests {
     #[test]
     fn destinations_have_the_parts_they_were_granted() {
         let (mut claims, nodes, now) = claims();
-        claims.begin(nodes[0], 0);
-        claims.begin(nodes[1], 1);
-        claims.begin(nodes[1], 2);
+        claims.begin(nodes[0], 0, now);
+        claims.begin(nodes[1], 1, now);
+        claims.begin(nodes[1], 2, now);
         assert_eq!([0, 1, 3].map(|n| claims.share(nodes[n])), [1.0; 3]);
         claims.granted(nodes[0], mbit(2.0), now);
         claims.granted(nodes[1], mbit(8.0), now);
@@ -258,7 +266,7 @@ mod tests {
     fn what_one_leaves_the_others_of_the_process_have() {
         let (mut claims, nodes, now) = claims();
         for (user, node) in (0..).zip(&nodes) {
-            claims.begin(*node, user);
+            claims.begin(*node, user, now);
             claims.granted(*node, mbit(5.0), now);
         }
         claims.end(nodes[0], 0, now);
@@ -273,7 +281,7 @@ mod tests {
     #[test]
     fn without_bounds_all_is_alike() {
         let (mut claims, nodes, now) = claims();
-        claims.begin(nodes[0], 0);
+        claims.begin(nodes[0], 0, now);
         claims.granted(nodes[0], Rate::UNBOUNDED, now);
         claims.settle(now + 9 * MS);
         assert_eq!((claims.rate(), claims.share(nodes[0])), (f64::INFINITY, 1.0));
