@@ -5,7 +5,7 @@ use arbitrary::Arbitrary;
 use gridmpi_buffer::{Layout, RecvBuffer, SendBuffer};
 use gridmpi_engine::{Config, Endpoint, Mode, RequestId, Source, TagMatch};
 use gridmpi_wire::{
-    ContextId, Envelope, Frame, Grant, Header, ProcId, Rank, Transfer, parse,
+    ContextId, Envelope, Frame, Grant, Header, ProcId, Rank, Start, Transfer, parse,
 };
 use libfuzzer_sys::fuzz_target;
 use std::sync::Arc;
@@ -110,6 +110,10 @@ enum What {
         to: u32,
         rate: u64,
     },
+    Start {
+        cluster: u32,
+        rate: u64,
+    },
 }
 
 struct Model {
@@ -182,6 +186,7 @@ impl Model {
                 Frame::Transfer(Transfer { from, to, is_active })
             }
             What::Grant { to, rate } => Frame::Grant(Grant { to, rate }),
+            What::Start { cluster, rate } => Frame::Start(Start { cluster, rate }),
         }
     }
 

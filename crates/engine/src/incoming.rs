@@ -276,6 +276,10 @@ impl Endpoint {
                 self.heard.push_back((id, Word::Grant(grant)));
                 Ok(())
             }
+            (_, Frame::Start(start)) => {
+                self.heard.push_back((id, Word::Start(start)));
+                Ok(())
+            }
             (_, Frame::Close) => {
                 peer.closed.theirs = true;
                 Ok(())

@@ -1,6 +1,6 @@
 //! What callers of the engine name: requests, patterns, completions, faults.
 
-use gridmpi_wire::{ContextId, Frame, Grant, ProcId, Rank, Transfer};
+use gridmpi_wire::{ContextId, Frame, Grant, ProcId, Rank, Start, Transfer};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -50,6 +50,8 @@ pub enum Word {
     Transfer(Transfer),
     /// A rate broker grants a rate.
     Grant(Grant),
+    /// A rate broker says what to begin with.
+    Start(Start),
 }
 
 impl From<Word> for Frame {
@@ -57,6 +59,7 @@ impl From<Word> for Frame {
         match word {
             Word::Transfer(transfer) => Self::Transfer(transfer),
             Word::Grant(grant) => Self::Grant(grant),
+            Word::Start(start) => Self::Start(start),
         }
     }
 }

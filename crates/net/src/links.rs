@@ -29,7 +29,6 @@ impl State {
         if self.paces.cluster_of(id).is_some() {
             let wanted = self.config.pacing.congestion.as_deref();
             link.control = Some(CongestionControl::new(&link.fd, wanted));
-            self.greet_broker();
         }
         self.peer(id).link = Some(token);
         self.stats.connections += 1;

@@ -51,7 +51,10 @@ impl Net {
     /// # Errors
     /// The system has no more descriptors, memory or threads.
     pub fn start(bound: Bound, config: NetConfig) -> io::Result<Self> {
-        let shared = Arc::new(Shared::new(State::new(bound, config)?));
+        let mut state = State::new(bound, config)?;
+        state.greet_broker();
+        state.flush();
+        let shared = Arc::new(Shared::new(state));
         let driver = spawn_driver(Arc::clone(&shared))?;
         let process = std::process::id();
         Ok(Self { shared, driver: Mutex::new(Some(driver)), process })

@@ -6,7 +6,8 @@
 //!
 //! Bytes are those that TCP carries. No I/O and no clock: the moment is an argument.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::ops::Bound;
 use std::time::{Duration, Instant};
 
 use gridmpi_wire::ProcId;
@@ -26,8 +27,8 @@ const TURN_YOUNG: usize = 2 * SEGMENT;
 /// A turn begins this much before the one before it has ended, to be there in time.
 const LEAD: f64 = SEGMENT as f64;
 
-/// What a late wake-up has missed is made up for, up to this much.
-const CREDIT: f64 = 3.0 * SEGMENT as f64;
+/// What late wake-ups have missed is made up for by a faster turn, up to this part of it.
+const CREDIT: f64 = 0.4;
 
 /// Messages up to this wait for nobody's turn, while not more than [`SMALL_LEAD`] is before them.
 const SMALL: u64 = 2 * SEGMENT as u64;
@@ -70,13 +71,15 @@ pub(crate) struct Pacer {
     last: Option<ProcId>,
     /// Who waits. Small messages that found no room go first.
     small: VecDeque<ProcId>,
-    large: VecDeque<ProcId>,
+    large: BTreeSet<ProcId>,
+    /// Who comes after this is next among the large ones. Each process begins with another, so that they do not meet there.
+    cursor: ProcId,
     waiting: HashSet<ProcId>,
 }
 
 impl Pacer {
-    /// One that keeps to `rate` bytes per second, more than 0.
-    pub(crate) fn new(rate: f64, now: Instant) -> Self {
+    /// One that keeps to `rate` bytes per second, more than 0, and begins with who comes after `cursor`.
+    pub(crate) fn new(rate: f64, cursor: ProcId, now: Instant) -> Self {
         Self {
             rate,
             level: 0.0,
@@ -84,7 +87,8 @@ impl Pacer {
             called: None,
             last: None,
             small: VecDeque::new(),
-            large: VecDeque::new(),
+            large: BTreeSet::new(),
+            cursor,
             waiting: HashSet::new(),
         }
     }
@@ -95,9 +99,15 @@ impl Pacer {
         self.rate = rate;
     }
 
-    /// What a socket is to be told whose turn it is, bytes per second.
-    pub(crate) fn socket_rate(&self) -> u64 {
-        (self.rate as u64).max(1)
+    /// What a socket is to be told that may write so many bytes now, bytes per second: it makes up for what has been missed.
+    pub(crate) fn socket_rate(&self, bytes: usize) -> u64 {
+        let missed = (-self.level).max(0.0) / (bytes as f64).max(1.0);
+        ((self.rate / (1.0 - missed.min(CREDIT))) as u64).max(1)
+    }
+
+    /// The whole rate, bytes per second.
+    pub(crate) const fn rate(&self) -> f64 {
+        self.rate
     }
 
     /// Whose turn it is, as far as the kernel still has to send.
@@ -123,6 +133,10 @@ impl Pacer {
             return Turn::Later;
         }
         self.settle(now);
+        if !self.has_waiting() {
+            // A moment that nobody wanted to use is no credit.
+            self.level = self.level.max(0.0);
+        }
         let is_small = ask.backlog <= SMALL;
         let (is_first, lead) = match (is_small, ask.is_young) {
             (true, _) => (self.small.is_empty(), SMALL_LEAD),
@@ -133,7 +147,11 @@ impl Pacer {
             return Turn::Now(turn);
         }
         self.waiting.insert(peer);
-        if is_small { &mut self.small } else { &mut self.large }.push_back(peer);
+        if is_small {
+            self.small.push_back(peer);
+        } else {
+            self.large.insert(peer);
+        }
         Turn::Later
     }
 
@@ -157,7 +175,11 @@ impl Pacer {
         if self.level > self.lead_of_next()? {
             return None;
         }
-        self.called = self.small.pop_front().or_else(|| self.large.pop_front());
+        self.called = self.small.pop_front().or_else(|| {
+            let peer = self.next_large()?;
+            self.cursor = peer;
+            self.large.take(&peer)
+        });
         if let Some(peer) = &self.called {
             self.waiting.remove(peer);
         }
@@ -175,10 +197,15 @@ impl Pacer {
 
     fn lead_of_next(&self) -> Option<f64> {
         if self.small.is_empty() {
-            self.large.front().map(|&peer| self.lead(peer))
+            self.next_large().map(|peer| self.lead(peer))
         } else {
             Some(SMALL_LEAD)
         }
+    }
+
+    fn next_large(&self) -> Option<ProcId> {
+        let after = (Bound::Excluded(self.cursor), Bound::Unbounded);
+        self.large.range(after).next().or_else(|| self.large.first()).copied()
     }
 
     /// How much may be before a turn of `peer`. Its own it cannot meet.
@@ -197,8 +224,8 @@ impl Pacer {
 
     fn settle(&mut self, now: Instant) {
         let passed = now.saturating_duration_since(self.seen).as_secs_f64();
-        // A moment that nobody wanted to use is no credit.
-        let least = if self.has_waiting() { -CREDIT } else { 0.0 };
+        let credit = if self.has_waiting() { CREDIT * self.turn() as f64 } else { 0.0 };
+        let least = self.level.min(-credit).max(-CREDIT * self.turn() as f64).min(0.0);
         self.level = (self.level - passed * self.rate).max(least);
         self.seen = self.seen.max(now);
     }
@@ -220,7 +247,7 @@ mod tests {
     impl World {
         fn new(peers: usize) -> Self {
             let now = Instant::now();
-            Self { pacer: Pacer::new(RATE, now), now, written: vec![0.0; peers] }
+            Self { pacer: Pacer::new(RATE, ProcId(0), now), now, written: vec![0.0; peers] }
         }
 
         fn ask(&mut self, peer: u32, backlog: u64) -> Turn {
@@ -315,6 +342,46 @@ mod tests {
     }
 
     #[test]
+    fn large_ones_take_turns_from_the_cursor_on() {
+        let now = Instant::now();
+        let mut pacer = Pacer::new(RATE, ProcId(5), now);
+        pacer.wrote(ProcId(4), 1 << 20, now);
+        let ask = Ask { backlog: 1 << 20, is_young: false, share: 1.0 };
+        for peer in [4, 5, 6, 7] {
+            assert_eq!(pacer.ask(ProcId(peer), ask, now), Turn::Later);
+        }
+        let later = now + Duration::from_secs(9);
+        let order: Vec<_> = std::iter::from_fn(|| pacer.next(later)).map(|peer| peer.0).collect();
+        assert_eq!(order, [6, 7, 4, 5]);
+    }
+
+    #[test]
+    fn a_late_turn_is_faster_by_what_was_missed() {
+        let mut world = World::new(2);
+        let turn = world.pacer.turn();
+        assert_eq!(world.ask(0, 1 << 20), Turn::Now(turn));
+        world.pacer.wrote(ProcId(0), turn, world.now);
+        assert_eq!(world.ask(1, 1 << 20), Turn::Later);
+        assert_eq!(world.pacer.socket_rate(turn), RATE as u64);
+        world.now = world.pacer.due().unwrap() + Duration::from_millis(1);
+        assert_eq!(world.pacer.next(world.now), Some(ProcId(1)));
+        // 1 ms less the lead.
+        let missed = RATE / 1e3 - LEAD;
+        let wanted = RATE * turn as f64 / (turn as f64 - missed);
+        assert!((world.pacer.socket_rate(turn) as f64 - wanted).abs() < 2.0);
+        let level = world.pacer.level;
+        world.pacer.wrote(ProcId(1), turn, world.now);
+        assert_eq!(world.pacer.level, level + turn as f64);
+        assert_eq!(world.ask(0, 1 << 20), Turn::Later);
+        assert_eq!(world.pacer.next(world.now + Duration::from_secs(1)), Some(ProcId(0)));
+        assert_eq!(world.pacer.socket_rate(turn), (RATE / (1.0 - CREDIT)) as u64);
+        // One who comes later missed nothing.
+        world.now += Duration::from_secs(2);
+        assert_eq!(world.ask(1, 1 << 20), Turn::Now(turn));
+        assert_eq!(world.pacer.socket_rate(turn), RATE as u64);
+    }
+
+    #[test]
     fn what_comes_in_takes_its_acknowledgements() {
         let mut world = World::new(1);
         world.go(0);
@@ -352,17 +419,17 @@ mod tests {
         world.now += TURN / 4;
         world.pacer.settle(world.now);
         assert!((before - world.pacer.level - whole as f64).abs() < 1.0, "{}", world.pacer.level);
-        assert_eq!(world.pacer.socket_rate(), 4 * RATE as u64);
+        assert_eq!(world.pacer.rate(), 4.0 * RATE);
     }
 
     #[test]
     fn a_rate_of_next_to_nothing_is_slow_and_no_more() {
         let now = Instant::now();
-        let mut pacer = Pacer::new(1e-9, now);
+        let mut pacer = Pacer::new(1e-9, ProcId(0), now);
         pacer.wrote(ProcId(0), 1 << 20, now);
         let ask = Ask { backlog: 1 << 20, is_young: false, share: 1.0 };
         assert_eq!(pacer.ask(ProcId(1), ask, now), Turn::Later);
         assert!(pacer.due().unwrap() > now + Duration::from_secs(86400));
-        assert_eq!(pacer.socket_rate(), 1);
+        assert_eq!(pacer.socket_rate(1), 1);
     }
 }

@@ -41,17 +41,16 @@ pub(crate) struct Paced {
 }
 
 impl Paced {
-    fn new(rate: Rate, now: Instant) -> Self {
+    fn new(rate: Rate, cursor: ProcId, now: Instant) -> Self {
         let claims = Claims::new(rate);
-        Self { pacer: Pacer::new(payload(claims.rate()), now), claims, armed: None }
+        Self { pacer: Pacer::new(payload(claims.rate()), cursor, now), claims, armed: None }
     }
 
     /// The claims have changed, perhaps. Whose turn it is, and how slow it has to be now, if the rate has fallen.
     pub(crate) fn follow_claims(&mut self, now: Instant) -> Option<(ProcId, u64)> {
-        let before = self.pacer.socket_rate();
-        self.pacer.set_rate(payload(self.claims.rate()), now);
-        let rate = self.pacer.socket_rate();
-        self.pacer.writer().filter(|_| rate < before).map(|peer| (peer, rate))
+        let (before, rate) = (self.pacer.rate(), payload(self.claims.rate()));
+        self.pacer.set_rate(rate, now);
+        self.pacer.writer().filter(|_| rate < before).map(|peer| (peer, (rate as u64).max(1)))
     }
 }
 
@@ -61,13 +60,24 @@ fn payload(bits_per_second: f64) -> f64 {
 }
 
 impl Paces {
-    pub(crate) fn new(pacing: &Pacing) -> Self {
+    pub(crate) fn new(pacing: &Pacing, me: ProcId) -> Self {
         let now = Instant::now();
+        let first = |cluster| pacing.clusters.iter().position(|&other| other == cluster);
+        let ours = pacing.clusters.get(me.0 as usize).and_then(|&cluster| first(cluster));
+        let place = (me.0 as usize).saturating_sub(ours.unwrap_or_default());
+        // Processes at the same place of their clusters would begin with each other.
+        let cursor = |cluster| {
+            let size = pacing.clusters.iter().filter(|&&other| other == cluster).count().max(1);
+            ProcId((first(cluster).unwrap_or_default() + place % size) as u32)
+        };
         // What is not bounded need not be paced.
         let bounded = |rate: &Option<Rate>| rate.filter(|rate| *rate < Rate::UNBOUNDED);
         Self {
             clusters: pacing.clusters.clone(),
-            paced: pacing.rates.iter().map(|rate| Some(Paced::new(bounded(rate)?, now))).collect(),
+            paced: (0..)
+                .zip(&pacing.rates)
+                .map(|(to, rate)| Some(Paced::new(bounded(rate)?, cursor(to), now)))
+                .collect(),
         }
     }
 
@@ -162,16 +172,18 @@ impl State {
         let share = node.map_or(1.0, |node| claims.share(node));
         let ask = Ask { backlog, is_young: link.written < YOUNG, share };
         let Turn::Now(most) = pacer.ask(link.peer, ask, now) else { return Ok(None) };
-        let rate = pacer.socket_rate();
-        if link.paced_to != Some(rate) {
+        let most = if pacer.has_waiting() && backlog > 0 {
+            // What its window holds back would leave in another's turn.
+            most.min(window(&link.fd)?).max(SEGMENT)
+        } else {
+            most
+        };
+        let rate = pacer.socket_rate(most);
+        if link.paced_to.is_none_or(|known| known.abs_diff(rate) > known / 64) {
             set_pacing_rate(&link.fd, rate)?;
             link.paced_to = Some(rate);
         }
-        if !pacer.has_waiting() || ask.backlog == 0 {
-            return Ok(Some(most));
-        }
-        // What its window holds back would leave in another's turn.
-        Ok(Some(most.min(window(&link.fd)?).max(SEGMENT)))
+        Ok(Some(most))
     }
 
     /// What the kernel still has to send to `peer` leaves no faster than this.

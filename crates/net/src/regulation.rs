@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use gridmpi_engine::Word;
 use gridmpi_rate::{Broker, Claimed, ClusterId, NodeId, Notice, Rate};
-use gridmpi_wire::{Grant, ProcId, Transfer};
+use gridmpi_wire::{Grant, ProcId, Start, Transfer};
 
 use crate::Online;
 use crate::pace::SEGMENT;
@@ -20,7 +20,7 @@ const WORTH: u64 = 4 * SEGMENT as u64;
 const WORTH_TIME: Duration = Duration::from_millis(1);
 
 /// Between two steps of a broker at least: what happens meanwhile is settled at once.
-const STEP: Duration = Duration::from_micros(200);
+const STEP: Duration = Duration::from_millis(1);
 
 /// The claims' way to the broker, or the broker itself.
 pub(crate) struct Regulation {
@@ -29,8 +29,6 @@ pub(crate) struct Regulation {
     broker: Seat,
     /// The peers that much waits for.
     claimed: HashSet<ProcId>,
-    /// The broker has heard of us.
-    has_greeted: bool,
     /// Something may be to be told, settled or stepped.
     is_stirred: bool,
     /// When [`Due::Claim`] comes.
@@ -58,21 +56,14 @@ impl Regulation {
         let cluster = online.network.cluster(node);
         let at = *online.brokers.get(cluster.index())?;
         let broker = if at == me {
-            let broker = Broker::new(cluster, online.network.clone());
+            let mut broker = Broker::new(cluster, online.network.clone());
+            broker.join(me.0, node);
             Seat::Here(Box::new(Seated { broker, next: now, is_step_set: false }))
         } else {
             Seat::At(at)
         };
         let claimed = HashSet::new();
-        Some(Self {
-            online,
-            node,
-            broker,
-            claimed,
-            has_greeted: false,
-            is_stirred: false,
-            armed: None,
-        })
+        Some(Self { online, node, broker, claimed, is_stirred: false, armed: None })
     }
 
     /// The node of a process.
@@ -90,6 +81,11 @@ impl Regulation {
         self.cluster(process) == self.online.network.cluster(self.node)
     }
 
+    /// Whether that is our broker.
+    fn obeys(&self, process: ProcId) -> bool {
+        matches!(self.broker, Seat::At(at) if at == process)
+    }
+
     /// What somebody says to the broker here. Nonsense changes nothing.
     fn hear_transfer(&mut self, from: ProcId, transfer: Transfer) {
         let (near, cluster, node) = (self.is_near(from), self.cluster(from), self.node(from));
@@ -100,6 +96,9 @@ impl Regulation {
         };
         let Seat::Here(seated) = &mut self.broker else { return };
         let Transfer { is_active, .. } = transfer;
+        if near {
+            seated.broker.join(from.0, node);
+        }
         match (near, is_active) {
             (true, true) if sender == node => seated.broker.begin(from.0, sender, to),
             (true, false) if sender == node => seated.broker.end(from.0, sender, to),
@@ -118,7 +117,7 @@ impl State {
             return;
         }
         let Some(paced) = self.paces.get(cluster) else { return };
-        if backlog as f64 * 8.0 <= paced.claims.base().bits_per_second() * WORTH_TIME.as_secs_f64()
+        if backlog as f64 * 8.0 <= paced.claims.least().bits_per_second() * WORTH_TIME.as_secs_f64()
         {
             return;
         }
@@ -127,12 +126,10 @@ impl State {
         paced.claims.begin(regulation.node(peer), peer.0, Instant::now());
     }
 
-    /// There is a connection to another cluster: one to the broker should be there before it is needed.
+    /// Makes the connection to the broker before it is needed.
     pub(crate) fn greet_broker(&mut self) {
-        let Some(regulation) = &mut self.regulation else { return };
-        if let Seat::At(at) = regulation.broker
-            && !std::mem::replace(&mut regulation.has_greeted, true)
-        {
+        let Some(regulation) = &self.regulation else { return };
+        if let Seat::At(at) = regulation.broker {
             // The end of a transfer that never was.
             let node = regulation.node.index() as u32;
             let word = Transfer { from: node, to: node, is_active: false };
@@ -149,7 +146,7 @@ impl State {
         regulation.is_stirred = true;
         let cluster = self.paces.cluster_of(peer);
         if let Some(paced) = cluster.and_then(|cluster| self.paces.get(cluster)) {
-            paced.claims.end(regulation.node(peer), peer.0, Instant::now());
+            paced.claims.end(regulation.node(peer), peer.0);
         }
     }
 
@@ -186,12 +183,23 @@ impl State {
         match word {
             Word::Transfer(transfer) => regulation.hear_transfer(from, transfer),
             Word::Grant(Grant { to, rate }) => {
-                let is_broker = matches!(regulation.broker, Seat::At(at) if at == from);
-                let node = regulation.online.network.node(to).filter(|_| is_broker);
+                let node = regulation.online.network.node(to).filter(|_| regulation.obeys(from));
                 if let (Some(to), Some(rate)) = (node, rate_of(rate)) {
                     self.granted(to, rate);
                 }
             }
+            Word::Start(Start { cluster, rate }) => {
+                let rate = rate_of(rate).filter(|_| regulation.obeys(from));
+                if let (Ok(cluster), Some(rate)) = (u16::try_from(cluster), rate) {
+                    self.begin_with(cluster, rate);
+                }
+            }
+        }
+    }
+
+    fn begin_with(&mut self, cluster: u16, rate: Rate) {
+        if let Some(paced) = self.paces.get(cluster) {
+            paced.claims.begin_with(rate);
         }
     }
 
@@ -200,7 +208,7 @@ impl State {
         let cluster = regulation.online.network.cluster(to).index();
         let paced = u16::try_from(cluster).ok().and_then(|cluster| self.paces.get(cluster));
         if let Some(paced) = paced {
-            paced.claims.granted(to, rate, Instant::now());
+            paced.claims.granted(to, rate);
         }
     }
 
@@ -252,14 +260,23 @@ impl State {
             let (from, to) = (from.index() as u32, to.index() as u32);
             self.endpoint.tell(at, Word::Transfer(Transfer { from, to, is_active: *is_active }));
         }
-        let mut has_told = !notices.is_empty();
+        let starts = seated.broker.starts();
+        let has_told = !notices.is_empty() || !grants.is_empty() || !starts.is_empty();
+        for gridmpi_rate::Start { process, to, rate } in starts {
+            let cluster = to.index() as u32;
+            if process != self.config.me.0 {
+                let word = Word::Start(Start { cluster, rate: bits_of(rate) });
+                self.endpoint.tell(ProcId(process), word);
+            } else if let Ok(cluster) = u16::try_from(cluster) {
+                self.begin_with(cluster, rate);
+            }
+        }
         for grant in grants {
             if grant.process == self.config.me.0 {
                 self.granted(grant.to, grant.rate);
             } else {
                 let (to, rate) = (grant.to.index() as u32, bits_of(grant.rate));
                 self.endpoint.tell(ProcId(grant.process), Word::Grant(Grant { to, rate }));
-                has_told = true;
             }
         }
         has_told

@@ -114,7 +114,7 @@ impl State {
             job: config.job,
             key: config.key.clone(),
         };
-        let paces = Paces::new(&config.pacing);
+        let paces = Paces::new(&config.pacing, config.me);
         let online = config.pacing.online.clone();
         let regulation =
             online.and_then(|online| Regulation::new(online, config.me, Instant::now()));

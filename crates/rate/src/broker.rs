@@ -5,6 +5,7 @@
 //! allocation in which nodes count alike, however many they send to, and the processes of a node share what it gets.
 //! Brokers that have heard the same grant rates that fit together: nobody decides for another cluster.
 
+use crate::crowd::Crowd;
 use crate::{Allocator, ClusterId, LinkId, Network, NodeId, Rate, Transfer};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::num::NonZero;
@@ -28,6 +29,17 @@ pub struct Grant {
     pub process: Process,
     /// To whom.
     pub to: NodeId,
+    /// How fast.
+    pub rate: Rate,
+}
+
+/// What the transfers of a process to a cluster may begin with from now on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Start {
+    /// Who.
+    pub process: Process,
+    /// To whom.
+    pub to: ClusterId,
     /// How fast.
     pub rate: Rate,
 }
@@ -58,6 +70,11 @@ pub struct Broker {
     /// The last grant of each, bits per second.
     granted: HashMap<(Process, NodeId), f64>,
     notices: Vec<(ClusterId, Notice)>,
+    /// Who wants to know what to begin with, and where they are.
+    members: BTreeMap<Process, NodeId>,
+    /// The senders to each cluster, and how many were said to be expected.
+    crowds: BTreeMap<ClusterId, (Crowd, Option<usize>)>,
+    starts: Vec<Start>,
     has_changed: bool,
 }
 
@@ -74,7 +91,20 @@ impl Broker {
             theirs: BTreeMap::new(),
             granted: HashMap::new(),
             notices: Vec::new(),
+            members: BTreeMap::new(),
+            crowds: BTreeMap::new(),
+            starts: Vec::new(),
             has_changed: false,
+        }
+    }
+
+    /// A process on node `node` of this cluster wants to know what its transfers may begin with.
+    pub fn join(&mut self, process: Process, node: NodeId) {
+        if self.members.insert(process, node).is_none() {
+            let known = self.crowds.iter().filter_map(|(&to, (_, told))| Some((to, (*told)?)));
+            let starts: Vec<_> =
+                known.map(|(to, size)| self.start(process, node, to, size)).collect();
+            self.starts.extend(starts);
         }
     }
 
@@ -91,6 +121,9 @@ impl Broker {
         let count = senders.entry(process).or_default();
         *count = count.saturating_add(1);
         self.has_changed = true;
+        let cluster = self.network.cluster(to);
+        self.crowds.entry(cluster).or_default().0.begin(process, self.members.len());
+        self.tell_crowd(cluster);
         if is_first {
             self.tell(from, to, true);
         }
@@ -101,7 +134,11 @@ impl Broker {
         let Some(senders) = self.ours.get_mut(&(from, to)) else { return };
         let Some(count) = senders.get_mut(&process) else { return };
         *count -= 1;
-        if *count > 0 {
+        let is_over = *count == 0;
+        if let Some((crowd, _)) = self.crowds.get_mut(&self.network.cluster(to)) {
+            crowd.end(process);
+        }
+        if !is_over {
             return;
         }
         senders.remove(&process);
@@ -115,6 +152,7 @@ impl Broker {
 
     /// A process is gone, and all it did.
     pub fn lost(&mut self, process: Process) {
+        self.members.remove(&process);
         let of_it =
             self.ours.iter().filter_map(|(&pair, senders)| Some((pair, *senders.get(&process)?)));
         let all: Vec<(Pair, u32)> = of_it.collect();
@@ -152,7 +190,7 @@ impl Broker {
     /// Whether a step may change something.
     #[must_use]
     pub fn wants_step(&self) -> bool {
-        self.has_changed
+        self.has_changed || !self.starts.is_empty()
     }
 
     /// What has changed since the last step: grants to processes of this cluster that are new or differ by a hundredth.
@@ -181,6 +219,35 @@ impl Broker {
     /// What other brokers have to know since this was last asked, in order.
     pub fn notices(&mut self) -> Vec<(ClusterId, Notice)> {
         std::mem::take(&mut self.notices)
+    }
+
+    /// What members are to begin with, since this was last asked.
+    pub fn starts(&mut self) -> Vec<Start> {
+        std::mem::take(&mut self.starts)
+    }
+
+    /// Tells the members if more or fewer are to be expected.
+    fn tell_crowd(&mut self, to: ClusterId) {
+        let Some((crowd, told)) = self.crowds.get_mut(&to) else { return };
+        let size = crowd.size();
+        if size == *told {
+            return;
+        }
+        *told = size;
+        let Some(size) = size else { return };
+        let starts: Vec<_> = self
+            .members
+            .iter()
+            .map(|(&process, &node)| self.start(process, node, to, size))
+            .collect();
+        self.starts.extend(starts);
+    }
+
+    fn start(&self, process: Process, node: NodeId, to: ClusterId, size: usize) -> Start {
+        let link = self.network.between(self.cluster, to).bits_per_second();
+        let share = Rate::from_bits_per_second(link / size.max(1) as f64);
+        let rate = share.unwrap_or(Rate::UNBOUNDED).min(self.network.interface(node));
+        Start { process, to, rate }
     }
 
     /// Ours, in order, and then theirs.
@@ -284,6 +351,28 @@ mod tests {
         assert_eq!(rates(&a.step()), [(0, 25.0)]);
         a.deaf_to(ids[1]);
         assert_eq!(rates(&a.step()), [(0, 50.0)]);
+    }
+
+    #[test]
+    fn members_learn_how_many_are_to_be_expected() {
+        let (network, ids, nodes) = site(2);
+        let mut broker = Broker::new(ids[0], network);
+        (0..4).for_each(|n| broker.join(n, nodes[0][n as usize]));
+        let round = |broker: &mut Broker, senders: u32| {
+            let pair = |n: u32| (nodes[0][n as usize], nodes[1][n as usize]);
+            (0..senders).for_each(|n| broker.begin(n, pair(n).0, pair(n).1));
+            (0..senders).for_each(|n| broker.end(n, pair(n).0, pair(n).1));
+        };
+        (0..15).for_each(|_| round(&mut broker, 1));
+        assert!(broker.starts().is_empty(), "that is too early to tell");
+        round(&mut broker, 1);
+        let start = |process, mbits| Start { process, to: ids[1], rate: mbit(mbits) };
+        assert_eq!(broker.starts(), [0, 1, 2, 3].map(|process| start(process, 50.0)));
+        round(&mut broker, 4);
+        assert_eq!(broker.starts().last(), Some(&start(3, 40.0)));
+        broker.join(7, nodes[0][1]);
+        broker.join(7, nodes[0][1]);
+        assert_eq!(broker.starts(), [start(7, 40.0)]);
     }
 
     #[test]

@@ -130,6 +130,23 @@ impl Network {
         self.nodes[node.index()].cluster
     }
 
+    /// What a node's interface carries.
+    ///
+    /// # Panics
+    /// If it is of another network.
+    #[must_use]
+    pub fn interface(&self, node: NodeId) -> Rate {
+        self.capacities[self.nodes[node.index()].outward as usize]
+    }
+
+    /// What the links from one cluster to another let through.
+    #[must_use]
+    pub fn between(&self, from: ClusterId, to: ClusterId) -> Rate {
+        let links = self.paths.get(&(from, to)).map_or(&[][..], Vec::as_slice);
+        let capacities = links.iter().map(|&link| self.capacities[link as usize]);
+        capacities.fold(Rate::UNBOUNDED, Rate::min)
+    }
+
     /// The other clusters whose transfers can have a part in what those of `ours` get: they can meet at a link that carries both
     /// or at the interface of a receiver, or both can meet those of a third.
     #[must_use]

@@ -49,6 +49,17 @@ wire_struct! {
     }
 }
 
+wire_struct! {
+    /// With what the receiver of this may begin to send to a cluster from now on, until a grant says more or less.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Start {
+        /// The receiving cluster, by its number in the job.
+        cluster: u32,
+        /// Bits per second, headers included; all ones: as fast as may be.
+        rate: u64,
+    }
+}
+
 macro_rules! frame_table {
     ($($(#[$doc:meta])* $code:literal $name:ident $sequenced:ident $payload:ident
         $(($inner:ident: $tuple:ty))? $({ $($(#[$field_doc:meta])* $field:ident: $ty:ty),* })?;)*
@@ -158,6 +169,8 @@ frame_table! {
     10 Transfer sequenced bare (transfer: Transfer);
     /// From a rate broker: a rate.
     11 Grant sequenced bare (grant: Grant);
+    /// From a rate broker: the rate that transfers begin with.
+    12 Start sequenced bare (start: Start);
 }
 
 impl Frame {

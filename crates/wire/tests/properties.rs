@@ -31,6 +31,8 @@ fn frame() -> impl Strategy<Value = Frame> {
         (any::<u32>(), any::<u32>(), any::<bool>())
             .prop_map(|(from, to, is_active)| Frame::Transfer(Transfer { from, to, is_active })),
         (any::<u32>(), any::<u64>()).prop_map(|(to, rate)| Frame::Grant(Grant { to, rate })),
+        (any::<u32>(), any::<u64>())
+            .prop_map(|(cluster, rate)| Frame::Start(Start { cluster, rate })),
     ]
 }
 
