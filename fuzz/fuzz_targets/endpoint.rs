@@ -5,7 +5,7 @@ use arbitrary::Arbitrary;
 use gridmpi_buffer::{Layout, RecvBuffer, SendBuffer};
 use gridmpi_engine::{Config, Endpoint, Mode, RequestId, Source, TagMatch};
 use gridmpi_wire::{
-    ContextId, Envelope, Frame, Grant, Header, ProcId, Rank, Start, Transfer, parse,
+    ContextId, Envelope, Frame, Grant, Header, ProcId, Rank, Share, Start, Transfer, parse,
 };
 use libfuzzer_sys::fuzz_target;
 use std::sync::Arc;
@@ -107,8 +107,12 @@ enum What {
         is_active: bool,
     },
     Grant {
-        to: u32,
+        cluster: u32,
         rate: u64,
+    },
+    Share {
+        to: u32,
+        share: u32,
     },
     Start {
         cluster: u32,
@@ -185,7 +189,8 @@ impl Model {
             What::Transfer { from, to, is_active } => {
                 Frame::Transfer(Transfer { from, to, is_active })
             }
-            What::Grant { to, rate } => Frame::Grant(Grant { to, rate }),
+            What::Grant { cluster, rate } => Frame::Grant(Grant { cluster, rate }),
+            What::Share { to, share } => Frame::Share(Share { to, share }),
             What::Start { cluster, rate } => Frame::Start(Start { cluster, rate }),
         }
     }

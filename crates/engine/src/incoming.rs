@@ -268,18 +268,10 @@ impl Endpoint {
             (_, Frame::ClearToSend { message }) => self.cleared(id, message),
             (_, Frame::Matched { message }) => self.matched(id, message),
             (_, Frame::Credit { envelopes, bytes }) => self.credited(id, envelopes, bytes),
-            (_, Frame::Transfer(transfer)) => {
-                self.heard.push_back((id, Word::Transfer(transfer)));
-                Ok(())
-            }
-            (_, Frame::Grant(grant)) => {
-                self.heard.push_back((id, Word::Grant(grant)));
-                Ok(())
-            }
-            (_, Frame::Start(start)) => {
-                self.heard.push_back((id, Word::Start(start)));
-                Ok(())
-            }
+            (_, Frame::Transfer(transfer)) => self.keep_word(id, Word::Transfer(transfer)),
+            (_, Frame::Grant(grant)) => self.keep_word(id, Word::Grant(grant)),
+            (_, Frame::Share(share)) => self.keep_word(id, Word::Share(share)),
+            (_, Frame::Start(start)) => self.keep_word(id, Word::Start(start)),
             (_, Frame::Close) => {
                 peer.closed.theirs = true;
                 Ok(())
@@ -288,6 +280,11 @@ impl Endpoint {
         };
         self.peers.attend(id);
         result
+    }
+
+    fn keep_word(&mut self, id: ProcId, word: Word) -> Result<(), PeerMisbehaved> {
+        self.heard.push_back((id, word));
+        Ok(())
     }
 
     /// `bytes` more of a message are in their place.

@@ -1,6 +1,6 @@
 //! What callers of the engine name: requests, patterns, completions, faults.
 
-use gridmpi_wire::{ContextId, Frame, Grant, ProcId, Rank, Start, Transfer};
+use gridmpi_wire::{ContextId, Frame, Grant, ProcId, Rank, Share, Start, Transfer};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -52,6 +52,8 @@ pub enum Word {
     Grant(Grant),
     /// A rate broker says what to begin with.
     Start(Start),
+    /// A rate broker divides a rate.
+    Share(Share),
 }
 
 impl From<Word> for Frame {
@@ -60,6 +62,7 @@ impl From<Word> for Frame {
             Word::Transfer(transfer) => Self::Transfer(transfer),
             Word::Grant(grant) => Self::Grant(grant),
             Word::Start(start) => Self::Start(start),
+            Word::Share(share) => Self::Share(share),
         }
     }
 }

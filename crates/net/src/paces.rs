@@ -54,9 +54,9 @@ impl Paced {
     }
 }
 
-/// Of so many bits per second what TCP carries, bytes per second.
-fn payload(bits_per_second: f64) -> f64 {
-    (bits_per_second / 8.0 * PAYLOAD).min(f64::MAX)
+/// What TCP carries of it, bytes per second.
+fn payload(rate: Rate) -> f64 {
+    (rate.bits_per_second() / 8.0 * PAYLOAD).min(f64::MAX)
 }
 
 impl Paces {
@@ -90,7 +90,10 @@ impl Paces {
 
     /// What is granted towards each cluster, bits per second.
     pub(crate) fn rates(&self) -> Vec<Option<f64>> {
-        self.paced.iter().map(|paced| Some(paced.as_ref()?.claims.rate())).collect()
+        self.paced
+            .iter()
+            .map(|paced| Some(paced.as_ref()?.claims.rate().bits_per_second()))
+            .collect()
     }
 
     /// All that are paced.

@@ -7,8 +7,8 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use gridmpi_engine::Word;
-use gridmpi_rate::{Broker, Claimed, ClusterId, NodeId, Notice, Rate};
-use gridmpi_wire::{Grant, ProcId, Start, Transfer};
+use gridmpi_rate::{Broker, Claimed, ClusterId, NodeId, Notice, Order, Rate};
+use gridmpi_wire::{Grant, ProcId, Share, Start, Transfer};
 
 use crate::Online;
 use crate::pace::SEGMENT;
@@ -21,6 +21,9 @@ const WORTH_TIME: Duration = Duration::from_millis(1);
 
 /// Between two steps of a broker at least: what happens meanwhile is settled at once.
 const STEP: Duration = Duration::from_millis(1);
+
+/// On the wire.
+const EQUAL_SHARE: f64 = 65_536.0;
 
 /// The claims' way to the broker, or the broker itself.
 pub(crate) struct Regulation {
@@ -84,6 +87,23 @@ impl Regulation {
     /// Whether that is our broker.
     fn obeys(&self, process: ProcId) -> bool {
         matches!(self.broker, Seat::At(at) if at == process)
+    }
+
+    /// An order as it came over the wire; `None` if it is nonsense.
+    fn order_of(&self, word: Word) -> Option<Order> {
+        let network = &self.online.network;
+        Some(match word {
+            Word::Grant(Grant { cluster, rate }) => {
+                Order::Grant { to: network.cluster_number(cluster)?, rate: rate_of(rate)? }
+            }
+            Word::Start(Start { cluster, rate }) => {
+                Order::Start { to: network.cluster_number(cluster)?, rate: rate_of(rate)? }
+            }
+            Word::Share(Share { to, share }) if share > 0 => {
+                Order::Share { to: network.node(to)?, share: f64::from(share) / EQUAL_SHARE }
+            }
+            Word::Share(_) | Word::Transfer(_) => return None,
+        })
     }
 
     /// What somebody says to the broker here. Nonsense changes nothing.
@@ -180,35 +200,28 @@ impl State {
     fn hear(&mut self, from: ProcId, word: Word) {
         let Some(regulation) = &mut self.regulation else { return };
         regulation.is_stirred = true;
-        match word {
-            Word::Transfer(transfer) => regulation.hear_transfer(from, transfer),
-            Word::Grant(Grant { to, rate }) => {
-                let node = regulation.online.network.node(to).filter(|_| regulation.obeys(from));
-                if let (Some(to), Some(rate)) = (node, rate_of(rate)) {
-                    self.granted(to, rate);
-                }
-            }
-            Word::Start(Start { cluster, rate }) => {
-                let rate = rate_of(rate).filter(|_| regulation.obeys(from));
-                if let (Ok(cluster), Some(rate)) = (u16::try_from(cluster), rate) {
-                    self.begin_with(cluster, rate);
-                }
-            }
+        if let Word::Transfer(transfer) = word {
+            regulation.hear_transfer(from, transfer);
+        } else if regulation.obeys(from)
+            && let Some(order) = regulation.order_of(word)
+        {
+            self.obey(order);
         }
     }
 
-    fn begin_with(&mut self, cluster: u16, rate: Rate) {
-        if let Some(paced) = self.paces.get(cluster) {
-            paced.claims.begin_with(rate);
-        }
-    }
-
-    fn granted(&mut self, to: NodeId, rate: Rate) {
+    /// Does what the broker says.
+    fn obey(&mut self, order: Order) {
         let Some(regulation) = &self.regulation else { return };
-        let cluster = regulation.online.network.cluster(to).index();
-        let paced = u16::try_from(cluster).ok().and_then(|cluster| self.paces.get(cluster));
-        if let Some(paced) = paced {
-            paced.claims.granted(to, rate);
+        let cluster = match order {
+            Order::Grant { to, .. } | Order::Start { to, .. } => to,
+            Order::Share { to, .. } => regulation.online.network.cluster(to),
+        };
+        let cluster = u16::try_from(cluster.index()).ok();
+        let Some(paced) = cluster.and_then(|cluster| self.paces.get(cluster)) else { return };
+        match order {
+            Order::Grant { rate, .. } => paced.claims.grant(rate),
+            Order::Share { to, share } => paced.claims.set_share(to, share),
+            Order::Start { rate, .. } => paced.claims.begin_with(rate),
         }
     }
 
@@ -252,7 +265,7 @@ impl State {
             }
             return false;
         }
-        let (grants, notices) = (seated.broker.step(), seated.broker.notices());
+        let (orders, notices) = (seated.broker.step(), seated.broker.notices());
         // A broker of very many does nothing else most of the time, or less.
         seated.next = now + STEP.max(4 * now.elapsed());
         for (cluster, Notice { from, to, is_active }) in &notices {
@@ -260,23 +273,12 @@ impl State {
             let (from, to) = (from.index() as u32, to.index() as u32);
             self.endpoint.tell(at, Word::Transfer(Transfer { from, to, is_active: *is_active }));
         }
-        let starts = seated.broker.starts();
-        let has_told = !notices.is_empty() || !grants.is_empty() || !starts.is_empty();
-        for gridmpi_rate::Start { process, to, rate } in starts {
-            let cluster = to.index() as u32;
-            if process != self.config.me.0 {
-                let word = Word::Start(Start { cluster, rate: bits_of(rate) });
-                self.endpoint.tell(ProcId(process), word);
-            } else if let Ok(cluster) = u16::try_from(cluster) {
-                self.begin_with(cluster, rate);
-            }
-        }
-        for grant in grants {
-            if grant.process == self.config.me.0 {
-                self.granted(grant.to, grant.rate);
+        let has_told = !orders.is_empty() || !notices.is_empty();
+        for (process, order) in orders {
+            if process == self.config.me.0 {
+                self.obey(order);
             } else {
-                let (to, rate) = (grant.to.index() as u32, bits_of(grant.rate));
-                self.endpoint.tell(ProcId(grant.process), Word::Grant(Grant { to, rate }));
+                self.endpoint.tell(ProcId(process), word_of(order));
             }
         }
         has_told
@@ -332,7 +334,24 @@ impl State {
     }
 }
 
-/// As it goes over the wire, rounded up: 0 is no rate.
+/// An order as it goes over the wire.
+fn word_of(order: Order) -> Word {
+    match order {
+        Order::Grant { to, rate } => {
+            Word::Grant(Grant { cluster: to.index() as u32, rate: bits_of(rate) })
+        }
+        Order::Start { to, rate } => {
+            Word::Start(Start { cluster: to.index() as u32, rate: bits_of(rate) })
+        }
+        Order::Share { to, share } => {
+            // The conversion saturates.
+            let share = (share * EQUAL_SHARE).ceil() as u32;
+            Word::Share(Share { to: to.index() as u32, share })
+        }
+    }
+}
+
+/// Rounded up: 0 is no rate.
 fn bits_of(rate: Rate) -> u64 {
     // The conversion saturates: all ones are no bound.
     rate.bits_per_second().ceil() as u64

@@ -16,32 +16,37 @@ pub type Process = u32;
 /// A node sends to a node.
 type Pair = (NodeId, NodeId);
 
-/// A grant that differs by less is not worth a message.
+/// A grant that differs by less is not worth a message, nor is a share.
 const WORTH_TELLING: f64 = 0.01;
+const WORTH_TELLING_SHARE: f64 = 0.02;
 
 /// The weight of a node, shared by its transfers: whole parts of it for up to 16, nearly so for more.
 const NODE: u32 = 720_720;
 
-/// What a process may send to a node from now on.
+/// What a process of the cluster is told.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Grant {
-    /// Who.
-    pub process: Process,
-    /// To whom.
-    pub to: NodeId,
-    /// How fast.
-    pub rate: Rate,
-}
-
-/// What the transfers of a process to a cluster may begin with from now on.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Start {
-    /// Who.
-    pub process: Process,
-    /// To whom.
-    pub to: ClusterId,
-    /// How fast.
-    pub rate: Rate,
+pub enum Order {
+    /// So fast may all its transfers to the nodes of a cluster be together.
+    Grant {
+        /// The receiving cluster.
+        to: ClusterId,
+        /// How fast.
+        rate: Rate,
+    },
+    /// The part of one of its transfers in that, by what an equal one would be; 1 until this is told.
+    Share {
+        /// The receiving node.
+        to: NodeId,
+        /// More than 0.
+        share: f64,
+    },
+    /// As long as it has no grant for a cluster it may send so fast.
+    Start {
+        /// The receiving cluster.
+        to: ClusterId,
+        /// How fast.
+        rate: Rate,
+    },
 }
 
 /// What the brokers of other clusters have to know of ours, where transfers of both can meet ([`Network::rivals`]).
@@ -68,13 +73,15 @@ pub struct Broker {
     /// What other clusters' brokers have told.
     theirs: BTreeMap<ClusterId, BTreeSet<Pair>>,
     /// The last grant of each, bits per second.
-    granted: HashMap<(Process, NodeId), f64>,
+    granted: HashMap<(Process, ClusterId), f64>,
+    /// Shares that were told.
+    shares: HashMap<(Process, NodeId), f64>,
     notices: Vec<(ClusterId, Notice)>,
     /// Who wants to know what to begin with, and where they are.
     members: BTreeMap<Process, NodeId>,
     /// The senders to each cluster, and how many were said to be expected.
     crowds: BTreeMap<ClusterId, (Crowd, Option<usize>)>,
-    starts: Vec<Start>,
+    starts: Vec<(Process, Order)>,
     has_changed: bool,
 }
 
@@ -90,6 +97,7 @@ impl Broker {
             ours: BTreeMap::new(),
             theirs: BTreeMap::new(),
             granted: HashMap::new(),
+            shares: HashMap::new(),
             notices: Vec::new(),
             members: BTreeMap::new(),
             crowds: BTreeMap::new(),
@@ -135,14 +143,17 @@ impl Broker {
         let Some(count) = senders.get_mut(&process) else { return };
         *count -= 1;
         let is_over = *count == 0;
-        if let Some((crowd, _)) = self.crowds.get_mut(&self.network.cluster(to)) {
-            crowd.end(process);
+        let cluster = self.network.cluster(to);
+        if let Some((crowd, _)) = self.crowds.get_mut(&cluster)
+            && crowd.end(process)
+        {
+            self.granted.remove(&(process, cluster));
         }
         if !is_over {
             return;
         }
         senders.remove(&process);
-        self.granted.remove(&(process, to));
+        self.shares.remove(&(process, to));
         self.has_changed = true;
         if senders.is_empty() {
             self.ours.remove(&(from, to));
@@ -193,37 +204,50 @@ impl Broker {
         self.has_changed || !self.starts.is_empty()
     }
 
-    /// What has changed since the last step: grants to processes of this cluster that are new or differ by a hundredth.
-    pub fn step(&mut self) -> Vec<Grant> {
+    /// What processes of this cluster are to be told since the last step: what is new, or differs by more than
+    /// is worth a message.
+    pub fn step(&mut self) -> Vec<(Process, Order)> {
+        let mut orders = std::mem::take(&mut self.starts);
         if !std::mem::take(&mut self.has_changed) {
-            return Vec::new();
+            return orders;
         }
         let transfers = self.transfers();
         let rates = self.allocator.allocate(&self.network, &transfers);
-        let mut grants = Vec::new();
-        for ((&(_, to), senders), rate) in self.ours.iter().zip(rates) {
-            let share = rate / senders.len() as f64;
-            for &process in senders.keys() {
-                let granted = self.granted.entry((process, to)).or_insert(f64::NAN);
-                let is_near =
-                    *granted == share || (share - *granted).abs() < WORTH_TELLING * *granted;
-                if let Some(rate) = Rate::from_bits_per_second(share).filter(|_| !is_near) {
-                    *granted = share;
-                    grants.push(Grant { process, to, rate });
-                }
+        let mut sums: BTreeMap<(Process, ClusterId), (f64, u32)> = BTreeMap::new();
+        let parts = self.ours.iter().zip(rates).flat_map(|((&(_, to), senders), rate)| {
+            let part = rate / senders.len() as f64;
+            senders.keys().map(move |&process| (process, to, part))
+        });
+        let parts: Vec<_> = parts.collect();
+        for &(process, to, part) in &parts {
+            let sum = sums.entry((process, self.network.cluster(to))).or_default();
+            *sum = (sum.0 + part, sum.1 + 1);
+        }
+        for (&(process, to), &(sum, _)) in &sums {
+            let granted = self.granted.entry((process, to)).or_insert(f64::NAN);
+            let rate = Rate::from_bits_per_second(sum);
+            if let Some(rate) = rate.filter(|_| !is_near(*granted, sum, WORTH_TELLING)) {
+                *granted = sum;
+                orders.push((process, Order::Grant { to, rate }));
             }
         }
-        grants
+        for (process, to, part) in parts {
+            let (sum, count) = sums[&(process, self.network.cluster(to))];
+            // Infinite ones are alike.
+            let share = Some(part * f64::from(count) / sum).filter(|share| share.is_finite());
+            let (share, told) =
+                (share.unwrap_or(1.0), self.shares.entry((process, to)).or_insert(1.0));
+            if !is_near(*told, share, WORTH_TELLING_SHARE) {
+                *told = share;
+                orders.push((process, Order::Share { to, share }));
+            }
+        }
+        orders
     }
 
     /// What other brokers have to know since this was last asked, in order.
     pub fn notices(&mut self) -> Vec<(ClusterId, Notice)> {
         std::mem::take(&mut self.notices)
-    }
-
-    /// What members are to begin with, since this was last asked.
-    pub fn starts(&mut self) -> Vec<Start> {
-        std::mem::take(&mut self.starts)
     }
 
     /// Tells the members if more or fewer are to be expected.
@@ -243,11 +267,17 @@ impl Broker {
         self.starts.extend(starts);
     }
 
-    fn start(&self, process: Process, node: NodeId, to: ClusterId, size: usize) -> Start {
+    fn start(
+        &self,
+        process: Process,
+        node: NodeId,
+        to: ClusterId,
+        size: usize,
+    ) -> (Process, Order) {
         let link = self.network.between(self.cluster, to).bits_per_second();
         let share = Rate::from_bits_per_second(link / size.max(1) as f64);
         let rate = share.unwrap_or(Rate::UNBOUNDED).min(self.network.interface(node));
-        Start { process, to, rate }
+        (process, Order::Start { to, rate })
     }
 
     /// Ours, in order, and then theirs.
@@ -265,6 +295,10 @@ impl Broker {
         let notice = Notice { from, to, is_active };
         self.notices.extend(self.rivals.iter().map(|&cluster| (cluster, notice)));
     }
+}
+
+fn is_near(told: f64, now: f64, worth: f64) -> bool {
+    told == now || (now - told).abs() < worth * told
 }
 
 #[cfg(test)]
@@ -289,13 +323,15 @@ mod tests {
         (network, ids, nodes)
     }
 
-    fn rates(grants: &[Grant]) -> Vec<(Process, f64)> {
-        let mut all: Vec<_> = grants
-            .iter()
-            .map(|g| (g.process, (g.rate.bits_per_second() / 1e5).round() / 10.0))
-            .collect();
-        all.sort_by(|a, b| a.partial_cmp(b).unwrap());
-        all
+    /// Grants, in Mbit/s.
+    fn rates(orders: &[(Process, Order)]) -> Vec<(Process, f64)> {
+        let grants = orders.iter().filter_map(|&(process, order)| match order {
+            Order::Grant { rate, .. } => {
+                Some((process, (rate.bits_per_second() / 1e5).round() / 10.0))
+            }
+            _ => None,
+        });
+        grants.collect()
     }
 
     #[test]
@@ -321,18 +357,34 @@ mod tests {
         broker.begin(0, nodes[0][0], nodes[1][0]);
         broker.begin(1, nodes[0][0], nodes[1][0]);
         nodes[1].iter().for_each(|&to| broker.begin(2, nodes[0][1], to));
-        let grants = broker.step();
-        let of = |process| {
-            grants
-                .iter()
-                .filter(|g| g.process == process)
-                .map(|g| g.rate.bits_per_second() / 1e6)
-                .sum::<f64>()
+        // All of the receiver's interface that is wanted: 5 parts, of which node 1 has one; it fills its own interface.
+        let orders = broker.step();
+        assert_eq!(rates(&orders), [(0, 20.0), (1, 20.0), (2, 50.0)]);
+        let share = |(process, order): &(Process, Order)| match *order {
+            Order::Share { to, share } => Some((*process, to, (share * 100.0).round() / 100.0)),
+            _ => None,
         };
-        assert!((of(0) - of(1)).abs() < 1e-6);
-        // All of the receiver's interface that is wanted: 5 parts, of which node 1 has one.
-        assert!((of(0) + of(1) - 40.0).abs() < 0.1, "{}", of(0) + of(1));
-        assert!((of(2) - 50.0).abs() < 0.1, "{}", of(2));
+        // Of 50, 10 and three times 13.3.
+        let mut wanted: Vec<_> = nodes[1][1..].iter().map(|&to| (2, to, 1.07)).collect();
+        wanted.insert(0, (2, nodes[1][0], 0.8));
+        assert_eq!(orders.iter().filter_map(share).collect::<Vec<_>>(), wanted);
+    }
+
+    #[test]
+    fn what_changes_nothing_for_a_process_is_not_told() {
+        let (network, ids, nodes) = site(2);
+        let mut broker = Broker::new(ids[0], network);
+        (0..4).for_each(|n| broker.begin(n, nodes[0][n as usize], nodes[1][0]));
+        assert_eq!(rates(&broker.step()).len(), 4);
+        // More destinations, or fewer, of a process that is held to the link's share anyway.
+        (0..4).for_each(|n| broker.end(n, nodes[0][n as usize], nodes[1][0]));
+        (0..4).for_each(|n| {
+            nodes[1].iter().for_each(|&to| broker.begin(n, nodes[0][n as usize], to))
+        });
+        assert_eq!(rates(&broker.step()).len(), 4);
+        broker.end(2, nodes[0][2], nodes[1][3]);
+        broker.end(2, nodes[0][2], nodes[1][1]);
+        assert_eq!(broker.step(), []);
     }
 
     #[test]
@@ -364,15 +416,16 @@ mod tests {
             (0..senders).for_each(|n| broker.end(n, pair(n).0, pair(n).1));
         };
         (0..15).for_each(|_| round(&mut broker, 1));
-        assert!(broker.starts().is_empty(), "that is too early to tell");
+        assert_eq!(broker.step(), [], "that is too early to tell");
         round(&mut broker, 1);
-        let start = |process, mbits| Start { process, to: ids[1], rate: mbit(mbits) };
-        assert_eq!(broker.starts(), [0, 1, 2, 3].map(|process| start(process, 50.0)));
+        let start = |process, mbits| (process, Order::Start { to: ids[1], rate: mbit(mbits) });
+        assert_eq!(broker.step(), [0, 1, 2, 3].map(|process| start(process, 50.0)));
         round(&mut broker, 4);
-        assert_eq!(broker.starts().last(), Some(&start(3, 40.0)));
+        assert_eq!(broker.step().last(), Some(&start(3, 40.0)));
         broker.join(7, nodes[0][1]);
         broker.join(7, nodes[0][1]);
-        assert_eq!(broker.starts(), [start(7, 40.0)]);
+        assert!(broker.wants_step());
+        assert_eq!(broker.step(), [start(7, 40.0)]);
     }
 
     #[test]

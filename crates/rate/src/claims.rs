@@ -29,24 +29,33 @@ pub struct Claims {
     /// What transfers begin with: more than that where few are active at the same time.
     base: Rate,
     claims: BTreeMap<NodeId, Claim>,
+    /// What the broker has granted to all of them together, since there were some.
+    granted: Option<Rate>,
     /// When they have become old, if they have not.
     youth: Option<Instant>,
     told: Vec<Claimed>,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Claim {
     /// The processes there that something waits for.
     users: BTreeSet<u32>,
-    /// Bits per second, by the broker.
-    granted: Option<f64>,
+    /// Its part, by what an equal one would be.
+    share: f64,
 }
 
 impl Claims {
     /// None yet; `least` is for all together where no broker says more or less.
     #[must_use]
     pub fn new(least: Rate) -> Self {
-        Self { least, base: least, claims: BTreeMap::new(), youth: None, told: Vec::new() }
+        Self {
+            least,
+            base: least,
+            claims: BTreeMap::new(),
+            granted: None,
+            youth: None,
+            told: Vec::new(),
+        }
     }
 
     /// What counts where there is no broker.
@@ -68,7 +77,7 @@ impl Claims {
         let told = &mut self.told;
         let claim = self.claims.entry(to).or_insert_with(|| {
             told.push(Claimed { to, is_active: true });
-            Claim::default()
+            Claim { users: BTreeSet::new(), share: 1.0 }
         });
         claim.users.insert(user);
     }
@@ -77,35 +86,33 @@ impl Claims {
     pub fn end(&mut self, to: NodeId, user: u32) {
         let Some(claim) = self.claims.get_mut(&to) else { return };
         if claim.users.remove(&user) && claim.users.is_empty() {
-            let left = claim.granted.unwrap_or_default();
             self.claims.remove(&to);
             self.told.push(Claimed { to, is_active: false });
-            self.inherit(left);
+        }
+        if self.claims.is_empty() {
+            self.granted = None;
         }
     }
 
-    /// What an ended transfer was granted the others of this process have, until the broker says what it is to be.
-    fn inherit(&mut self, left: f64) {
-        let granted = || self.claims.values().filter_map(|claim| claim.granted);
-        let sum: f64 = granted().sum();
-        if left > 0.0 && sum > 0.0 {
-            let more = (sum + left) / sum;
-            let all = self.claims.values_mut().filter_map(|claim| claim.granted.as_mut());
-            all.for_each(|rate| *rate *= more);
+    /// The broker has granted a rate to all together. Nothing where no claim stands.
+    pub fn grant(&mut self, rate: Rate) {
+        if !self.claims.is_empty() {
+            self.granted = Some(rate);
         }
     }
 
-    /// The broker has granted a rate. Nothing where no claim stands.
-    pub fn granted(&mut self, to: NodeId, rate: Rate) {
+    /// The broker has said which part of that is one transfer's. Nothing where no claim stands.
+    pub fn set_share(&mut self, to: NodeId, share: f64) {
         if let Some(claim) = self.claims.get_mut(&to) {
-            claim.granted = Some(rate.bits_per_second());
+            claim.share = share;
         }
     }
 
     /// There is no broker any more: the least rate counts, and it is told nothing.
     pub fn forsake(&mut self) {
         self.base = self.least;
-        self.claims.values_mut().for_each(|claim| claim.granted = None);
+        self.granted = None;
+        self.claims.values_mut().for_each(|claim| claim.share = 1.0);
         self.told.clear();
     }
 
@@ -125,34 +132,26 @@ impl Claims {
         self.youth
     }
 
-    /// How fast all of the process's connections to the cluster may send together, bits per second.
+    /// How fast all of the process's connections to the cluster may send together.
     #[must_use]
-    pub fn rate(&self) -> f64 {
-        let base = self.base.bits_per_second();
-        let sum: f64 = self.claims.values().filter_map(|claim| claim.granted).sum();
-        let is_whole = self.claims.values().all(|claim| claim.granted.is_some());
-        match (self.youth, is_whole && sum > 0.0) {
-            (Some(_), false) => base,
-            (Some(_), true) => sum.min(base),
-            (None, false) => sum.max(base),
-            (None, true) => sum,
+    pub fn rate(&self) -> Rate {
+        match (self.granted, self.youth) {
+            (None, _) => self.base,
+            (Some(granted), Some(_)) => granted.min(self.base),
+            (Some(granted), None) => granted,
         }
     }
 
     /// The part of one destination process in that, by what an equal one would be: 1 where all are granted the same.
     #[must_use]
     pub fn share(&self, to: NodeId) -> f64 {
-        let (mut sum, mut users) = (0.0, 0);
+        let Some(claim) = self.claims.get(&to) else { return 1.0 };
+        let (mut shares, mut users) = (0.0, 0);
         for claim in self.claims.values() {
-            let Some(granted) = claim.granted else { continue };
-            sum += granted;
+            shares += claim.share;
             users += claim.users.len();
         }
-        let share = self.claims.get(&to).and_then(|claim| {
-            let each = claim.granted? / claim.users.len() as f64;
-            Some(each * users as f64 / sum)
-        });
-        share.filter(|share| share.is_finite()).unwrap_or(1.0)
+        claim.share / claim.users.len() as f64 * users as f64 / shares
     }
 }
 
@@ -180,31 +179,29 @@ mod tests {
         let (mut claims, nodes, now) = claims();
         claims.begin(nodes[0], 7, now);
         assert_eq!(claims.told(), [Claimed { to: nodes[0], is_active: true }]);
-        assert_eq!(claims.rate(), 20.0 * MBIT);
-        claims.granted(nodes[0], mbit(50.0));
+        assert_eq!(claims.rate(), mbit(20.0));
+        claims.grant(mbit(50.0));
         claims.settle(now + MS);
-        assert_eq!((claims.rate(), claims.due()), (20.0 * MBIT, Some(now + YOUNG)));
+        assert_eq!((claims.rate(), claims.due()), (mbit(20.0), Some(now + YOUNG)));
         claims.settle(now + YOUNG);
-        assert_eq!((claims.rate(), claims.due()), (50.0 * MBIT, None));
-        claims.granted(nodes[0], mbit(10.0));
-        assert_eq!(claims.rate(), 10.0 * MBIT);
-        claims.granted(nodes[0], mbit(40.0));
-        assert_eq!(claims.rate(), 40.0 * MBIT);
+        assert_eq!((claims.rate(), claims.due()), (mbit(50.0), None));
+        claims.grant(mbit(10.0));
+        assert_eq!(claims.rate(), mbit(10.0));
+        // One more of the same process is not young.
+        claims.begin(nodes[1], 8, now + 9 * MS);
+        claims.grant(mbit(40.0));
+        assert_eq!(claims.rate(), mbit(40.0));
     }
 
     #[test]
     fn a_rise_that_is_taken_back_in_time_never_was() {
         let (mut claims, nodes, now) = claims();
         claims.begin(nodes[0], 7, now);
-        claims.granted(nodes[0], mbit(160.0));
-        claims.granted(nodes[0], mbit(20.0));
+        claims.grant(mbit(160.0));
+        claims.grant(mbit(10.0));
+        assert_eq!(claims.rate(), mbit(10.0));
         claims.settle(now + 9 * MS);
-        assert_eq!((claims.rate(), claims.due()), (20.0 * MBIT, None));
-        // One more of the same process is not young.
-        claims.begin(nodes[1], 8, now + 9 * MS);
-        assert_eq!(claims.rate(), 20.0 * MBIT);
-        claims.granted(nodes[1], mbit(30.0));
-        assert_eq!(claims.rate(), 50.0 * MBIT);
+        assert_eq!((claims.rate(), claims.due()), (mbit(10.0), None));
     }
 
     #[test]
@@ -212,14 +209,27 @@ mod tests {
         let (mut claims, nodes, now) = claims();
         claims.begin(nodes[0], 7, now);
         claims.begin(nodes[0], 8, now);
+        claims.grant(mbit(30.0));
         claims.end(nodes[0], 7);
         claims.end(nodes[0], 7);
         assert_eq!(claims.told().len(), 1);
         claims.end(nodes[0], 8);
         assert_eq!(claims.told(), [Claimed { to: nodes[0], is_active: false }]);
-        claims.granted(nodes[0], mbit(1.0));
+        claims.grant(mbit(1.0));
+        claims.set_share(nodes[0], 0.1);
         claims.settle(now);
-        assert_eq!((claims.rate(), claims.due()), (20.0 * MBIT, None));
+        assert_eq!((claims.rate(), claims.due()), (mbit(20.0), None));
+        assert_eq!(claims.share(nodes[0]), 1.0);
+    }
+
+    #[test]
+    fn what_one_leaves_the_others_of_the_process_have() {
+        let (mut claims, nodes, now) = claims();
+        (0..).zip(&nodes).for_each(|(user, node)| claims.begin(*node, user, now));
+        claims.grant(mbit(12.0));
+        claims.end(nodes[0], 0);
+        claims.end(nodes[1], 1);
+        assert_eq!(claims.rate(), mbit(12.0));
     }
 
     #[test]
@@ -227,24 +237,12 @@ mod tests {
         let (mut claims, nodes, now) = claims();
         claims.begin_with(mbit(50.0));
         claims.begin(nodes[0], 7, now);
-        assert_eq!(claims.rate(), 50.0 * MBIT);
-        claims.granted(nodes[0], mbit(30.0));
-        assert_eq!(claims.rate(), 30.0 * MBIT);
+        assert_eq!(claims.rate(), mbit(50.0));
+        claims.grant(mbit(30.0));
+        assert_eq!(claims.rate(), mbit(30.0));
         claims.end(nodes[0], 7);
         claims.begin_with(mbit(1.0));
-        assert_eq!((claims.rate(), claims.least()), (20.0 * MBIT, mbit(20.0)));
-    }
-
-    #[test]
-    fn while_grants_come_in_one_by_one_there_is_no_less_than_the_base_rate() {
-        let (mut claims, nodes, now) = claims();
-        (0..).zip(&nodes).for_each(|(user, node)| claims.begin(*node, user, now));
-        for count in 1..=4 {
-            nodes[..count].iter().for_each(|n| claims.granted(*n, mbit(20.0 / count as f64)));
-            assert!((claims.rate() - 20.0 * MBIT).abs() < 1.0, "{count}: {}", claims.rate());
-        }
-        nodes.iter().for_each(|node| claims.granted(*node, mbit(1.0)));
-        assert!((claims.rate() - 4.0 * MBIT).abs() < 1.0, "{}", claims.rate());
+        assert_eq!((claims.rate(), claims.least()), (mbit(20.0), mbit(20.0)));
     }
 
     #[test]
@@ -253,39 +251,15 @@ mod tests {
         claims.begin(nodes[0], 0, now);
         claims.begin(nodes[1], 1, now);
         claims.begin(nodes[1], 2, now);
-        assert_eq!([0, 1, 3].map(|n| claims.share(nodes[n])), [1.0; 3]);
-        claims.granted(nodes[0], mbit(2.0));
-        claims.granted(nodes[1], mbit(8.0));
-        assert_eq!(claims.rate(), 10.0 * MBIT);
+        // Two processes of a node share what is its.
+        assert_eq!([0, 1, 3].map(|n| claims.share(nodes[n])), [1.5, 0.75, 1.0]);
+        claims.grant(mbit(10.0));
+        claims.set_share(nodes[0], 0.4);
+        claims.set_share(nodes[1], 1.6);
         // 2, 4 and 4 of 10.
         assert!((claims.share(nodes[0]) - 0.6).abs() < 1e-9);
         assert!((claims.share(nodes[1]) - 1.2).abs() < 1e-9);
-        assert_eq!(claims.share(nodes[3]), 1.0);
         claims.forsake();
-        assert_eq!((claims.rate(), claims.share(nodes[0])), (20.0 * MBIT, 1.0));
-    }
-
-    #[test]
-    fn what_one_leaves_the_others_of_the_process_have() {
-        let (mut claims, nodes, now) = claims();
-        for (user, node) in (0..).zip(&nodes) {
-            claims.begin(*node, user, now);
-            claims.granted(*node, mbit(5.0));
-        }
-        claims.end(nodes[0], 0);
-        claims.end(nodes[1], 1);
-        assert!((claims.rate() - 20.0 * MBIT).abs() < 1.0, "{}", claims.rate());
-        claims.granted(nodes[2], mbit(8.0));
-        claims.granted(nodes[3], mbit(8.0));
-        assert_eq!(claims.rate(), 16.0 * MBIT);
-    }
-
-    #[test]
-    fn without_bounds_all_is_alike() {
-        let (mut claims, nodes, now) = claims();
-        claims.begin(nodes[0], 0, now);
-        claims.granted(nodes[0], Rate::UNBOUNDED);
-        claims.settle(now + 9 * MS);
-        assert_eq!((claims.rate(), claims.share(nodes[0])), (f64::INFINITY, 1.0));
+        assert_eq!((claims.rate(), claims.share(nodes[0])), (mbit(20.0), 1.5));
     }
 }

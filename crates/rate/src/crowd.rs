@@ -37,14 +37,15 @@ impl Crowd {
         }
     }
 
-    /// A transfer has ended.
-    pub(crate) fn end(&mut self, process: Process) {
-        if let Some(count) = self.active.get_mut(&process) {
-            *count -= 1;
-            if *count == 0 {
-                self.active.remove(&process);
-            }
+    /// A transfer has ended; whether it was the last of its process.
+    pub(crate) fn end(&mut self, process: Process) -> bool {
+        let Some(count) = self.active.get_mut(&process) else { return false };
+        *count -= 1;
+        if *count > 0 {
+            return false;
         }
+        self.active.remove(&process);
+        true
     }
 
     /// How many are to be expected at the same time, once enough has been seen.
@@ -74,13 +75,13 @@ mod tests {
         // Another of the same process is no other sender.
         crowd.begin(2, 4);
         assert_eq!(crowd.size(), Some(4));
-        crowd.end(2);
-        (0..4).for_each(|process| crowd.end(process));
+        assert!(!crowd.end(2));
+        (0..4).for_each(|process| assert!(crowd.end(process)));
         alone(&mut crowd, 2 * LEAST_SPAN - 5);
         assert_eq!(crowd.size(), Some(4));
         alone(&mut crowd, LEAST_SPAN);
         assert_eq!(crowd.size(), Some(1));
-        crowd.end(77);
+        assert!(!crowd.end(77));
     }
 
     #[test]

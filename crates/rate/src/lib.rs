@@ -18,7 +18,7 @@ mod network;
 mod rate;
 
 pub use allocation::{Allocator, Transfer};
-pub use broker::{Broker, Grant, Notice, Process, Start};
+pub use broker::{Broker, Notice, Order, Process};
 pub use claims::{Claimed, Claims};
 pub use network::{ClusterId, LinkId, Network, NodeId};
 pub use rate::Rate;

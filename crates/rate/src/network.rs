@@ -109,6 +109,12 @@ impl Network {
         self.capacities[resource as usize] = bandwidth;
     }
 
+    /// The cluster with this number.
+    #[must_use]
+    pub fn cluster_number(&self, index: u32) -> Option<ClusterId> {
+        (index < self.clusters).then_some(ClusterId(index))
+    }
+
     /// The node with this number.
     #[must_use]
     pub fn node(&self, index: u32) -> Option<NodeId> {

@@ -39,13 +39,24 @@ wire_struct! {
 }
 
 wire_struct! {
-    /// What the receiver of this may send to a node from now on.
+    /// How fast the receiver of this may send to all of a cluster from now on.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Grant {
-        /// The receiving node, by its number in the job.
-        to: u32,
+        /// The receiving cluster, by its number in the job.
+        cluster: u32,
         /// Bits per second, headers included; all ones: as fast as may be.
         rate: u64,
+    }
+}
+
+wire_struct! {
+    /// Which part of that is for one node.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Share {
+        /// The receiving node, by its number in the job.
+        to: u32,
+        /// By what an equal part would be, in 65,536ths.
+        share: u32,
     }
 }
 
@@ -171,6 +182,8 @@ frame_table! {
     11 Grant sequenced bare (grant: Grant);
     /// From a rate broker: the rate that transfers begin with.
     12 Start sequenced bare (start: Start);
+    /// From a rate broker: a part of a rate.
+    13 Share sequenced bare (share: Share);
 }
 
 impl Frame {
