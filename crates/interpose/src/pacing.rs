@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::io::Write as _;
 
 /// Of a link's bandwidth what brokers grant. A queue that has come about where senders came together drains by the rest.
-const GRANTED: f64 = 0.99;
+const GRANTED: f64 = 0.98;
 
 /// What the job's table and the setting come to for process `me` of cluster `ours`.
 pub(crate) fn of(

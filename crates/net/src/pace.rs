@@ -162,6 +162,11 @@ impl Pacer {
         self.last = Some(peer);
     }
 
+    /// So many bytes have been sent too many; no more than a turn of them is made up for.
+    pub(crate) fn owe(&mut self, bytes: f64) {
+        self.level += bytes.min(self.turn() as f64);
+    }
+
     /// So many bytes have come, and will be acknowledged.
     pub(crate) fn received(&mut self, bytes: usize, now: Instant) {
         self.settle(now);

@@ -50,13 +50,19 @@ impl Paced {
     pub(crate) fn follow_claims(&mut self, now: Instant) -> Option<(ProcId, u64)> {
         let (before, rate) = (self.pacer.rate(), payload(self.claims.rate()));
         self.pacer.set_rate(rate, now);
+        self.pacer.owe(payload_bits(self.claims.debt()));
         self.pacer.writer().filter(|_| rate < before).map(|peer| (peer, (rate as u64).max(1)))
     }
 }
 
 /// What TCP carries of it, bytes per second.
 fn payload(rate: Rate) -> f64 {
-    (rate.bits_per_second() / 8.0 * PAYLOAD).min(f64::MAX)
+    payload_bits(rate.bits_per_second()).min(f64::MAX)
+}
+
+/// What TCP carries of so many bits, bytes.
+fn payload_bits(bits: f64) -> f64 {
+    bits / 8.0 * PAYLOAD
 }
 
 impl Paces {

@@ -219,7 +219,7 @@ impl State {
         let cluster = u16::try_from(cluster.index()).ok();
         let Some(paced) = cluster.and_then(|cluster| self.paces.get(cluster)) else { return };
         match order {
-            Order::Grant { rate, .. } => paced.claims.grant(rate),
+            Order::Grant { rate, .. } => paced.claims.grant(rate, Instant::now()),
             Order::Share { to, share } => paced.claims.set_share(to, share),
             Order::Start { rate, .. } => paced.claims.begin_with(rate),
         }

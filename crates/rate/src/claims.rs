@@ -33,6 +33,12 @@ pub struct Claims {
     granted: Option<Rate>,
     /// When they have become old, if they have not.
     youth: Option<Instant>,
+    /// Since when they wait for their first grant.
+    asked: Option<Instant>,
+    /// How long a grant takes.
+    lag: Duration,
+    /// Bits that were sent too fast.
+    debt: f64,
     told: Vec<Claimed>,
 }
 
@@ -54,6 +60,9 @@ impl Claims {
             claims: BTreeMap::new(),
             granted: None,
             youth: None,
+            asked: None,
+            lag: Duration::ZERO,
+            debt: 0.0,
             told: Vec::new(),
         }
     }
@@ -73,6 +82,7 @@ impl Claims {
     pub fn begin(&mut self, to: NodeId, user: u32, now: Instant) {
         if self.claims.is_empty() {
             self.youth = Some(now + YOUNG);
+            self.asked = Some(now);
         }
         let told = &mut self.told;
         let claim = self.claims.entry(to).or_insert_with(|| {
@@ -90,15 +100,32 @@ impl Claims {
             self.told.push(Claimed { to, is_active: false });
         }
         if self.claims.is_empty() {
-            self.granted = None;
+            (self.granted, self.asked) = (None, None);
         }
     }
 
     /// The broker has granted a rate to all together. Nothing where no claim stands.
-    pub fn grant(&mut self, rate: Rate) {
-        if !self.claims.is_empty() {
-            self.granted = Some(rate);
+    pub fn grant(&mut self, rate: Rate, now: Instant) {
+        if self.claims.is_empty() {
+            return;
         }
+        if let Some(asked) = self.asked.take() {
+            let lag = now.saturating_duration_since(asked).min(YOUNG);
+            self.lag = if self.lag.is_zero() { lag } else { (3 * self.lag + lag) / 4 };
+        }
+        let before = self.rate().bits_per_second();
+        self.granted = Some(rate);
+        // Those for whom there is less now have sent for as long as a word takes.
+        let less = before - self.rate().bits_per_second();
+        if less > 0.0 && less.is_finite() {
+            self.debt += less * self.lag.as_secs_f64();
+        }
+    }
+
+    /// How many bits were sent while a lower rate was on its way, since this was last asked: to be made up for, or the link's
+    /// buffer stays as full as that has made it.
+    pub fn debt(&mut self) -> f64 {
+        std::mem::take(&mut self.debt)
     }
 
     /// The broker has said which part of that is one transfer's. Nothing where no claim stands.
@@ -180,16 +207,16 @@ mod tests {
         claims.begin(nodes[0], 7, now);
         assert_eq!(claims.told(), [Claimed { to: nodes[0], is_active: true }]);
         assert_eq!(claims.rate(), mbit(20.0));
-        claims.grant(mbit(50.0));
+        claims.grant(mbit(50.0), now);
         claims.settle(now + MS);
         assert_eq!((claims.rate(), claims.due()), (mbit(20.0), Some(now + YOUNG)));
         claims.settle(now + YOUNG);
         assert_eq!((claims.rate(), claims.due()), (mbit(50.0), None));
-        claims.grant(mbit(10.0));
+        claims.grant(mbit(10.0), now);
         assert_eq!(claims.rate(), mbit(10.0));
         // One more of the same process is not young.
         claims.begin(nodes[1], 8, now + 9 * MS);
-        claims.grant(mbit(40.0));
+        claims.grant(mbit(40.0), now);
         assert_eq!(claims.rate(), mbit(40.0));
     }
 
@@ -197,8 +224,8 @@ mod tests {
     fn a_rise_that_is_taken_back_in_time_never_was() {
         let (mut claims, nodes, now) = claims();
         claims.begin(nodes[0], 7, now);
-        claims.grant(mbit(160.0));
-        claims.grant(mbit(10.0));
+        claims.grant(mbit(160.0), now);
+        claims.grant(mbit(10.0), now);
         assert_eq!(claims.rate(), mbit(10.0));
         claims.settle(now + 9 * MS);
         assert_eq!((claims.rate(), claims.due()), (mbit(10.0), None));
@@ -209,13 +236,13 @@ mod tests {
         let (mut claims, nodes, now) = claims();
         claims.begin(nodes[0], 7, now);
         claims.begin(nodes[0], 8, now);
-        claims.grant(mbit(30.0));
+        claims.grant(mbit(30.0), now);
         claims.end(nodes[0], 7);
         claims.end(nodes[0], 7);
         assert_eq!(claims.told().len(), 1);
         claims.end(nodes[0], 8);
         assert_eq!(claims.told(), [Claimed { to: nodes[0], is_active: false }]);
-        claims.grant(mbit(1.0));
+        claims.grant(mbit(1.0), now);
         claims.set_share(nodes[0], 0.1);
         claims.settle(now);
         assert_eq!((claims.rate(), claims.due()), (mbit(20.0), None));
@@ -226,7 +253,7 @@ mod tests {
     fn what_one_leaves_the_others_of_the_process_have() {
         let (mut claims, nodes, now) = claims();
         (0..).zip(&nodes).for_each(|(user, node)| claims.begin(*node, user, now));
-        claims.grant(mbit(12.0));
+        claims.grant(mbit(12.0), now);
         claims.end(nodes[0], 0);
         claims.end(nodes[1], 1);
         assert_eq!(claims.rate(), mbit(12.0));
@@ -238,11 +265,27 @@ mod tests {
         claims.begin_with(mbit(50.0));
         claims.begin(nodes[0], 7, now);
         assert_eq!(claims.rate(), mbit(50.0));
-        claims.grant(mbit(30.0));
+        claims.grant(mbit(30.0), now);
         assert_eq!(claims.rate(), mbit(30.0));
         claims.end(nodes[0], 7);
         claims.begin_with(mbit(1.0));
         assert_eq!((claims.rate(), claims.least()), (mbit(20.0), mbit(20.0)));
+    }
+
+    #[test]
+    fn what_was_sent_too_fast_while_a_word_was_on_its_way_is_a_debt() {
+        let (mut claims, nodes, now) = claims();
+        claims.begin(nodes[0], 7, now);
+        claims.grant(mbit(50.0), now + MS);
+        claims.settle(now + YOUNG);
+        claims.grant(mbit(30.0), now + 9 * MS);
+        assert!((claims.debt() - 20.0 * MBIT * 1e-3).abs() < 1.0);
+        assert_eq!(claims.debt(), 0.0);
+        // A late word of the second claim counts for a quarter.
+        claims.end(nodes[0], 7);
+        claims.begin(nodes[0], 7, now);
+        claims.grant(mbit(50.0), now + 9 * MS);
+        assert_eq!((claims.debt(), claims.lag), (0.0, (3 * MS + YOUNG) / 4));
     }
 
     #[test]
@@ -253,7 +296,7 @@ mod tests {
         claims.begin(nodes[1], 2, now);
         // Two processes of a node share what is its.
         assert_eq!([0, 1, 3].map(|n| claims.share(nodes[n])), [1.5, 0.75, 1.0]);
-        claims.grant(mbit(10.0));
+        claims.grant(mbit(10.0), now);
         claims.set_share(nodes[0], 0.4);
         claims.set_share(nodes[1], 1.6);
         // 2, 4 and 4 of 10.

@@ -202,9 +202,10 @@ impl World {
             Order::Grant { to, .. } | Order::Start { to, .. } => to,
             Order::Share { to, .. } => self.network.cluster(to),
         };
+        let now = self.epoch + Duration::from_micros(self.now);
         let claims = self.claims.get_mut(&(process, cluster)).unwrap();
         match order {
-            Order::Grant { rate, .. } => claims.grant(rate),
+            Order::Grant { rate, .. } => claims.grant(rate, now),
             Order::Share { to, share } => claims.set_share(to, share),
             Order::Start { rate, .. } => claims.begin_with(rate),
         }
