@@ -109,6 +109,7 @@ enum What {
     Grant {
         cluster: u32,
         rate: u64,
+        is_settled: bool,
     },
     Share {
         to: u32,
@@ -189,7 +190,9 @@ impl Model {
             What::Transfer { from, to, is_active } => {
                 Frame::Transfer(Transfer { from, to, is_active })
             }
-            What::Grant { cluster, rate } => Frame::Grant(Grant { cluster, rate }),
+            What::Grant { cluster, rate, is_settled } => {
+                Frame::Grant(Grant { cluster, rate, is_settled })
+            }
             What::Share { to, share } => Frame::Share(Share { to, share }),
             What::Start { cluster, rate } => Frame::Start(Start { cluster, rate }),
         }

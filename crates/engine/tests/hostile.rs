@@ -159,7 +159,7 @@ fn frame() -> impl Strategy<Value = (Frame, u32)> {
         0 => (Frame::ClearToSend { message }, 0),
         1 => (Frame::Matched { message }, 0),
         2 => (Frame::Credit { envelopes: message, bytes }, 0),
-        3 => (Frame::Grant(Grant { cluster: message as u32, rate: bytes }), 0),
+        3 => (Frame::Grant(Grant { cluster: message as u32, rate: bytes, is_settled: true }), 0),
         4 => (
             Frame::Transfer(Transfer { from: message as u32, to: bytes as u32, is_active: true }),
             0,

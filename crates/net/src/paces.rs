@@ -47,7 +47,7 @@ impl Paced {
     }
 
     /// The claims have changed, perhaps. Whose turn it is, and how slow it has to be now, if the rate has fallen.
-    pub(crate) fn follow_claims(&mut self, now: Instant) -> Option<(ProcId, u64)> {
+    fn follow_claims(&mut self, now: Instant) -> Option<(ProcId, u64)> {
         let (before, rate) = (self.pacer.rate(), payload(self.claims.rate()));
         self.pacer.set_rate(rate, now);
         self.pacer.owe(payload_bits(self.claims.debt()));
@@ -100,6 +100,11 @@ impl Paces {
             .iter()
             .map(|paced| Some(paced.as_ref()?.claims.rate().bits_per_second()))
             .collect()
+    }
+
+    /// The claims have changed, perhaps: those who have to be slower at once.
+    pub(crate) fn follow_claims(&mut self, now: Instant) -> Vec<(ProcId, u64)> {
+        self.iter_mut().filter_map(|paced| paced.follow_claims(now)).collect()
     }
 
     /// All that are paced.

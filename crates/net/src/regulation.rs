@@ -34,8 +34,6 @@ pub(crate) struct Regulation {
     claimed: HashSet<ProcId>,
     /// Something may be to be told, settled or stepped.
     is_stirred: bool,
-    /// When [`Due::Claim`] comes.
-    armed: Option<Instant>,
 }
 
 /// Where the broker of this cluster is.
@@ -48,9 +46,23 @@ enum Seat {
 
 struct Seated {
     broker: Broker,
-    /// Not before then.
+    /// It does not step before then.
     next: Instant,
-    is_step_set: bool,
+    /// When [`Due::Step`] comes.
+    alarm: Option<Instant>,
+}
+
+impl Seated {
+    /// When it is to be reminded of stepping, if that is not to come anyway.
+    fn alarm(&mut self, now: Instant) -> Option<Instant> {
+        let due = if self.broker.wants_step(now) { Some(now) } else { self.broker.due() };
+        let due = due?.max(self.next);
+        if self.alarm.is_some_and(|alarm| alarm <= due) {
+            return None;
+        }
+        self.alarm = Some(due);
+        self.alarm
+    }
 }
 
 impl Regulation {
@@ -61,12 +73,12 @@ impl Regulation {
         let broker = if at == me {
             let mut broker = Broker::new(cluster, online.network.clone());
             broker.join(me.0, node);
-            Seat::Here(Box::new(Seated { broker, next: now, is_step_set: false }))
+            Seat::Here(Box::new(Seated { broker, next: now, alarm: None }))
         } else {
             Seat::At(at)
         };
         let claimed = HashSet::new();
-        Some(Self { online, node, broker, claimed, is_stirred: false, armed: None })
+        Some(Self { online, node, broker, claimed, is_stirred: false })
     }
 
     /// The node of a process.
@@ -93,8 +105,9 @@ impl Regulation {
     fn order_of(&self, word: Word) -> Option<Order> {
         let network = &self.online.network;
         Some(match word {
-            Word::Grant(Grant { cluster, rate }) => {
-                Order::Grant { to: network.cluster_number(cluster)?, rate: rate_of(rate)? }
+            Word::Grant(Grant { cluster, rate, is_settled }) => {
+                let (to, rate) = (network.cluster_number(cluster)?, rate_of(rate)?);
+                Order::Grant { to, rate, is_settled }
             }
             Word::Start(Start { cluster, rate }) => {
                 Order::Start { to: network.cluster_number(cluster)?, rate: rate_of(rate)? }
@@ -120,7 +133,9 @@ impl Regulation {
             seated.broker.join(from.0, node);
         }
         match (near, is_active) {
-            (true, true) if sender == node => seated.broker.begin(from.0, sender, to),
+            (true, true) if sender == node => {
+                seated.broker.begin(from.0, sender, to, Instant::now());
+            }
             (true, false) if sender == node => seated.broker.end(from.0, sender, to),
             (true, _) => {}
             (false, _) => seated.broker.heard(cluster, Notice { from: sender, to, is_active }),
@@ -151,9 +166,8 @@ impl State {
         let Some(regulation) = &self.regulation else { return };
         if let Seat::At(at) = regulation.broker {
             // The end of a transfer that never was.
-            let node = regulation.node.index() as u32;
-            let word = Transfer { from: node, to: node, is_active: false };
-            self.endpoint.tell(at, Word::Transfer(word));
+            let node = regulation.node;
+            self.endpoint.tell(at, transfer(node, node, false));
         }
     }
 
@@ -170,8 +184,9 @@ impl State {
         }
     }
 
-    /// Carries words between claims and broker. Whether something was said to others.
-    pub(crate) fn regulate(&mut self) -> bool {
+    /// Carries words between claims and broker. Whether something was said to others. `has_looked`: what the sockets had is
+    /// known, so that the broker may decide.
+    pub(crate) fn regulate(&mut self, has_looked: bool) -> bool {
         while let Some((from, word)) = self.endpoint.heard() {
             self.hear(from, word);
         }
@@ -180,20 +195,20 @@ impl State {
             return false;
         }
         let now = Instant::now();
-        let mut told = self.settle_claims(now);
-        told |= self.step(now);
-        self.follow_claims(now);
-        told
+        let has_claimed = self.tell_claims(now);
+        let has_ordered = self.step(has_looked, now);
+        for (peer, rate) in self.paces.follow_claims(now) {
+            self.slow_down(peer, rate);
+        }
+        has_claimed || has_ordered
     }
 
-    /// The time for a claim or for the broker has come.
-    pub(crate) fn regulation_due(&mut self, due: Due) {
+    /// The time for the broker has come.
+    pub(crate) fn step_due(&mut self) {
         let Some(regulation) = &mut self.regulation else { return };
         regulation.is_stirred = true;
-        match (due, &mut regulation.broker) {
-            (Due::Claim, _) => regulation.armed = None,
-            (Due::Step, Seat::Here(seated)) => seated.is_step_set = false,
-            _ => {}
+        if let Seat::Here(seated) = &mut regulation.broker {
+            seated.alarm = None;
         }
     }
 
@@ -219,59 +234,53 @@ impl State {
         let cluster = u16::try_from(cluster.index()).ok();
         let Some(paced) = cluster.and_then(|cluster| self.paces.get(cluster)) else { return };
         match order {
-            Order::Grant { rate, .. } => paced.claims.grant(rate, Instant::now()),
+            Order::Grant { rate, is_settled, .. } => {
+                paced.claims.grant(rate, is_settled, Instant::now());
+            }
             Order::Share { to, share } => paced.claims.set_share(to, share),
             Order::Start { rate, .. } => paced.claims.begin_with(rate),
         }
     }
 
     /// Tells the broker what is to be told; whether that is another process.
-    fn settle_claims(&mut self, now: Instant) -> bool {
+    fn tell_claims(&mut self, now: Instant) -> bool {
         let Some(regulation) = &mut self.regulation else { return false };
-        let mut told = Vec::new();
-        for paced in self.paces.iter_mut() {
-            paced.claims.settle(now);
-            told.append(&mut paced.claims.told());
-        }
+        let told: Vec<Claimed> =
+            self.paces.iter_mut().flat_map(|paced| paced.claims.told()).collect();
         let (me, from) = (self.config.me, regulation.node);
         for &Claimed { to, is_active } in &told {
             match &mut regulation.broker {
-                Seat::Here(seated) if is_active => seated.broker.begin(me.0, from, to),
+                Seat::Here(seated) if is_active => seated.broker.begin(me.0, from, to, now),
                 Seat::Here(seated) => seated.broker.end(me.0, from, to),
-                Seat::At(at) => {
-                    let (from, to) = (from.index() as u32, to.index() as u32);
-                    let word = Word::Transfer(Transfer { from, to, is_active });
-                    self.endpoint.tell(*at, word);
-                }
+                Seat::At(at) => self.endpoint.tell(*at, transfer(from, to, is_active)),
                 Seat::Empty => {}
             }
         }
         matches!(regulation.broker, Seat::At(_)) && !told.is_empty()
     }
 
-    /// The broker here, if it is here, grants and tells the others.
-    fn step(&mut self, now: Instant) -> bool {
+    /// The broker here, if it is here, orders and tells the others. Whether it said something.
+    fn step(&mut self, has_looked: bool, now: Instant) -> bool {
         let Some(Regulation { broker: Seat::Here(seated), online, .. }) = &mut self.regulation
         else {
             return false;
         };
-        if !seated.broker.wants_step() {
-            return false;
-        }
-        if now < seated.next {
-            if !seated.is_step_set {
-                seated.is_step_set = true;
-                self.timers.set(seated.next, Due::Step);
+        if !has_looked || !seated.broker.wants_step(now) || now < seated.next {
+            if let Some(due) = seated.alarm(now) {
+                self.timers.set(due, Due::Step);
             }
             return false;
         }
-        let (orders, notices) = (seated.broker.step(), seated.broker.notices());
+        let (orders, notices) = (seated.broker.step(now), seated.broker.notices());
         // A broker of very many does nothing else most of the time, or less.
         seated.next = now + STEP.max(4 * now.elapsed());
         for (cluster, Notice { from, to, is_active }) in &notices {
-            let Some(&at) = online.brokers.get(cluster.index()) else { continue };
-            let (from, to) = (from.index() as u32, to.index() as u32);
-            self.endpoint.tell(at, Word::Transfer(Transfer { from, to, is_active: *is_active }));
+            if let Some(&at) = online.brokers.get(cluster.index()) {
+                self.endpoint.tell(at, transfer(*from, *to, *is_active));
+            }
+        }
+        if let Some(due) = seated.alarm(now) {
+            self.timers.set(due, Due::Step);
         }
         let has_told = !orders.is_empty() || !notices.is_empty();
         for (process, order) in orders {
@@ -282,25 +291,6 @@ impl State {
             }
         }
         has_told
-    }
-
-    /// Lets the pacers keep to what is granted now, and what is due be seen to.
-    fn follow_claims(&mut self, now: Instant) {
-        let Some(regulation) = &mut self.regulation else { return };
-        let (mut due, mut slower) = (None, Vec::new());
-        for paced in self.paces.iter_mut() {
-            slower.extend(paced.follow_claims(now));
-            due = [due, paced.claims.due()].into_iter().flatten().min();
-        }
-        if let Some(due) = due
-            && regulation.armed.is_none_or(|armed| armed > due)
-        {
-            regulation.armed = Some(due);
-            self.timers.set(due, Due::Claim);
-        }
-        for (peer, rate) in slower {
-            self.slow_down(peer, rate);
-        }
     }
 
     /// A process that only rates are spoken of with cannot be reached: rates do without it.
@@ -334,11 +324,16 @@ impl State {
     }
 }
 
+/// A transfer begins or ends.
+fn transfer(from: NodeId, to: NodeId, is_active: bool) -> Word {
+    Word::Transfer(Transfer { from: from.index() as u32, to: to.index() as u32, is_active })
+}
+
 /// An order as it goes over the wire.
 fn word_of(order: Order) -> Word {
     match order {
-        Order::Grant { to, rate } => {
-            Word::Grant(Grant { cluster: to.index() as u32, rate: bits_of(rate) })
+        Order::Grant { to, rate, is_settled } => {
+            Word::Grant(Grant { cluster: to.index() as u32, rate: bits_of(rate), is_settled })
         }
         Order::Start { to, rate } => {
             Word::Start(Start { cluster: to.index() as u32, rate: bits_of(rate) })

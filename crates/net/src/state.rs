@@ -194,7 +194,7 @@ impl State {
                 }
             }
         }
-        self.flush();
+        self.flush_after(true);
     }
 
     fn timers_ready(&mut self) {
@@ -207,7 +207,7 @@ impl State {
                 Due::Handshake(token) => self.handshake_due(token),
                 Due::Dial(peer) => self.dial_due(peer),
                 Due::Turn(cluster) => self.turn_due(cluster),
-                Due::Claim | Due::Step => self.regulation_due(due),
+                Due::Step => self.step_due(),
             }
         }
     }
@@ -215,8 +215,13 @@ impl State {
     /// Makes the connections and writes the bytes that the endpoint asks for, as far as that goes
     /// without waiting.
     pub(crate) fn flush(&mut self) {
+        self.flush_after(false);
+    }
+
+    /// `has_looked`: what the sockets had to say has just been handled.
+    fn flush_after(&mut self, has_looked: bool) {
         self.connect_and_transmit();
-        while self.regulate() {
+        while self.regulate(has_looked) {
             self.connect_and_transmit();
         }
         if !self.is_tick_set && self.endpoint.wants_tick() {

@@ -26,8 +26,6 @@ pub(crate) enum Due {
     Dial(ProcId),
     /// The next connection's turn to send towards this cluster.
     Turn(u16),
-    /// A claim of ours to a rate.
-    Claim,
     /// The next step of the rate broker here.
     Step,
 }

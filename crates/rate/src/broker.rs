@@ -7,8 +7,9 @@
 
 use crate::crowd::Crowd;
 use crate::{Allocator, ClusterId, LinkId, Network, NodeId, Rate, Transfer};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::num::NonZero;
+use std::time::{Duration, Instant};
 
 /// A process, by its number in the job.
 pub type Process = u32;
@@ -32,6 +33,8 @@ pub enum Order {
         to: ClusterId,
         /// How fast.
         rate: Rate,
+        /// Whether that may be more than they begin with: others who begin at nearly the same time would be known.
+        is_settled: bool,
     },
     /// The part of one of its transfers in that, by what an equal one would be; 1 until this is told.
     Share {
@@ -60,7 +63,11 @@ pub struct Notice {
     pub is_active: bool,
 }
 
-/// The broker of one cluster. No I/O and no time: its owner carries notices and grants, and steps when it likes.
+/// So long after a process has begun to send it is young. Where many begin nearly at once the first would be granted what will be the
+/// others', and what is sent too fast by then fills the link's buffer.
+const YOUNG: Duration = Duration::from_micros(3500);
+
+/// The broker of one cluster. No I/O and no clock: its owner carries notices and orders, and steps when it likes.
 #[derive(Clone, Debug)]
 pub struct Broker {
     cluster: ClusterId,
@@ -72,8 +79,12 @@ pub struct Broker {
     ours: BTreeMap<Pair, BTreeMap<Process, u32>>,
     /// What other clusters' brokers have told.
     theirs: BTreeMap<ClusterId, BTreeSet<Pair>>,
-    /// The last grant of each, bits per second.
-    granted: HashMap<(Process, ClusterId), f64>,
+    /// The last grant of each, bits per second, and whether it was settled.
+    granted: HashMap<(Process, ClusterId), (f64, bool)>,
+    /// Who is young, and until when; in order of that.
+    young: VecDeque<(Instant, Process, ClusterId)>,
+    /// When the latest youth of each ends or has ended.
+    old_from: HashMap<(Process, ClusterId), Instant>,
     /// Shares that were told.
     shares: HashMap<(Process, NodeId), f64>,
     notices: Vec<(ClusterId, Notice)>,
@@ -97,6 +108,8 @@ impl Broker {
             ours: BTreeMap::new(),
             theirs: BTreeMap::new(),
             granted: HashMap::new(),
+            young: VecDeque::new(),
+            old_from: HashMap::new(),
             shares: HashMap::new(),
             notices: Vec::new(),
             members: BTreeMap::new(),
@@ -121,7 +134,7 @@ impl Broker {
     ///
     /// # Panics
     /// If `from` or `to` is of another network, or `from` of another cluster.
-    pub fn begin(&mut self, process: Process, from: NodeId, to: NodeId) {
+    pub fn begin(&mut self, process: Process, from: NodeId, to: NodeId, now: Instant) {
         assert_eq!(self.network.cluster(from), self.cluster, "{from:?} is not ours");
         assert!(self.network.has(to), "{to:?} is of another network");
         let senders = self.ours.entry((from, to)).or_default();
@@ -130,7 +143,10 @@ impl Broker {
         *count = count.saturating_add(1);
         self.has_changed = true;
         let cluster = self.network.cluster(to);
-        self.crowds.entry(cluster).or_default().0.begin(process, self.members.len());
+        if self.crowds.entry(cluster).or_default().0.begin(process, self.members.len()) {
+            self.young.push_back((now + YOUNG, process, cluster));
+            self.old_from.insert((process, cluster), now + YOUNG);
+        }
         self.tell_crowd(cluster);
         if is_first {
             self.tell(from, to, true);
@@ -148,6 +164,7 @@ impl Broker {
             && crowd.end(process)
         {
             self.granted.remove(&(process, cluster));
+            self.old_from.remove(&(process, cluster));
         }
         if !is_over {
             return;
@@ -200,14 +217,23 @@ impl Broker {
 
     /// Whether a step may change something.
     #[must_use]
-    pub fn wants_step(&self) -> bool {
-        self.has_changed || !self.starts.is_empty()
+    pub fn wants_step(&self, now: Instant) -> bool {
+        self.has_changed || !self.starts.is_empty() || self.due().is_some_and(|due| due <= now)
+    }
+
+    /// When a step may change something though nothing happens.
+    #[must_use]
+    pub fn due(&self) -> Option<Instant> {
+        self.young.front().map(|&(until, _, _)| until)
     }
 
     /// What processes of this cluster are to be told since the last step: what is new, or differs by more than
     /// is worth a message.
-    pub fn step(&mut self) -> Vec<(Process, Order)> {
+    pub fn step(&mut self, now: Instant) -> Vec<(Process, Order)> {
         let mut orders = std::mem::take(&mut self.starts);
+        while self.young.pop_front_if(|(until, _, _)| *until <= now).is_some() {
+            self.has_changed = true;
+        }
         if !std::mem::take(&mut self.has_changed) {
             return orders;
         }
@@ -224,11 +250,12 @@ impl Broker {
             *sum = (sum.0 + part, sum.1 + 1);
         }
         for (&(process, to), &(sum, _)) in &sums {
-            let granted = self.granted.entry((process, to)).or_insert(f64::NAN);
-            let rate = Rate::from_bits_per_second(sum);
-            if let Some(rate) = rate.filter(|_| !is_near(*granted, sum, WORTH_TELLING)) {
-                *granted = sum;
-                orders.push((process, Order::Grant { to, rate }));
+            let is_settled = self.old_from.get(&(process, to)).is_none_or(|from| *from <= now);
+            let granted = self.granted.entry((process, to)).or_insert((f64::NAN, false));
+            let is_known = is_near(granted.0, sum, WORTH_TELLING) && granted.1 == is_settled;
+            if let Some(rate) = Rate::from_bits_per_second(sum).filter(|_| !is_known) {
+                *granted = (sum, is_settled);
+                orders.push((process, Order::Grant { to, rate, is_settled }));
             }
         }
         for (process, to, part) in parts {
@@ -310,7 +337,7 @@ mod tests {
     }
 
     /// Clusters of four nodes, interfaces of 50 Mbit/s, each pair joined by 160 Mbit/s.
-    fn site(clusters: u32) -> (Network, Vec<ClusterId>, Vec<Vec<NodeId>>) {
+    fn site(clusters: u32) -> (Network, Vec<ClusterId>, Vec<Vec<NodeId>>, Instant) {
         let mut network = Network::new();
         let ids: Vec<_> = (0..clusters).map(|_| network.add_cluster()).collect();
         let mut add = |&id: &ClusterId| (0..4).map(|_| network.add_node(id, mbit(50.0))).collect();
@@ -320,7 +347,7 @@ mod tests {
                 network.add_link(mbit(160.0), &[(from, to)]);
             }
         }
-        (network, ids, nodes)
+        (network, ids, nodes, Instant::now())
     }
 
     /// Grants, in Mbit/s.
@@ -336,29 +363,29 @@ mod tests {
 
     #[test]
     fn a_lone_sender_has_its_interface_and_gives_way() {
-        let (network, ids, nodes) = site(2);
+        let (network, ids, nodes, now) = site(2);
         let mut broker = Broker::new(ids[0], network);
-        broker.begin(0, nodes[0][0], nodes[1][0]);
-        assert_eq!(rates(&broker.step()), [(0, 50.0)]);
-        assert!(broker.step().is_empty() && !broker.wants_step());
+        broker.begin(0, nodes[0][0], nodes[1][0], now);
+        assert_eq!(rates(&broker.step(now + YOUNG)), [(0, 50.0)]);
+        assert!(broker.step(now + YOUNG).is_empty() && !broker.wants_step(now));
         // Four nodes fill the link; each sends to one.
-        (1..4).for_each(|n| broker.begin(n, nodes[0][n as usize], nodes[1][n as usize]));
-        assert_eq!(rates(&broker.step()), [(0, 40.0), (1, 40.0), (2, 40.0), (3, 40.0)]);
+        (1..4).for_each(|n| broker.begin(n, nodes[0][n as usize], nodes[1][n as usize], now));
+        assert_eq!(rates(&broker.step(now + YOUNG)), [(0, 40.0), (1, 40.0), (2, 40.0), (3, 40.0)]);
         broker.end(2, nodes[0][2], nodes[1][2]);
-        assert_eq!(rates(&broker.step()), [(0, 50.0), (1, 50.0), (3, 50.0)]);
+        assert_eq!(rates(&broker.step(now + YOUNG)), [(0, 50.0), (1, 50.0), (3, 50.0)]);
         assert!(broker.notices().is_empty(), "with two clusters nobody else is concerned");
     }
 
     #[test]
     fn nodes_count_alike_and_their_processes_share() {
-        let (network, ids, nodes) = site(2);
+        let (network, ids, nodes, now) = site(2);
         let mut broker = Broker::new(ids[0], network);
         // Node 0 has two processes that send to one node, node 1 one that sends to all.
-        broker.begin(0, nodes[0][0], nodes[1][0]);
-        broker.begin(1, nodes[0][0], nodes[1][0]);
-        nodes[1].iter().for_each(|&to| broker.begin(2, nodes[0][1], to));
+        broker.begin(0, nodes[0][0], nodes[1][0], now);
+        broker.begin(1, nodes[0][0], nodes[1][0], now);
+        nodes[1].iter().for_each(|&to| broker.begin(2, nodes[0][1], to, now));
         // All of the receiver's interface that is wanted: 5 parts, of which node 1 has one; it fills its own interface.
-        let orders = broker.step();
+        let orders = broker.step(now + YOUNG);
         assert_eq!(rates(&orders), [(0, 20.0), (1, 20.0), (2, 50.0)]);
         let share = |(process, order): &(Process, Order)| match *order {
             Order::Share { to, share } => Some((*process, to, (share * 100.0).round() / 100.0)),
@@ -371,77 +398,100 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_nothing_for_a_process_is_not_told() {
-        let (network, ids, nodes) = site(2);
+    fn the_young_are_settled_when_they_are_no_longer() {
+        let (network, ids, nodes, now) = site(2);
         let mut broker = Broker::new(ids[0], network);
-        (0..4).for_each(|n| broker.begin(n, nodes[0][n as usize], nodes[1][0]));
-        assert_eq!(rates(&broker.step()).len(), 4);
+        let grant = |process, mbits, is_settled| {
+            (process, Order::Grant { to: ids[1], rate: mbit(mbits), is_settled })
+        };
+        let ms = Duration::from_millis(1);
+        broker.begin(0, nodes[0][0], nodes[1][0], now);
+        assert_eq!(broker.step(now), [grant(0, 50.0, false)]);
+        broker.begin(1, nodes[0][1], nodes[1][1], now + ms);
+        assert_eq!(broker.step(now + ms), [grant(1, 50.0, false)]);
+        assert_eq!(broker.due(), Some(now + YOUNG));
+        assert!(!broker.wants_step(now + 2 * ms) && broker.wants_step(now + YOUNG));
+        assert_eq!(broker.step(now + YOUNG), [grant(0, 50.0, true)]);
+        // One that ends young and begins again is young again.
+        broker.end(1, nodes[0][1], nodes[1][1]);
+        broker.begin(1, nodes[0][1], nodes[1][1], now + 4 * ms);
+        assert_eq!(broker.step(now + ms + YOUNG), [grant(1, 50.0, false)]);
+        assert_eq!(broker.step(now + 4 * ms + YOUNG), [grant(1, 50.0, true)]);
+        assert_eq!(broker.due(), None);
+    }
+
+    #[test]
+    fn what_changes_nothing_for_a_process_is_not_told() {
+        let (network, ids, nodes, now) = site(2);
+        let mut broker = Broker::new(ids[0], network);
+        (0..4).for_each(|n| broker.begin(n, nodes[0][n as usize], nodes[1][0], now));
+        assert_eq!(rates(&broker.step(now + YOUNG)).len(), 4);
         // More destinations, or fewer, of a process that is held to the link's share anyway.
         (0..4).for_each(|n| broker.end(n, nodes[0][n as usize], nodes[1][0]));
         (0..4).for_each(|n| {
-            nodes[1].iter().for_each(|&to| broker.begin(n, nodes[0][n as usize], to))
+            nodes[1].iter().for_each(|&to| broker.begin(n, nodes[0][n as usize], to, now))
         });
-        assert_eq!(rates(&broker.step()).len(), 4);
+        assert_eq!(rates(&broker.step(now + YOUNG)).len(), 4);
         broker.end(2, nodes[0][2], nodes[1][3]);
         broker.end(2, nodes[0][2], nodes[1][1]);
-        assert_eq!(broker.step(), []);
+        assert_eq!(broker.step(now + YOUNG), []);
     }
 
     #[test]
     fn an_incast_is_shared_with_other_clusters() {
-        let (network, ids, nodes) = site(3);
+        let (network, ids, nodes, now) = site(3);
         let mut a = Broker::new(ids[0], network.clone());
         let mut b = Broker::new(ids[1], network);
-        a.begin(0, nodes[0][0], nodes[2][0]);
-        assert_eq!(rates(&a.step()), [(0, 50.0)]);
+        a.begin(0, nodes[0][0], nodes[2][0], now);
+        assert_eq!(rates(&a.step(now + YOUNG)), [(0, 50.0)]);
         let told = a.notices();
         assert_eq!(told.iter().map(|(to, _)| *to).collect::<Vec<_>>(), [ids[1], ids[2]]);
         b.heard(ids[0], told[0].1);
-        b.begin(9, nodes[1][3], nodes[2][0]);
-        assert_eq!(rates(&b.step()), [(9, 25.0)]);
+        b.begin(9, nodes[1][3], nodes[2][0], now);
+        assert_eq!(rates(&b.step(now + YOUNG)), [(9, 25.0)]);
         b.notices().iter().filter(|(to, _)| *to == ids[0]).for_each(|(_, n)| a.heard(ids[1], *n));
-        assert_eq!(rates(&a.step()), [(0, 25.0)]);
+        assert_eq!(rates(&a.step(now + YOUNG)), [(0, 25.0)]);
         a.deaf_to(ids[1]);
-        assert_eq!(rates(&a.step()), [(0, 50.0)]);
+        assert_eq!(rates(&a.step(now + YOUNG)), [(0, 50.0)]);
     }
 
     #[test]
     fn members_learn_how_many_are_to_be_expected() {
-        let (network, ids, nodes) = site(2);
+        let (network, ids, nodes, now) = site(2);
         let mut broker = Broker::new(ids[0], network);
         (0..4).for_each(|n| broker.join(n, nodes[0][n as usize]));
         let round = |broker: &mut Broker, senders: u32| {
             let pair = |n: u32| (nodes[0][n as usize], nodes[1][n as usize]);
-            (0..senders).for_each(|n| broker.begin(n, pair(n).0, pair(n).1));
+            (0..senders).for_each(|n| broker.begin(n, pair(n).0, pair(n).1, now));
             (0..senders).for_each(|n| broker.end(n, pair(n).0, pair(n).1));
         };
         (0..15).for_each(|_| round(&mut broker, 1));
-        assert_eq!(broker.step(), [], "that is too early to tell");
+        assert_eq!(broker.step(now + YOUNG), [], "that is too early to tell");
         round(&mut broker, 1);
         let start = |process, mbits| (process, Order::Start { to: ids[1], rate: mbit(mbits) });
-        assert_eq!(broker.step(), [0, 1, 2, 3].map(|process| start(process, 50.0)));
+        assert_eq!(broker.step(now + YOUNG), [0, 1, 2, 3].map(|process| start(process, 50.0)));
         round(&mut broker, 4);
-        assert_eq!(broker.step().last(), Some(&start(3, 40.0)));
+        assert_eq!(broker.step(now + YOUNG).last(), Some(&start(3, 40.0)));
         broker.join(7, nodes[0][1]);
         broker.join(7, nodes[0][1]);
-        assert!(broker.wants_step());
-        assert_eq!(broker.step(), [start(7, 40.0)]);
+        assert!(broker.wants_step(now));
+        assert_eq!(broker.step(now + YOUNG), [start(7, 40.0)]);
     }
 
     #[test]
     fn what_is_gone_counts_no_longer_and_nonsense_never_did() {
-        let (network, ids, nodes) = site(2);
+        let (network, ids, nodes, now) = site(2);
         let mut broker = Broker::new(ids[0], network);
-        broker.begin(0, nodes[0][0], nodes[1][0]);
-        broker.begin(0, nodes[0][0], nodes[1][0]);
-        broker.begin(1, nodes[0][1], nodes[1][0]);
-        assert_eq!(rates(&broker.step()), [(0, 25.0), (1, 25.0)]);
+        broker.begin(0, nodes[0][0], nodes[1][0], now);
+        broker.begin(0, nodes[0][0], nodes[1][0], now);
+        broker.begin(1, nodes[0][1], nodes[1][0], now);
+        assert_eq!(rates(&broker.step(now + YOUNG)), [(0, 25.0), (1, 25.0)]);
         broker.lost(0);
-        assert_eq!(rates(&broker.step()), [(1, 50.0)]);
+        assert_eq!(rates(&broker.step(now + YOUNG)), [(1, 50.0)]);
         broker.end(0, nodes[0][0], nodes[1][0]);
         broker.end(1, nodes[0][0], nodes[1][0]);
         // A node that is not the teller's own.
         broker.heard(ids[1], Notice { from: nodes[0][0], to: nodes[1][0], is_active: true });
-        assert!(!broker.wants_step());
+        assert!(!broker.wants_step(now));
     }
 }

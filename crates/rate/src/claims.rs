@@ -1,16 +1,15 @@
 //! The other side of a broker: which transfers of a process towards one cluster it has been told of, and what
 //! the process may send.
 //!
-//! Nobody waits for a grant: until one comes, and when no broker answers, all transfers together have the base rate. A
-//! lower rate counts at once. A higher one only when they are no longer young: where many processes begin nearly at once the first is
-//! granted what will be the others', and what is sent too fast by then fills the link's buffer.
+//! Nobody waits for a grant: until one comes, and when no broker answers, all transfers together have the base rate. No I/O and no
+//! clock: the moment is an argument.
 
 use crate::{NodeId, Rate};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-/// So long after a process has begun to send it is young.
-const YOUNG: Duration = Duration::from_micros(3500);
+/// No word takes longer, as far as debts are concerned.
+const LAG_MOST: Duration = Duration::from_millis(4);
 
 /// What a broker is to be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +20,7 @@ pub struct Claimed {
     pub is_active: bool,
 }
 
-/// The transfers of one process to the nodes of another cluster. No I/O and no clock: the moment is an argument.
+/// The transfers of one process to the nodes of another cluster.
 #[derive(Clone, Debug)]
 pub struct Claims {
     /// What every process may always have.
@@ -29,10 +28,8 @@ pub struct Claims {
     /// What transfers begin with: more than that where few are active at the same time.
     base: Rate,
     claims: BTreeMap<NodeId, Claim>,
-    /// What the broker has granted to all of them together, since there were some.
-    granted: Option<Rate>,
-    /// When they have become old, if they have not.
-    youth: Option<Instant>,
+    /// What the broker has granted to all of them together, since there were some, and whether that is settled.
+    granted: Option<(Rate, bool)>,
     /// Since when they wait for their first grant.
     asked: Option<Instant>,
     /// How long a grant takes.
@@ -59,7 +56,6 @@ impl Claims {
             base: least,
             claims: BTreeMap::new(),
             granted: None,
-            youth: None,
             asked: None,
             lag: Duration::ZERO,
             debt: 0.0,
@@ -81,7 +77,6 @@ impl Claims {
     /// Much waits to be sent to process `user` on node `to`.
     pub fn begin(&mut self, to: NodeId, user: u32, now: Instant) {
         if self.claims.is_empty() {
-            self.youth = Some(now + YOUNG);
             self.asked = Some(now);
         }
         let told = &mut self.told;
@@ -104,17 +99,17 @@ impl Claims {
         }
     }
 
-    /// The broker has granted a rate to all together. Nothing where no claim stands.
-    pub fn grant(&mut self, rate: Rate, now: Instant) {
+    /// The broker has granted a rate to all together, no more than what they began with if it is not settled. Nothing where no claim stands.
+    pub fn grant(&mut self, rate: Rate, is_settled: bool, now: Instant) {
         if self.claims.is_empty() {
             return;
         }
         if let Some(asked) = self.asked.take() {
-            let lag = now.saturating_duration_since(asked).min(YOUNG);
+            let lag = now.saturating_duration_since(asked).min(LAG_MOST);
             self.lag = if self.lag.is_zero() { lag } else { (3 * self.lag + lag) / 4 };
         }
         let before = self.rate().bits_per_second();
-        self.granted = Some(rate);
+        self.granted = Some((rate, is_settled));
         // Those for whom there is less now have sent for as long as a word takes.
         let less = before - self.rate().bits_per_second();
         if less > 0.0 && less.is_finite() {
@@ -148,24 +143,13 @@ impl Claims {
         std::mem::take(&mut self.told)
     }
 
-    /// Brings about what is due.
-    pub fn settle(&mut self, now: Instant) {
-        self.youth.take_if(|end| *end <= now || self.claims.is_empty());
-    }
-
-    /// When [`settle`](Self::settle) will have something to do.
-    #[must_use]
-    pub fn due(&self) -> Option<Instant> {
-        self.youth
-    }
-
     /// How fast all of the process's connections to the cluster may send together.
     #[must_use]
     pub fn rate(&self) -> Rate {
-        match (self.granted, self.youth) {
-            (None, _) => self.base,
-            (Some(granted), Some(_)) => granted.min(self.base),
-            (Some(granted), None) => granted,
+        match self.granted {
+            None => self.base,
+            Some((granted, false)) => granted.min(self.base),
+            Some((granted, true)) => granted,
         }
     }
 
@@ -202,33 +186,17 @@ mod tests {
     }
 
     #[test]
-    fn a_lone_transfer_starts_at_the_base_rate_and_rises_when_it_is_no_longer_young() {
+    fn a_lone_transfer_starts_at_the_base_rate_and_rises_when_its_grant_is_settled() {
         let (mut claims, nodes, now) = claims();
         claims.begin(nodes[0], 7, now);
         assert_eq!(claims.told(), [Claimed { to: nodes[0], is_active: true }]);
         assert_eq!(claims.rate(), mbit(20.0));
-        claims.grant(mbit(50.0), now);
-        claims.settle(now + MS);
-        assert_eq!((claims.rate(), claims.due()), (mbit(20.0), Some(now + YOUNG)));
-        claims.settle(now + YOUNG);
-        assert_eq!((claims.rate(), claims.due()), (mbit(50.0), None));
-        claims.grant(mbit(10.0), now);
+        claims.grant(mbit(50.0), false, now);
+        assert_eq!(claims.rate(), mbit(20.0));
+        claims.grant(mbit(10.0), false, now);
         assert_eq!(claims.rate(), mbit(10.0));
-        // One more of the same process is not young.
-        claims.begin(nodes[1], 8, now + 9 * MS);
-        claims.grant(mbit(40.0), now);
-        assert_eq!(claims.rate(), mbit(40.0));
-    }
-
-    #[test]
-    fn a_rise_that_is_taken_back_in_time_never_was() {
-        let (mut claims, nodes, now) = claims();
-        claims.begin(nodes[0], 7, now);
-        claims.grant(mbit(160.0), now);
-        claims.grant(mbit(10.0), now);
-        assert_eq!(claims.rate(), mbit(10.0));
-        claims.settle(now + 9 * MS);
-        assert_eq!((claims.rate(), claims.due()), (mbit(10.0), None));
+        claims.grant(mbit(50.0), true, now);
+        assert_eq!(claims.rate(), mbit(50.0));
     }
 
     #[test]
@@ -236,16 +204,15 @@ mod tests {
         let (mut claims, nodes, now) = claims();
         claims.begin(nodes[0], 7, now);
         claims.begin(nodes[0], 8, now);
-        claims.grant(mbit(30.0), now);
+        claims.grant(mbit(30.0), true, now);
         claims.end(nodes[0], 7);
         claims.end(nodes[0], 7);
         assert_eq!(claims.told().len(), 1);
         claims.end(nodes[0], 8);
         assert_eq!(claims.told(), [Claimed { to: nodes[0], is_active: false }]);
-        claims.grant(mbit(1.0), now);
+        claims.grant(mbit(1.0), true, now);
         claims.set_share(nodes[0], 0.1);
-        claims.settle(now);
-        assert_eq!((claims.rate(), claims.due()), (mbit(20.0), None));
+        assert_eq!(claims.rate(), mbit(20.0));
         assert_eq!(claims.share(nodes[0]), 1.0);
     }
 
@@ -253,7 +220,7 @@ mod tests {
     fn what_one_leaves_the_others_of_the_process_have() {
         let (mut claims, nodes, now) = claims();
         (0..).zip(&nodes).for_each(|(user, node)| claims.begin(*node, user, now));
-        claims.grant(mbit(12.0), now);
+        claims.grant(mbit(12.0), true, now);
         claims.end(nodes[0], 0);
         claims.end(nodes[1], 1);
         assert_eq!(claims.rate(), mbit(12.0));
@@ -265,7 +232,7 @@ mod tests {
         claims.begin_with(mbit(50.0));
         claims.begin(nodes[0], 7, now);
         assert_eq!(claims.rate(), mbit(50.0));
-        claims.grant(mbit(30.0), now);
+        claims.grant(mbit(30.0), true, now);
         assert_eq!(claims.rate(), mbit(30.0));
         claims.end(nodes[0], 7);
         claims.begin_with(mbit(1.0));
@@ -276,16 +243,15 @@ mod tests {
     fn what_was_sent_too_fast_while_a_word_was_on_its_way_is_a_debt() {
         let (mut claims, nodes, now) = claims();
         claims.begin(nodes[0], 7, now);
-        claims.grant(mbit(50.0), now + MS);
-        claims.settle(now + YOUNG);
-        claims.grant(mbit(30.0), now + 9 * MS);
+        claims.grant(mbit(50.0), true, now + MS);
+        claims.grant(mbit(30.0), true, now + 9 * MS);
         assert!((claims.debt() - 20.0 * MBIT * 1e-3).abs() < 1.0);
         assert_eq!(claims.debt(), 0.0);
         // A late word of the second claim counts for a quarter.
         claims.end(nodes[0], 7);
         claims.begin(nodes[0], 7, now);
-        claims.grant(mbit(50.0), now + 9 * MS);
-        assert_eq!((claims.debt(), claims.lag), (0.0, (3 * MS + YOUNG) / 4));
+        claims.grant(mbit(50.0), true, now + 9 * MS);
+        assert_eq!((claims.debt(), claims.lag), (0.0, (3 * MS + LAG_MOST) / 4));
     }
 
     #[test]
@@ -296,7 +262,7 @@ mod tests {
         claims.begin(nodes[1], 2, now);
         // Two processes of a node share what is its.
         assert_eq!([0, 1, 3].map(|n| claims.share(nodes[n])), [1.5, 0.75, 1.0]);
-        claims.grant(mbit(10.0), now);
+        claims.grant(mbit(10.0), true, now);
         claims.set_share(nodes[0], 0.4);
         claims.set_share(nodes[1], 1.6);
         // 2, 4 and 4 of 10.

@@ -21,12 +21,12 @@ pub(crate) struct Crowd {
 }
 
 impl Crowd {
-    /// A transfer begins, in a cluster of so many members.
-    pub(crate) fn begin(&mut self, process: Process, members: usize) {
+    /// A transfer begins, in a cluster of so many members; whether it is the first of its process.
+    pub(crate) fn begin(&mut self, process: Process, members: usize) -> bool {
         let count = self.active.entry(process).or_default();
         *count = count.saturating_add(1);
         if *count > 1 {
-            return;
+            return false;
         }
         self.peak = self.peak.max(self.active.len());
         self.begun += 1;
@@ -35,6 +35,7 @@ impl Crowd {
             self.peak = self.active.len();
             self.begun = 0;
         }
+        true
     }
 
     /// A transfer has ended; whether it was the last of its process.
@@ -71,9 +72,9 @@ mod tests {
         assert_eq!(crowd.size(), None);
         alone(&mut crowd, 1);
         assert_eq!(crowd.size(), Some(1));
-        (0..4).for_each(|process| crowd.begin(process, 4));
+        (0..4).for_each(|process| assert!(crowd.begin(process, 4)));
         // Another of the same process is no other sender.
-        crowd.begin(2, 4);
+        assert!(!crowd.begin(2, 4));
         assert_eq!(crowd.size(), Some(4));
         assert!(!crowd.end(2));
         (0..4).for_each(|process| assert!(crowd.end(process)));

@@ -158,7 +158,8 @@ impl World {
             Event::Said { process, to, is_active } => {
                 let (broker, from) = (self.broker_of(process), self.node_of(process));
                 if is_active {
-                    self.brokers[broker].begin(process, from, to);
+                    let now = self.epoch + Duration::from_micros(self.now);
+                    self.brokers[broker].begin(process, from, to, now);
                 } else {
                     self.brokers[broker].end(process, from, to);
                 }
@@ -177,14 +178,23 @@ impl World {
                 return;
             }
         };
-        let has_step = self.events.values().any(|e| matches!(e, Event::Step(of) if *of == broker));
-        if self.brokers[broker].wants_step() && !has_step {
+        let soon = (self.now + STEP_US + 1, 0);
+        let is_its = |event: &Event| matches!(event, Event::Step(of) if *of == broker);
+        let has_step = self.events.range(..soon).any(|(_, event)| is_its(event));
+        let now = self.epoch + Duration::from_micros(self.now);
+        if self.brokers[broker].wants_step(now) && !has_step {
             self.at(self.now + STEP_US, Event::Step(broker));
         }
     }
 
     fn step(&mut self, broker: usize) {
-        for (process, order) in self.brokers[broker].step() {
+        let now = self.epoch + Duration::from_micros(self.now);
+        let orders = self.brokers[broker].step(now);
+        if let Some(due) = self.brokers[broker].due() {
+            let after = due.duration_since(self.epoch).as_micros() as u64 + 1;
+            self.at(after.max(self.now + STEP_US), Event::Step(broker));
+        }
+        for (process, order) in orders {
             self.orders += 1;
             self.at(self.now + LOCAL_US, Event::Ordered { process, order });
         }
@@ -205,7 +215,7 @@ impl World {
         let now = self.epoch + Duration::from_micros(self.now);
         let claims = self.claims.get_mut(&(process, cluster)).unwrap();
         match order {
-            Order::Grant { rate, .. } => claims.grant(rate, now),
+            Order::Grant { rate, is_settled, .. } => claims.grant(rate, is_settled, now),
             Order::Share { to, share } => claims.set_share(to, share),
             Order::Start { rate, .. } => claims.begin_with(rate),
         }
@@ -235,8 +245,6 @@ impl World {
     }
 
     fn check(&mut self, seed: u64) {
-        let later = self.epoch + Duration::from_micros(self.now + 10_000);
-        self.claims.values_mut().for_each(|claims| claims.settle(later));
         let ideal = self.ideal();
         let mut sums: BTreeMap<(Process, ClusterId), (f64, f64)> = BTreeMap::new();
         for (&(process, to), due) in &ideal {
