@@ -1,6 +1,6 @@
 /* burst PATTERN BYTES COUNT PAUSE: the first half of the ranks sends to the second half, all beginning at the same instant, COUNT
- * times with PAUSE seconds between. PATTERN: `pairs`, a message of BYTES from rank i to rank i + n/2; `all`, one to every
- * rank of the other half; `both`, likewise in both directions. Says `seconds`: from the common start to the last byte. */
+ * times with PAUSE seconds between. PATTERN: `pairs`, a message of BYTES from rank i to rank i + n/2; `lone`, from rank 0 only;
+ * `all`, one to every rank of the other half; `both`, likewise in both directions. Says `seconds`: from the common start to the last byte. */
 #include "common.h"
 
 /* Everybody's start: rank 0 says when. */
@@ -30,11 +30,12 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &me);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    int half = size / 2, is_first = me < half, is_pairs = !strcmp(argv[1], "pairs"), is_both = !strcmp(argv[1], "both");
-    int peers = is_pairs ? 1 : half, base = is_first ? half : 0;
-    size_t room = (size_t)peers * (size_t)bytes;
+    int half = size / 2, is_first = me < half, is_lone = !strcmp(argv[1], "lone");
+    int is_pairs = is_lone || !strcmp(argv[1], "pairs"), is_both = !strcmp(argv[1], "both");
+    int peers = is_lone && me % half ? 0 : is_pairs ? 1 : half, base = is_first ? half : 0;
+    size_t room = (size_t)(peers + 1) * (size_t)bytes;
     char *out = malloc(room), *in = calloc(room, 1);
-    MPI_Request *requests = malloc(2 * (size_t)peers * sizeof *requests);
+    MPI_Request *requests = malloc(2 * (size_t)(peers + 1) * sizeof *requests);
     if (!out || !in || !requests || !seconds)
         die("no memory");
     for (size_t i = 0; i < room; i++)

@@ -182,10 +182,13 @@ impl Lab {
             text += &format!(
                 "[[cluster]]\nname = \"{}\"\nlauncher = \"{}\"\nlauncher_args = {:?}\n\
                  ranks = {ranks}\nranks_per_host = {each}\nhosts = {hosts:?}\n\
-                 remote_shell = \"lab-ssh\"\ninterface = \"{INTERFACE}\"\n[cluster.env]\n",
+                 remote_shell = \"lab-ssh\"\ninterface = \"{INTERFACE}\"\n{}[cluster.env]\n",
                 cluster.name,
                 job.mpi.launcher,
                 launcher_arguments(job.mpi, index, hosts.len()),
+                cluster.interface.map_or_else(String::new, |rate| {
+                    format!("interface_bandwidth = \"{rate} bit/s\"\n")
+                }),
             );
             if hosts.len() > 1 {
                 let variables = job.mpi.variables.iter();

@@ -26,6 +26,9 @@ pub const YIELD: &str = "GRIDMPI_YIELD";
 pub const PACING: &str = "GRIDMPI_PACING";
 /// The congestion control of paced connections, as the kernel names it; without it the system's, and bbr while they rest.
 pub const CONGESTION: &str = "GRIDMPI_CONGESTION";
+/// What each node may send to each other cluster, bits per second with an optional suffix k, M or G (powers of 1000): a
+/// rate of the user's own, whatever is known of links.
+pub const MATB: &str = "GRIDMPI_MATB";
 /// How much the library tells on stderr: `0` (default) to `2`.
 pub const DEBUG: &str = "GRIDMPI_DEBUG";
 /// Seconds a cluster waits for the others; `0` for a day.
@@ -36,7 +39,7 @@ pub const LIBDIR: &str = "GRIDMPI_LIBDIR";
 pub const TOKEN: &str = "GRIDMPI_TOKEN";
 
 /// Every name a rank reads, so that launchers can be told to forward them.
-pub const FORWARDED: [&str; 12] = [
+pub const FORWARDED: [&str; 13] = [
     COORDINATOR,
     JOB,
     KEY,
@@ -47,6 +50,7 @@ pub const FORWARDED: [&str; 12] = [
     YIELD,
     PACING,
     CONGESTION,
+    MATB,
     DEBUG,
     WAIT,
 ];
@@ -87,6 +91,8 @@ pub struct Settings {
     pub pacing: Option<Pacing>,
     /// The congestion control of paced connections.
     pub congestion: Option<String>,
+    /// What each node may send to each other cluster, bits per second, more than 0.
+    pub matb: Option<u64>,
     /// How much to tell on stderr, 0 to 2.
     pub debug: u8,
 }
@@ -186,6 +192,7 @@ impl Settings {
             yielding: yielding(get(YIELD)?.as_deref())?,
             pacing: pacing(get(PACING)?.as_deref())?,
             congestion: congestion(get(CONGESTION)?)?,
+            matb: get(MATB)?.map(|v| rate(MATB, &v)).transpose()?,
             debug: debug(get(DEBUG)?.as_deref())?,
         })
     }
@@ -199,6 +206,7 @@ impl Settings {
             Yielding::On => all.push((YIELD, "on".to_owned())),
             Yielding::Off => all.push((YIELD, "off".to_owned())),
         }
+        all.extend(self.matb.map(|rate| (MATB, rate.to_string())));
         all.extend(self.congestion.clone().map(|name| (CONGESTION, name)));
         all.extend(self.pacing.map(|pacing| (PACING, pacing.name().to_owned())));
         if self.debug > 0 {
@@ -254,6 +262,22 @@ fn size(name: &'static str, text: &str) -> Result<u64, EnvError> {
         .ok()
         .and_then(|count| count.checked_mul(factor))
         .ok_or_else(|| error(name, format!("{text:?} is no size in bytes such as 65536 or 64K")))
+}
+
+/// Bits per second, with an optional suffix k, M or G (powers of 1000).
+fn rate(name: &'static str, text: &str) -> Result<u64, EnvError> {
+    let trimmed = text.trim();
+    let (digits, factor) = match trimmed.as_bytes().last() {
+        Some(b'k' | b'K') => (&trimmed[..trimmed.len() - 1], 1_000u64),
+        Some(b'M') => (&trimmed[..trimmed.len() - 1], 1_000_000),
+        Some(b'G') => (&trimmed[..trimmed.len() - 1], 1_000_000_000),
+        _ => (trimmed, 1),
+    };
+    let rate = digits.parse::<u64>().ok().and_then(|count| count.checked_mul(factor));
+    rate.filter(|rate| *rate > 0).ok_or_else(|| {
+        let wanted = "is no rate in bits per second, more than 0, such as 20000000 or 20M";
+        error(name, format!("{text:?} {wanted}"))
+    })
 }
 
 fn yielding(value: Option<&str>) -> Result<Yielding, EnvError> {
@@ -333,6 +357,7 @@ mod tests {
         all.insert(YIELD, "off".to_owned());
         all.insert(PACING, "static".to_owned());
         all.insert(CONGESTION, "cubic".to_owned());
+        all.insert(MATB, "20M".to_owned());
         all.insert(DEBUG, "2".to_owned());
         all.insert(INTERFACE, "eth1".to_owned());
         all.insert(WAIT, "7".to_owned());
@@ -360,6 +385,8 @@ mod tests {
             (YIELD, "maybe", "auto"),
             (PACING, "fast", "off, static, auto"),
             (CONGESTION, "no such thing", "cubic or bbr"),
+            (MATB, "0", "more than 0"),
+            (MATB, "-5M", "more than 0"),
             (DEBUG, "9", "0, 1, 2"),
             (WAIT, "soon", "seconds"),
         ];

@@ -3,7 +3,7 @@
 
 use crate::error::check;
 use crate::job::{Job, JobParts};
-use crate::pacing;
+use crate::pacing::{self, Wish};
 use crate::runtime::Runtime;
 use gridmpi_abi::{Abi, Handle, Named};
 use gridmpi_bootstrap::{Control, DataModel, JobEnv, JobTable, ProcInfo, Registration, Yielding};
@@ -274,7 +274,8 @@ fn start_net(
     bound: Bound,
 ) -> Result<Net, Reason> {
     let setting = env.settings.pacing.or(table.network.pacing).unwrap_or_default();
-    let pacing = pacing::of(setting, env.settings.congestion.clone(), table, ours, me);
+    let (congestion, matb) = (env.settings.congestion.clone(), env.settings.matb);
+    let pacing = pacing::of(Wish { setting, congestion, matb }, table, ours, me);
     let has_broker = pacing.online.is_some();
     let peers = table.clusters.iter().enumerate().flat_map(|(cluster, registration)| {
         // Those of this cluster are the vendor's business, but for the broker.

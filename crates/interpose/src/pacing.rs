@@ -10,21 +10,41 @@ use std::io::Write as _;
 /// Of a link's bandwidth what brokers grant. A queue that has come about where senders came together drains by the rest.
 const GRANTED: f64 = 0.98;
 
-/// What the job's table and the setting come to for process `me` of cluster `ours`.
-pub(crate) fn of(
-    setting: Setting,
-    congestion: Option<String>,
-    table: &JobTable,
-    ours: usize,
-    me: ProcId,
-) -> Pacing {
-    let online = match setting {
-        Setting::Off => return Pacing::default(),
-        Setting::Static => None,
-        Setting::Auto => online(table),
+/// What the user wants.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Wish {
+    pub(crate) setting: Setting,
+    pub(crate) congestion: Option<String>,
+    /// Of each node, bits per second.
+    pub(crate) matb: Option<u64>,
+}
+
+/// What the job's table and the user's wish come to for process `me` of cluster `ours`.
+pub(crate) fn of(wish: Wish, table: &JobTable, ours: usize, me: ProcId) -> Pacing {
+    let Wish { setting, congestion, matb } = wish;
+    let own = matb.and_then(|matb| node_rate(table, ours, me, matb as f64));
+    let (rates, online) = match (own, setting) {
+        (Some(rate), _) => ((0..table.clusters.len()).map(|_| Some(rate)).collect(), None),
+        (None, Setting::Off) => (vec![None; table.clusters.len()], None),
+        (None, Setting::Static) => (static_rates(table, ours, me), None),
+        (None, Setting::Auto) => (static_rates(table, ours, me), online(table)),
     };
-    let (clusters, rates) = (clusters(table), static_rates(table, ours, me));
-    Pacing { clusters, rates, congestion, online }
+    Pacing { clusters: clusters(table), rates, congestion, online }
+}
+
+/// The part of process `me` in what its node may send.
+pub(crate) fn node_rate(table: &JobTable, ours: usize, me: ProcId, node: f64) -> Option<Rate> {
+    Rate::from_bits_per_second(node / mates(table, ours, me).1 as f64)
+}
+
+/// How many nodes cluster `ours` has, and how many of its processes are on that of `me`.
+fn mates(table: &JobTable, ours: usize, me: ProcId) -> (usize, usize) {
+    let before: usize = table.clusters[..ours].iter().map(|c| c.procs.len()).sum();
+    let procs = &table.clusters[ours].procs;
+    let nodes: HashSet<_> = procs.iter().map(|p| p.host.as_str()).collect();
+    let host = procs.get((me.0 as usize).wrapping_sub(before)).map(|p| p.host.as_str());
+    let here = procs.iter().filter(|p| Some(p.host.as_str()) == host).count();
+    (nodes.len(), here.max(1))
 }
 
 /// The cluster of each process of the job.
@@ -36,19 +56,10 @@ fn clusters(table: &JobTable) -> Vec<u16> {
 /// Towards each cluster an equal share: B / N for each of the N nodes of this cluster, as if all sent at once (the maximum allowable
 /// transmission bandwidth of an all-to-all), and that of a node for each of its processes alike.
 fn static_rates(table: &JobTable, ours: usize, me: ProcId) -> Vec<Option<Rate>> {
-    let share = share(table, ours, me);
+    let (nodes, here) = mates(table, ours, me);
+    let share = 1.0 / (nodes * here).max(1) as f64;
     let rate = |to| Rate::from_bits_per_second(table.network.bandwidth(ours, to)? as f64 * share);
     (0..table.clusters.len()).map(rate).collect()
-}
-
-/// This process's part of what its cluster sends.
-fn share(table: &JobTable, ours: usize, me: ProcId) -> f64 {
-    let before: usize = table.clusters[..ours].iter().map(|c| c.procs.len()).sum();
-    let procs = &table.clusters[ours].procs;
-    let nodes: HashSet<_> = procs.iter().map(|p| p.host.as_str()).collect();
-    let host = procs.get((me.0 as usize).wrapping_sub(before)).map(|p| p.host.as_str());
-    let here = procs.iter().filter(|p| Some(p.host.as_str()) == host).count();
-    1.0 / (nodes.len() * here).max(1) as f64
 }
 
 /// Nodes, interfaces and links as all processes of the job number them. Nothing where no link is known.
@@ -121,6 +132,10 @@ mod tests {
         }
     }
 
+    fn wish(setting: Setting) -> Wish {
+        Wish { setting, ..Wish::default() }
+    }
+
     fn table() -> JobTable {
         let link = |between, bandwidth_bits_per_s| LinkInfo {
             between,
@@ -145,20 +160,24 @@ mod tests {
 
     #[test]
     fn the_link_is_shared_by_nodes_and_a_node_by_its_processes() {
-        let rates = |me| of(Setting::Static, None, &table(), 1, ProcId(me)).rates;
+        let rates = |me| of(wish(Setting::Static), &table(), 1, ProcId(me)).rates;
         let rate = |bits| Rate::from_bits_per_second(bits);
         assert_eq!(rates(1), [rate(20e6), None, None]);
         assert_eq!(rates(3), [rate(40e6), None, None]);
         assert_eq!(
-            of(Setting::Static, None, &table(), 1, ProcId(1)).clusters,
+            of(wish(Setting::Static), &table(), 1, ProcId(1)).clusters,
             [0, 1, 1, 1, 1, 1, 2]
         );
-        assert_eq!(of(Setting::Off, None, &table(), 1, ProcId(1)).rates, []);
+        assert_eq!(of(wish(Setting::Off), &table(), 1, ProcId(1)).rates, [None, None, None]);
+        let own = Wish { matb: Some(10_000_000), ..Wish::default() };
+        let own = of(own, &table(), 1, ProcId(1));
+        assert!(own.online.is_none());
+        assert_eq!(own.rates, [rate(5e6), rate(5e6), rate(5e6)]);
     }
 
     #[test]
     fn every_process_numbers_nodes_alike() {
-        let online = of(Setting::Auto, None, &table(), 1, ProcId(3)).online.unwrap();
+        let online = of(wish(Setting::Auto), &table(), 1, ProcId(3)).online.unwrap();
         let numbers: Vec<_> = online.nodes.iter().map(|node| node.index()).collect();
         assert_eq!(numbers, [0, 1, 1, 2, 3, 4, 5]);
         assert_eq!(online.brokers, [ProcId(0), ProcId(1), ProcId(6)]);
@@ -168,13 +187,11 @@ mod tests {
         let mut allocator = gridmpi_rate::Allocator::new();
         let rates = allocator.allocate(&online.network, &[transfer(0, 3), transfer(3, 0)]).to_vec();
         assert_eq!(rates, [50e6, 50e6]);
-        let rates = allocator.allocate(
-            &online.network,
-            &[transfer(0, 3), transfer(0, 4), transfer(0, 5), transfer(0, 5)],
-        );
+        let all = [transfer(0, 1), transfer(0, 3), transfer(0, 4), transfer(0, 5)];
+        let rates = allocator.allocate(&online.network, &all);
         assert!((rates.iter().sum::<f64>() - 160e6 * GRANTED).abs() < 1.0, "{rates:?}");
         let mut table = table();
         table.network.links.clear();
-        assert!(of(Setting::Auto, None, &table, 1, ProcId(3)).online.is_none());
+        assert!(of(wish(Setting::Auto), &table, 1, ProcId(3)).online.is_none());
     }
 }

@@ -61,6 +61,10 @@ pub fn write(spec: &Spec, choices: &Choices) -> String {
             hosts.join(", "),
             choices.ranks_per_node,
         );
+        if let Some(rate) = cluster.interface {
+            let rate = quoted(&format_rate(rate as f64));
+            let _ = writeln!(text, "interface_bandwidth = {rate}");
+        }
     }
     for link in &spec.links {
         let name = |cluster: usize| quoted(&spec.clusters[cluster].name);
@@ -82,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_job_file_names_every_node() {
-        let text = "[[cluster]]\nname = \"a\"\nnodes = 2\n[[cluster]]\nname = \"b\"\nnodes = 1\n\
+        let text = "[[cluster]]\nname = \"a\"\nnodes = 2\ninterface = \"50 Mbit/s\"\n[[cluster]]\nname = \"b\"\nnodes = 1\n\
                     [[link]]\ndelay = \"10 ms\"\nbandwidth = \"160 Mbit/s\"\n";
         let spec = Spec::parse(text, "t", "t").unwrap();
         let launchers = read_launchers("b=mpiexec.openmpi --oversubscribe", &spec).unwrap();
@@ -92,6 +96,7 @@ mod tests {
         let a = &job["cluster"][0];
         assert_eq!(a["launcher"].as_str(), Some("mpiexec.mpich"));
         assert_eq!(a["hosts"].as_array().unwrap().len(), 2);
+        assert_eq!(a["interface_bandwidth"].as_str(), Some("50 Mbit/s"));
         assert_eq!(a["ranks"].as_integer(), Some(6));
         assert_eq!(job["cluster"][1]["launcher"].as_str(), Some("mpiexec.openmpi --oversubscribe"));
         assert_eq!(job["link"][0]["delay"].as_str(), Some("10 ms"));

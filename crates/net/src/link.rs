@@ -112,10 +112,10 @@ impl Link {
         }
     }
 
-    /// More is to be sent than goes at once.
-    pub(crate) fn work(&mut self) {
-        if let Some(control) = &mut self.control {
-            control.work(&self.fd);
+    /// More is to be sent than goes at once, at most so many bytes at a time.
+    pub(crate) fn work(&mut self, turn: usize) {
+        if let (Some(control), Some(rate)) = (&mut self.control, self.paced_to) {
+            control.work(&self.fd, rate, turn);
         }
     }
 

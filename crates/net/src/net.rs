@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use gridmpi_engine::Endpoint;
+use gridmpi_rate::Rate;
 use nix::sys::signal::{SigSet, SigmaskHow, pthread_sigmask};
 use parking_lot::{Mutex, MutexGuard};
 use socket2::SockRef;
@@ -115,6 +116,12 @@ impl Net {
             return None;
         }
         self.shared.state.lock().failure.clone()
+    }
+
+    /// Lets what this process sends to each other cluster keep to a rate of the program's own from now on, headers included,
+    /// whatever was found or granted; `None`: no longer. What the kernel has already is sent as it was to be.
+    pub fn hold(&self, rate: Option<Rate>) {
+        self.lock().state().paces.hold(rate);
     }
 
     /// How fast this process may send to each cluster now, bits per second, headers included; `None` where it is not paced.

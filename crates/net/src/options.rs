@@ -26,7 +26,9 @@ pub struct Info {
     lost: u32,
     retrans: u32,
     fackets_and_times: [u32; 5],
-    pmtu_and_rtt: [u32; 4],
+    pmtu_and_rcv_ssthresh: [u32; 2],
+    rtt: u32,
+    rttvar: u32,
     snd_ssthresh: u32,
     snd_cwnd: u32,
     receiving: [u32; 4],
@@ -47,49 +49,80 @@ const RTO_MIN_US: u32 = 40_000;
 const RTO_MIN_RESTING_US: u32 = 200_000;
 const DELACK_MAX_US: u32 = 8_000;
 
-/// What keeps its window while a connection rests. Others halve it with each retransmission timeout that passes, down to ten segments
-/// (RFC 2861), and the next burst begins with those. For sending BBR is too slow to follow a rate that is raised.
-const RESTING: &str = "bbr";
+/// What keeps its window while a connection rests, and opens it fast when more is granted. Others halve theirs with each
+/// retransmission timeout that passes, down to ten segments (RFC 2861), and the next burst begins with those; and where they are
+/// paced they take their own pace for the path's and open it slowly. In the long run BBR sends a thirtieth less than it may, and
+/// without pacing loses several times as much as cubic where senders meet.
+const OPENER: &str = "bbr";
 
 /// The congestion control of a paced connection, while it sends and while it rests.
 #[derive(Debug)]
 pub(crate) struct CongestionControl {
     /// `None`: the same at all times.
     own: Option<OsString>,
-    is_resting: bool,
+    state: Control,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Control {
+    /// Its own, which was sending at so many bytes per second.
+    Own { rate: u64 },
+    /// The opener, at work.
+    Opening,
+    /// The opener, at rest.
+    Resting,
 }
 
 impl CongestionControl {
     /// Of a connection that has just been made; `wanted` instead of the system's choice.
     pub(crate) fn new(fd: &OwnedFd, wanted: Option<&str>) -> Self {
-        let own = match wanted {
-            Some(name) => {
-                // Where the kernel does not let us have it, the connection keeps its own.
-                let _ = setsockopt(fd, TcpCongestion, &OsString::from(name));
-                None
-            }
-            None => getsockopt(fd, TcpCongestion).ok(),
-        };
-        Self { own, is_resting: false }
+        if let Some(name) = wanted {
+            // Where the kernel does not let us have it, the connection keeps its own.
+            let _ = setsockopt(fd, TcpCongestion, &OsString::from(name));
+            return Self { own: None, state: Control::Resting };
+        }
+        let own = getsockopt(fd, TcpCongestion).ok();
+        let mut control = Self { own, state: Control::Own { rate: 0 } };
+        control.rest(fd);
+        control
     }
 
-    /// Much is being sent.
-    pub(crate) fn work(&mut self, fd: &OwnedFd) {
-        if let Some(own) = &self.own
-            && std::mem::take(&mut self.is_resting)
-        {
-            let _ = setsockopt(fd, TcpCongestion, own);
-            let _ = setsockopt(fd, RtoMin, &RTO_MIN_US);
+    /// More is to be sent than goes at once, at so many bytes per second, at most so many bytes at a time.
+    pub(crate) fn work(&mut self, fd: &OwnedFd, rate: u64, turn: usize) {
+        let Some(own) = &self.own else { return };
+        if self.state == Control::Resting {
+            self.state = Control::Opening;
+        }
+        if matches!(self.state, Control::Own { rate: before } if rate <= before) {
+            return;
+        }
+        let is_open = getsockopt(fd, TcpInfo).is_ok_and(|info| info.covers(rate, turn));
+        match self.state {
+            Control::Opening if is_open => {
+                let _ = setsockopt(fd, TcpCongestion, own);
+                let _ = setsockopt(fd, RtoMin, &RTO_MIN_US);
+                self.state = Control::Own { rate };
+            }
+            Control::Own { .. } if !is_open => {
+                let _ = setsockopt(fd, TcpCongestion, &OsString::from(OPENER));
+                self.state = Control::Opening;
+            }
+            _ => {}
         }
     }
 
     /// Nothing is left to be sent for now.
     pub(crate) fn rest(&mut self, fd: &OwnedFd) {
-        if self.own.is_some() && !std::mem::replace(&mut self.is_resting, true) {
-            // Kernels without it, or that do not let us have it, forget later by a longer timeout.
-            if setsockopt(fd, TcpCongestion, &OsString::from(RESTING)).is_err() {
-                let _ = setsockopt(fd, RtoMin, &RTO_MIN_RESTING_US);
-            }
+        let Some(own) = &self.own else { return };
+        match std::mem::replace(&mut self.state, Control::Resting) {
+            Control::Resting => return,
+            // It begins anew only if it is set anew.
+            Control::Opening => drop(setsockopt(fd, TcpCongestion, own)),
+            Control::Own { .. } => {}
+        }
+        // Kernels without it, or that do not let us have it, forget later by a longer timeout.
+        if setsockopt(fd, TcpCongestion, &OsString::from(OPENER)).is_err() {
+            let _ = setsockopt(fd, RtoMin, &RTO_MIN_RESTING_US);
         }
     }
 }
@@ -109,6 +142,13 @@ pub(crate) fn window(fd: &OwnedFd) -> io::Result<usize> {
 }
 
 impl Info {
+    /// Whether the window, with something to spare, is that of a path at this rate (bytes per second), or lets so much out at once.
+    fn covers(&self, rate: u64, turn: usize) -> bool {
+        let on_the_way = rate as f64 * f64::from(self.rtt) / 1e6;
+        let window = f64::from(self.snd_cwnd) * f64::from(self.snd_mss);
+        window >= 1.5 * on_the_way.min(turn as f64)
+    }
+
     fn window(&self) -> usize {
         let in_flight = (self.unacked + self.retrans).saturating_sub(self.sacked + self.lost);
         let room = self.snd_cwnd.saturating_sub(in_flight) as usize * self.snd_mss as usize;

@@ -29,6 +29,9 @@ pub(crate) struct Paces {
     clusters: Vec<u16>,
     /// `None` where what goes there is not paced.
     paced: Vec<Option<Paced>>,
+    /// With whom the turns of each begin.
+    cursors: Vec<ProcId>,
+    ours: u16,
 }
 
 /// What goes to one cluster.
@@ -69,21 +72,43 @@ impl Paces {
     pub(crate) fn new(pacing: &Pacing, me: ProcId) -> Self {
         let now = Instant::now();
         let first = |cluster| pacing.clusters.iter().position(|&other| other == cluster);
-        let ours = pacing.clusters.get(me.0 as usize).and_then(|&cluster| first(cluster));
-        let place = (me.0 as usize).saturating_sub(ours.unwrap_or_default());
+        let ours = pacing.clusters.get(me.0 as usize).copied().unwrap_or_default();
+        let place = (me.0 as usize).saturating_sub(first(ours).unwrap_or_default());
         // Processes at the same place of their clusters would begin with each other.
         let cursor = |cluster| {
             let size = pacing.clusters.iter().filter(|&&other| other == cluster).count().max(1);
             ProcId((first(cluster).unwrap_or_default() + place % size) as u32)
         };
+        let cursors: Vec<_> = (0u16..).take(pacing.rates.len()).map(cursor).collect();
         // What is not bounded need not be paced.
         let bounded = |rate: &Option<Rate>| rate.filter(|rate| *rate < Rate::UNBOUNDED);
+        let paced = |(rate, &cursor)| Some(Paced::new(bounded(rate)?, cursor, now));
         Self {
             clusters: pacing.clusters.clone(),
-            paced: (0..)
-                .zip(&pacing.rates)
-                .map(|(to, rate)| Some(Paced::new(bounded(rate)?, cursor(to), now)))
-                .collect(),
+            paced: pacing.rates.iter().zip(&cursors).map(paced).collect(),
+            cursors,
+            ours,
+        }
+    }
+
+    /// What goes to each other cluster keeps to the program's own rate from now on, or no longer.
+    pub(crate) fn hold(&mut self, rate: Option<Rate>) {
+        let now = Instant::now();
+        for (cluster, (paced, &cursor)) in (0..).zip(self.paced.iter_mut().zip(&self.cursors)) {
+            match (paced, rate) {
+                (Some(paced), _) => {
+                    paced.claims.hold(rate);
+                    paced.follow_claims(now);
+                }
+                (paced, Some(rate)) if cluster != self.ours => {
+                    *paced = Some(Paced::new(Rate::UNBOUNDED, cursor, now));
+                    if let Some(paced) = paced {
+                        paced.claims.hold(Some(rate));
+                        paced.follow_claims(now);
+                    }
+                }
+                (_, _) => {}
+            }
         }
     }
 
@@ -149,7 +174,7 @@ impl State {
             };
             let Written { bytes, left } = self.write_most(link, Most::Bytes(most))?;
             if left != Left::Nothing {
-                link.work();
+                link.work(most);
             }
             if let Some(paced) = self.paces.get(cluster) {
                 paced.pacer.wrote(link.peer, bytes, now);

@@ -28,6 +28,8 @@ pub struct Claims {
     /// What transfers begin with: more than that where few are active at the same time.
     base: Rate,
     claims: BTreeMap<NodeId, Claim>,
+    /// What the program wants instead.
+    held: Option<Rate>,
     /// What the broker has granted to all of them together, since there were some, and whether that is settled.
     granted: Option<(Rate, bool)>,
     /// Since when they wait for their first grant.
@@ -55,6 +57,7 @@ impl Claims {
             least,
             base: least,
             claims: BTreeMap::new(),
+            held: None,
             granted: None,
             asked: None,
             lag: Duration::ZERO,
@@ -67,6 +70,11 @@ impl Claims {
     #[must_use]
     pub const fn least(&self) -> Rate {
         self.least
+    }
+
+    /// The program's own rate counts from now on, or no longer.
+    pub fn hold(&mut self, rate: Option<Rate>) {
+        self.held = rate;
     }
 
     /// Transfers begin with this from now on, or with the least rate if that is more.
@@ -146,10 +154,11 @@ impl Claims {
     /// How fast all of the process's connections to the cluster may send together.
     #[must_use]
     pub fn rate(&self) -> Rate {
-        match self.granted {
-            None => self.base,
-            Some((granted, false)) => granted.min(self.base),
-            Some((granted, true)) => granted,
+        match (self.held, self.granted) {
+            (Some(held), _) => held,
+            (None, None) => self.base,
+            (None, Some((granted, false))) => granted.min(self.base),
+            (None, Some((granted, true))) => granted,
         }
     }
 
@@ -214,6 +223,17 @@ mod tests {
         claims.set_share(nodes[0], 0.1);
         assert_eq!(claims.rate(), mbit(20.0));
         assert_eq!(claims.share(nodes[0]), 1.0);
+    }
+
+    #[test]
+    fn the_programs_own_rate_counts_before_all_others() {
+        let (mut claims, nodes, now) = claims();
+        claims.hold(Some(mbit(7.0)));
+        claims.begin(nodes[0], 0, now);
+        claims.grant(mbit(50.0), true, now);
+        assert_eq!(claims.rate(), mbit(7.0));
+        claims.hold(None);
+        assert_eq!(claims.rate(), mbit(50.0));
     }
 
     #[test]

@@ -5,11 +5,16 @@ mod burst;
 use crate::group::Group;
 
 /// All groups, in the order in which they are run.
-pub const GROUPS: [Group; 3] = [
+pub const GROUPS: [Group; 4] = [
     Group {
         name: "pairs",
         about: "8 pairs, 256 KiB at once",
         measure: |session| burst::measure(session, &burst::PAIRS),
+    },
+    Group {
+        name: "lone",
+        about: "one of them alone, 1 MiB",
+        measure: |session| burst::measure(session, &burst::LONE),
     },
     Group {
         name: "all",
