@@ -54,7 +54,9 @@ impl Paced {
         let (before, rate) = (self.pacer.rate(), payload(self.claims.rate()));
         self.pacer.set_rate(rate, now);
         self.pacer.owe(payload_bits(self.claims.debt()));
-        self.pacer.writer().filter(|_| rate < before).map(|peer| (peer, (rate as u64).max(1)))
+        // What is left in the kernel when nothing more is to be sent leaves as it was to.
+        let is_slower = rate < before && self.claims.has_some();
+        self.pacer.writer().filter(|_| is_slower).map(|peer| (peer, (rate as u64).max(1)))
     }
 }
 

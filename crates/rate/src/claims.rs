@@ -66,6 +66,12 @@ impl Claims {
         }
     }
 
+    /// Whether anything waits.
+    #[must_use]
+    pub fn has_some(&self) -> bool {
+        !self.claims.is_empty()
+    }
+
     /// What counts where there is no broker.
     #[must_use]
     pub const fn least(&self) -> Rate {

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 
 use crate::Process;
 
-/// So many transfers, or twice as many as there are members, are looked back upon, and as many before them.
-const LEAST_SPAN: usize = 16;
+/// So many transfers, or as many as there are members, are looked back upon, and as many before them.
+const LEAST_SPAN: usize = 4;
 
 /// The senders to one cluster. It counts in transfers, not in time: a program that computes for a minute is the same afterwards.
 #[derive(Clone, Debug, Default)]
@@ -30,7 +30,7 @@ impl Crowd {
         }
         self.peak = self.peak.max(self.active.len());
         self.begun += 1;
-        if self.begun >= LEAST_SPAN.max(2 * members) {
+        if self.begun >= LEAST_SPAN.max(members) {
             self.before = Some(self.peak);
             self.peak = self.active.len();
             self.begun = 0;
@@ -78,9 +78,9 @@ mod tests {
         assert_eq!(crowd.size(), Some(4));
         assert!(!crowd.end(2));
         (0..4).for_each(|process| assert!(crowd.end(process)));
-        alone(&mut crowd, 2 * LEAST_SPAN - 5);
+        alone(&mut crowd, LEAST_SPAN - 1);
         assert_eq!(crowd.size(), Some(4));
-        alone(&mut crowd, LEAST_SPAN);
+        alone(&mut crowd, 2 * LEAST_SPAN);
         assert_eq!(crowd.size(), Some(1));
         assert!(!crowd.end(77));
     }
@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn spans_grow_with_the_cluster() {
         let mut crowd = Crowd::default();
-        for process in 0..100 {
+        for process in 0..99 {
             crowd.begin(process, 100);
             crowd.end(process);
         }

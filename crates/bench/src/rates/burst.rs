@@ -181,7 +181,8 @@ fn run(
     if mode == Mode::Tbf {
         site.interface_mbit = site.link_mbit / site.nodes;
     }
-    let count = session.choose(8, 16);
+    // A lone one is believed to be alone after as many transfers as there are nodes.
+    let count = session.choose(8, 16) + burst.senders.map_or(0, |_| 2 * site.nodes);
     let arguments =
         [burst.pattern, &burst.bytes.to_string(), &count.to_string(), PAUSE].map(str::to_owned);
     let route = Route::Site(site);
