@@ -60,9 +60,10 @@ def _c(name: str, **options: object) -> Program:
     return Program(name, PROGRAMS / "c" / f"{name}.c", **options)
 
 
-def _paced(name: str, **options: object) -> Program:
+def _paced(name: str, how: str, **options: object) -> Program:
     """The program with what it sends held to a rate."""
-    return _c(name, case="paced", env=(("GRIDMPI_PACING", "static"),), bandwidth="160 Mbit/s", ways=("two", "three", "lab"), **options)
+    env = (("GRIDMPI_PACING", how),)
+    return _c(name, case=how, env=env, bandwidth="160 Mbit/s", ways=("two", "three", "lab"), **options)
 
 
 #: Those that have the large-count procedures.
@@ -117,7 +118,8 @@ ALL = [
     _c("onesided", vendor_bugs=("dm",), bug_everywhere=True),
     _c("storm", chosen=True),
     _c("storm", case="seed-7", args=("7", "200"), seconds=120),
-    *(_paced(name, chosen=True, seconds=120) for name in ("storm", "collectives", "unexpected", "threads")),
+    *(_paced(name, "auto", chosen=True, seconds=120) for name in ("storm", "collectives", "unexpected", "threads", "matb")),
+    *(_paced(name, "static", seconds=120) for name in ("storm", "collectives", "matb")),
     Program("heat", ROOT / "demo" / "heat.c", args=("-n", "300", "-t", "100", "-v"), chosen=True,
             expect=("heat: equal to the serial result",)),
     _c("stdio", seconds=20, vendor_bugs=("o5",), bug_everywhere=True, stdin="first line\nsecond line\n", args=("two words", "*", "$HOME"),

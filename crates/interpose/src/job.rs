@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::local::Side;
+use crate::matb::Matb;
 use crate::progress::Eagerness;
 use crate::runtime::Runtime;
 use gridmpi_abi::{Abi, ErrorClass};
@@ -35,6 +36,8 @@ pub(crate) struct Job<A: Abi> {
     pub(crate) tag_ub: Box<c_int>,
     /// `MPI_UNIVERSE_SIZE`: the processes of the job. The program gets its address.
     pub(crate) universe: Box<c_int>,
+    /// The program's hand on this node's rate.
+    pub(crate) matb: Matb,
     /// Ranks outnumber cores: who waits lets others run.
     pub(crate) yields: bool,
     /// How long a wait looks again before it sleeps.
@@ -55,6 +58,7 @@ pub(crate) struct JobParts<A: Abi> {
     pub(crate) quiet: A::Comm,
     pub(crate) own: A::Comm,
     pub(crate) tag_ub: c_int,
+    pub(crate) matb: Matb,
     pub(crate) yields: bool,
     pub(crate) control: Option<Control>,
     pub(crate) env: JobEnv,
@@ -74,6 +78,7 @@ impl<A: Abi> Job<A> {
             attached: Attached::default(),
             tag_ub: Box::new(parts.tag_ub),
             universe,
+            matb: parts.matb,
             yields: parts.yields,
             eagerness: Eagerness::new(),
             control: parts.control,

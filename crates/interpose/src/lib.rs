@@ -20,6 +20,7 @@ pub mod guard;
 mod job;
 mod last_words;
 mod local;
+mod matb;
 mod meeting;
 mod operation;
 mod pacing;

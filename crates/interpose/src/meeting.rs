@@ -3,6 +3,7 @@
 
 use crate::error::check;
 use crate::job::{Job, JobParts};
+use crate::matb::Matb;
 use crate::pacing::{self, Wish};
 use crate::runtime::Runtime;
 use gridmpi_abi::{Abi, Handle, Named};
@@ -259,6 +260,7 @@ fn assemble<A: Abi>(
         quiet: duplicate(rt, A::comm_world())?,
         own: duplicate(rt, A::comm_self())?,
         tag_ub: table.tag_ub(),
+        matb: Matb::new(table, ours, me),
         yields: yields(rt, env.settings.yielding, guests(table, ours, here)),
         control,
         env,

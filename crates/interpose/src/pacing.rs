@@ -38,7 +38,7 @@ pub(crate) fn node_rate(table: &JobTable, ours: usize, me: ProcId, node: f64) ->
 }
 
 /// How many nodes cluster `ours` has, and how many of its processes are on that of `me`.
-fn mates(table: &JobTable, ours: usize, me: ProcId) -> (usize, usize) {
+pub(crate) fn mates(table: &JobTable, ours: usize, me: ProcId) -> (usize, usize) {
     let before: usize = table.clusters[..ours].iter().map(|c| c.procs.len()).sum();
     let procs = &table.clusters[ours].procs;
     let nodes: HashSet<_> = procs.iter().map(|p| p.host.as_str()).collect();
@@ -83,7 +83,7 @@ fn online(table: &JobTable) -> Option<Online> {
 }
 
 /// For the user's eyes.
-fn warn(text: &str) {
+pub(crate) fn warn(text: &str) {
     let line = format!("gridmpi: {text}\n");
     let _ = std::io::stderr().write_all(line.as_bytes());
 }

@@ -1,0 +1,87 @@
+//! The program's own hand on the rate of its node: the attributes of `include/gridmpi.h`, as the paper that this follows has them (Takano
+//! et al., packet pacing for MPI programs in a Grid environment).
+
+use crate::pacing::{self, warn};
+use gridmpi_bootstrap::JobTable;
+use gridmpi_net::Net;
+use gridmpi_rate::Rate;
+use gridmpi_wire::ProcId;
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
+
+/// The keys, as in `include/gridmpi.h`: no vendor gives out such ones.
+pub const YAMPI_PSP_MAXRATE: c_int = 0x5053_5001;
+pub const YAMPI_PSP_MATB: c_int = 0x5053_5002;
+
+/// Bits per second in a KB/s.
+const KB: f64 = 8_000.0;
+
+/// What this process's node may send.
+#[derive(Debug)]
+pub(crate) struct Matb {
+    /// `YAMPI_PSP_MAXRATE`: the bandwidth that the cluster's nodes share, KB/s; `None`: it is not known.
+    max_rate: Option<Box<c_int>>,
+    /// `YAMPI_PSP_MATB`, KB/s, as the program was last shown it.
+    shown: Box<AtomicI32>,
+    /// Of the node's interface, bits per second.
+    interface: Option<u64>,
+    /// Processes on this node.
+    mates: usize,
+}
+
+impl Matb {
+    pub(crate) fn new(table: &JobTable, ours: usize, me: ProcId) -> Self {
+        let others = (0..table.clusters.len()).filter(|&to| to != ours);
+        let shared = others.filter_map(|to| table.network.bandwidth(ours, to)).min();
+        Self {
+            max_rate: shared.map(|bits| Box::new(kilobytes(bits as f64))),
+            shown: Box::default(),
+            interface: table.network.interfaces.get(ours).copied().flatten(),
+            mates: pacing::mates(table, ours, me).1,
+        }
+    }
+
+    /// The address of `YAMPI_PSP_MAXRATE`.
+    pub(crate) fn max_rate(&self) -> Option<*const c_int> {
+        self.max_rate.as_deref().map(std::ptr::from_ref)
+    }
+
+    /// The address of `YAMPI_PSP_MATB`, as it is now: the least towards another cluster, and where nothing is paced
+    /// what the nodes share.
+    pub(crate) fn get(&self, net: &Net) -> Option<*const c_int> {
+        let least = net.rates().into_iter().flatten().reduce(f64::min);
+        let node = least.map(|rate| kilobytes(rate * self.mates as f64));
+        self.shown.store(node.or(self.max_rate.as_deref().copied())?, Relaxed);
+        Some(self.shown.as_ptr())
+    }
+
+    /// Sets the node's rate towards each other cluster, KB/s, at once. What cannot be is said and put right.
+    pub(crate) fn put(&self, net: &Net, wanted: c_int) {
+        let wanted_bits = f64::from(wanted) * KB;
+        let Some(mut node) = Rate::from_bits_per_second(wanted_bits) else {
+            warn(&format!(
+                "YAMPI_PSP_MATB: {wanted} KB/s is no rate; nothing is changed. Put more than 0, or delete the attribute"
+            ));
+            return;
+        };
+        let interface = self.interface.and_then(|bits| Rate::from_bits_per_second(bits as f64));
+        if let Some(interface) = interface.filter(|interface| *interface < node) {
+            warn(&format!(
+                "YAMPI_PSP_MATB: {wanted} KB/s is more than the node's interface carries ({interface}); it is {} KB/s now",
+                kilobytes(interface.bits_per_second())
+            ));
+            node = interface;
+        }
+        net.hold(Rate::from_bits_per_second(node.bits_per_second() / self.mates as f64));
+    }
+
+    /// The job's own choice counts again.
+    pub(crate) fn delete(&self, net: &Net) {
+        net.hold(None);
+    }
+}
+
+/// Rounded; the conversion saturates.
+fn kilobytes(bits_per_second: f64) -> c_int {
+    (bits_per_second / KB).round() as c_int
+}

@@ -1,0 +1,67 @@
+/* The program that sets its node's rate (include/gridmpi.h): what it gets follows what it puts, and so does what crosses
+ * between clusters. It needs a job whose links carry 160 Mbit/s. */
+#include "check.h"
+#include "../../../include/gridmpi.h"
+#include <time.h>
+
+enum { BYTES = 400000, LINK = 20000 };
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Seconds for BYTES from rank 0 to the last one, which answers. */
+static double crossing(char *data)
+{
+    double from = now();
+    if (rank == 0) {
+        MPI_Send(data, BYTES, MPI_CHAR, size - 1, 1, MPI_COMM_WORLD);
+        MPI_Recv(NULL, 0, MPI_CHAR, size - 1, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    } else if (rank == size - 1) {
+        MPI_Recv(data, BYTES, MPI_CHAR, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Send(NULL, 0, MPI_CHAR, 0, 2, MPI_COMM_WORLD);
+    }
+    return now() - from;
+}
+
+static int get(int key)
+{
+    int *value, flag = 0;
+    MPI_Comm_get_attr(MPI_COMM_WORLD, key, &value, &flag);
+    CHECK(flag, "key %x is not known", key);
+    return *value;
+}
+
+static void put(int value)
+{
+    SAME(MPI_Comm_set_attr(MPI_COMM_WORLD, YAMPI_PSP_MATB, &value), MPI_SUCCESS);
+}
+
+int main(int argc, char **argv)
+{
+    start(&argc, &argv, "matb");
+    char *data = calloc(BYTES, 1);
+    SAME(get(YAMPI_PSP_MAXRATE), LINK);
+    CHECK(get(YAMPI_PSP_MATB) > 0, "%d", get(YAMPI_PSP_MATB));
+    crossing(data); /* Connections are made. */
+    put(LINK / 10);
+    SAME(get(YAMPI_PSP_MATB), LINK / 10);
+    double slow = crossing(data), least = (BYTES - 100000) / (1000.0 * (LINK / 10));
+    /* The kernel lets some segments go at once. */
+    CHECK(rank != 0 || slow > least, "%g s, at least %g", slow, least);
+
+    /* What is no rate is said and changes nothing. */
+    put(0);
+    put(-7);
+    SAME(get(YAMPI_PSP_MATB), LINK / 10);
+    int zero = 0;
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    CHECK(MPI_Comm_set_attr(MPI_COMM_WORLD, YAMPI_PSP_MAXRATE, &zero) != MPI_SUCCESS, "it can be written");
+    SAME(MPI_Comm_delete_attr(MPI_COMM_WORLD, YAMPI_PSP_MATB), MPI_SUCCESS);
+    CHECK(get(YAMPI_PSP_MATB) != LINK / 10, "it is still there");
+    free(data);
+    return finish();
+}
