@@ -29,6 +29,8 @@ class Program:
     env: tuple[tuple[str, str], ...] = ()
     #: What the job file says of every link; empty: nothing.
     bandwidth: str = ""
+    #: Of a Fortran program, the binding that it uses; empty: the one of its name.
+    needs: str = ""
     #: Also in a lab with delay.
     chosen: bool = False
     #: Tags of the vendors that have what it tests; empty: all.
@@ -46,10 +48,14 @@ class Program:
     def language(self) -> str:
         return {".c": "c", ".f": "fortran", ".f90": "fortran", ".py": "python"}[self.source.suffix]
 
+    @property
+    def binding(self) -> str:
+        return self.needs or self.name
+
     def runs_under(self, vendor: Vendor) -> bool:
         if self.vendors and vendor.tag not in self.vendors:
             return False
-        return self.language != "fortran" or self.name in vendor.bindings
+        return self.language != "fortran" or self.binding in vendor.bindings
 
     def known_bug(self, way: str, vendors: list[Vendor]) -> bool:
         met = any(vendor.tag in self.vendor_bugs for vendor in vendors)
@@ -120,6 +126,8 @@ ALL = [
     _c("storm", case="seed-7", args=("7", "200"), seconds=120),
     *(_paced(name, "auto", chosen=True, seconds=120) for name in ("storm", "collectives", "unexpected", "threads", "matb")),
     *(_paced(name, "static", seconds=120) for name in ("storm", "collectives", "matb")),
+    Program("matb-fortran", PROGRAMS / "fortran" / "matb.f90", needs="usempi", env=(("GRIDMPI_PACING", "auto"),),
+            bandwidth="160 Mbit/s", ways=("two", "three", "lab"), chosen=True),
     Program("heat", ROOT / "demo" / "heat.c", args=("-n", "300", "-t", "100", "-v"), chosen=True,
             expect=("heat: equal to the serial result",)),
     _c("stdio", seconds=20, vendor_bugs=("o5",), bug_everywhere=True, stdin="first line\nsecond line\n", args=("two words", "*", "$HOME"),

@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicBool;
 
 /// The guard, if the library is at work and the call is the program's.
 #[inline]
-fn enter<A: Abi>(rt: &Runtime<A>) -> Option<Guard> {
+pub(crate) fn enter<A: Abi>(rt: &Runtime<A>) -> Option<Guard> {
     if rt.is_active() { Guard::enter() } else { None }
 }
 

@@ -16,6 +16,7 @@ mod datatype;
 mod direct;
 pub mod entry;
 pub mod error;
+pub mod fortran;
 pub mod guard;
 mod job;
 mod last_words;
@@ -44,12 +45,18 @@ macro_rules! symbols {
         #[allow(unsafe_code, non_snake_case, missing_docs, clippy::all)]
         mod symbols {
             use gridmpi_abi::{Abi, Aint, Count, Function};
-            use gridmpi_interpose::entry;
+            use gridmpi_interpose::{entry, fortran};
             use std::ffi::{c_char, c_int, c_void};
 
             type A = $abi;
 
             include!(concat!(env!("OUT_DIR"), "/symbols.rs"));
+
+            gridmpi_interpose::fortran_symbols! {
+                get mpi_attr_get_: c_int, mpi_comm_get_attr_: isize, mpi_comm_get_attr_f08_: isize;
+                put mpi_attr_put_: c_int, mpi_comm_set_attr_: isize, mpi_comm_set_attr_f08_: isize;
+                delete mpi_attr_delete_, mpi_comm_delete_attr_, mpi_comm_delete_attr_f08_;
+            }
         }
     };
 }

@@ -23,7 +23,7 @@ fn predefined<A: Abi>(rt: &'static Runtime<A>, keyval: c_int) -> Option<&'static
 }
 
 /// The address of the value, if it is known, of an attribute about rates; `None` for another one.
-fn of_rates<A: Abi>(rt: &Runtime<A>, keyval: c_int) -> Option<Option<*const c_int>> {
+pub(crate) fn of_rates<A: Abi>(rt: &Runtime<A>, keyval: c_int) -> Option<Option<*const c_int>> {
     match keyval {
         YAMPI_PSP_MAXRATE => Some(rt.job().matb.max_rate()),
         YAMPI_PSP_MATB => Some(rt.job().matb.get(&rt.job().net)),
@@ -32,7 +32,11 @@ fn of_rates<A: Abi>(rt: &Runtime<A>, keyval: c_int) -> Option<Option<*const c_in
 }
 
 /// Sets an attribute about rates; `None` if it is another one.
-fn set_rate<A: Abi>(rt: &Runtime<A>, keyval: c_int, value: Option<c_int>) -> Option<Result<()>> {
+pub(crate) fn set_rate<A: Abi>(
+    rt: &Runtime<A>,
+    keyval: c_int,
+    value: Option<c_int>,
+) -> Option<Result<()>> {
     let job = rt.job();
     match (keyval, value) {
         (YAMPI_PSP_MATB, Some(value)) => job.matb.put(&job.net, value),

@@ -1,6 +1,6 @@
 //! One function for each served procedure, in rooms by what they are about.
 
-mod attribute;
+pub(crate) mod attribute;
 mod collective;
 mod communicator;
 mod completion;

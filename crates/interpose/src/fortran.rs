@@ -1,0 +1,140 @@
+//! Attributes about rates for Fortran programs. The vendors' Fortran bindings reach attributes by ways of their own below C, so
+//! the few procedures that take a key are exported here, and everything that is not ours is passed on.
+//!
+//! Values go by Fortran's rules (MPI 4.1 §7.7.2): what is got and put is an integer, not an address. All three bindings call by
+//! reference; `ierror` of `mpi_f08` may be absent, which is a null pointer.
+
+use crate::entry::enter;
+use crate::runtime::Runtime;
+use crate::serve::attribute::{of_rates, set_rate};
+use gridmpi_abi::Abi;
+use std::ffi::{CStr, c_int, c_void};
+
+/// An integer that an attribute's value is in Fortran: `INTEGER`, or one of `MPI_ADDRESS_KIND`.
+pub trait Value: Copy {
+    /// As wide as that.
+    fn from_int(value: c_int) -> Self;
+    /// Where it is no int it is no rate either.
+    fn to_int(self) -> c_int;
+}
+
+impl Value for c_int {
+    fn from_int(value: c_int) -> Self {
+        value
+    }
+    fn to_int(self) -> c_int {
+        self
+    }
+}
+
+impl Value for isize {
+    fn from_int(value: c_int) -> Self {
+        value as Self
+    }
+    fn to_int(self) -> c_int {
+        c_int::try_from(self).unwrap_or(if self > 0 { c_int::MAX } else { 0 })
+    }
+}
+
+/// The vendor's procedure of this name.
+///
+/// # Panics
+/// If there is none: a Fortran program that calls it could not have been linked.
+#[must_use]
+pub fn vendors(name: &CStr) -> *mut c_void {
+    // SAFETY: a name; the answer is only called by who knows its arguments.
+    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+    assert!(!found.is_null(), "the vendor MPI has no {}", name.to_string_lossy());
+    found
+}
+
+/// Gets a value if the key is ours; whether it is.
+pub unsafe fn get<A: Abi, V: Value>(
+    keyval: *const c_int,
+    value: *mut V,
+    flag: *mut c_int,
+    ierror: *mut c_int,
+) -> bool {
+    let rt = Runtime::<A>::get();
+    let Some(_guard) = enter(rt) else { return false };
+    // SAFETY: the program's places.
+    unsafe {
+        let Some(found) = of_rates(rt, *keyval) else { return false };
+        *flag = c_int::from(found.is_some());
+        if let Some(found) = found {
+            *value = V::from_int(*found);
+        }
+        done(ierror, 0);
+    }
+    true
+}
+
+/// Puts a value, or deletes the attribute, if the key is ours; whether it is.
+pub unsafe fn put<A: Abi>(keyval: *const c_int, value: Option<c_int>, ierror: *mut c_int) -> bool {
+    let rt = Runtime::<A>::get();
+    let Some(_guard) = enter(rt) else { return false };
+    // SAFETY: the program's places.
+    unsafe {
+        let Some(result) = set_rate(rt, *keyval, value) else { return false };
+        done(ierror, result.err().map_or(0, |error| error.code::<A>()));
+    }
+    true
+}
+
+unsafe fn done(ierror: *mut c_int, code: c_int) {
+    if !ierror.is_null() {
+        // SAFETY: the program's place.
+        unsafe { *ierror = code };
+    }
+}
+
+/// The exported symbols.
+#[macro_export]
+macro_rules! fortran_symbols {
+    (get $($name:ident: $value:ty),*; put $($put:ident: $put_value:ty),*; delete $($delete:ident),*;) => {
+        $(#[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(
+            comm: *const c_int,
+            keyval: *const c_int,
+            value: *mut $value,
+            flag: *mut c_int,
+            ierror: *mut c_int,
+        ) {
+            type Own = unsafe extern "C" fn(*const c_int, *const c_int, *mut $value, *mut c_int, *mut c_int);
+            unsafe {
+                if !fortran::get::<A, $value>(keyval, value, flag, ierror) {
+                    let name = std::ffi::CStr::from_bytes_with_nul_unchecked(concat!(stringify!($name), "\0").as_bytes());
+                    let own: Own = std::mem::transmute(fortran::vendors(name));
+                    own(comm, keyval, value, flag, ierror);
+                }
+            }
+        })*
+        $(#[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $put(
+            comm: *const c_int,
+            keyval: *const c_int,
+            value: *const $put_value,
+            ierror: *mut c_int,
+        ) {
+            type Own = unsafe extern "C" fn(*const c_int, *const c_int, *const $put_value, *mut c_int);
+            unsafe {
+                if !fortran::put::<A>(keyval, Some(fortran::Value::to_int(*value)), ierror) {
+                    let name = std::ffi::CStr::from_bytes_with_nul_unchecked(concat!(stringify!($put), "\0").as_bytes());
+                    let own: Own = std::mem::transmute(fortran::vendors(name));
+                    own(comm, keyval, value, ierror);
+                }
+            }
+        })*
+        $(#[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $delete(comm: *const c_int, keyval: *const c_int, ierror: *mut c_int) {
+            type Own = unsafe extern "C" fn(*const c_int, *const c_int, *mut c_int);
+            unsafe {
+                if !fortran::put::<A>(keyval, None, ierror) {
+                    let name = std::ffi::CStr::from_bytes_with_nul_unchecked(concat!(stringify!($delete), "\0").as_bytes());
+                    let own: Own = std::mem::transmute(fortran::vendors(name));
+                    own(comm, keyval, ierror);
+                }
+            }
+        })*
+    };
+}
