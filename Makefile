@@ -54,7 +54,8 @@ bench: setup build
 	$(OUT)/bin/gridmpi bench p2p
 
 install: build
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib $(DESTDIR)$(PREFIX)/include
+	install -m 644 include/gridmpi.h include/gridmpif.h $(DESTDIR)$(PREFIX)/include/
 	install -m 755 $(OUT)/bin/gridmpi $(DESTDIR)$(PREFIX)/bin/gridmpi
 	install -m 644 $(OUT)/lib/libgridmpi-mpich.so $(OUT)/lib/libgridmpi-openmpi.so $(DESTDIR)$(PREFIX)/lib/
 

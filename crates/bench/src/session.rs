@@ -15,7 +15,7 @@ const QUICK: Duration = Duration::from_secs(45);
 /// When `--quick` ends without its results: only if the system hangs in bringing a lab up or down.
 const LAST: Duration = Duration::from_secs(49);
 /// All of a whole run.
-const WHOLE: Duration = Duration::from_secs(1200);
+const WHOLE: Duration = Duration::from_secs(2400);
 /// One command of `--quick`; of a whole run.
 const COMMAND: [Duration; 2] = [Duration::from_secs(15), Duration::from_secs(120)];
 

@@ -137,8 +137,10 @@ impl Regulation {
                 seated.broker.begin(from.0, sender, to, Instant::now());
             }
             (true, false) if sender == node => seated.broker.end(from.0, sender, to),
-            (true, _) => {}
-            (false, _) => seated.broker.heard(cluster, Notice { from: sender, to, is_active }),
+            (false, _) if self.online.brokers.get(cluster.index()) == Some(&from) => {
+                seated.broker.heard(cluster, Notice { from: sender, to, is_active });
+            }
+            (_, _) => {}
         }
     }
 }

@@ -17,6 +17,9 @@ pub type Process = u32;
 /// A node sends to a node.
 type Pair = (NodeId, NodeId);
 
+/// What a process may send to a cluster in all, bits per second, and to how many nodes.
+type Sums = BTreeMap<(Process, ClusterId), (f64, u32)>;
+
 /// A grant that differs by less is not worth a message, nor is a share.
 const WORTH_TELLING: f64 = 0.01;
 const WORTH_TELLING_SHARE: f64 = 0.02;
@@ -81,8 +84,8 @@ pub struct Broker {
     theirs: BTreeMap<ClusterId, BTreeSet<Pair>>,
     /// The last grant of each, bits per second, and whether it was settled.
     granted: HashMap<(Process, ClusterId), (f64, bool)>,
-    /// Who is young, and until when; in order of that.
-    young: VecDeque<(Instant, Process, ClusterId)>,
+    /// When somebody's youth ends, in order.
+    young: VecDeque<Instant>,
     /// When the latest youth of each ends or has ended.
     old_from: HashMap<(Process, ClusterId), Instant>,
     /// Shares that were told.
@@ -144,7 +147,7 @@ impl Broker {
         self.has_changed = true;
         let cluster = self.network.cluster(to);
         if self.crowds.entry(cluster).or_default().0.begin(process, self.members.len()) {
-            self.young.push_back((now + YOUNG, process, cluster));
+            self.young.push_back(now + YOUNG);
             self.old_from.insert((process, cluster), now + YOUNG);
         }
         self.tell_crowd(cluster);
@@ -224,32 +227,43 @@ impl Broker {
     /// When a step may change something though nothing happens.
     #[must_use]
     pub fn due(&self) -> Option<Instant> {
-        self.young.front().map(|&(until, _, _)| until)
+        self.young.front().copied()
     }
 
     /// What processes of this cluster are to be told since the last step: what is new, or differs by more than
     /// is worth a message.
     pub fn step(&mut self, now: Instant) -> Vec<(Process, Order)> {
         let mut orders = std::mem::take(&mut self.starts);
-        while self.young.pop_front_if(|(until, _, _)| *until <= now).is_some() {
+        while self.young.pop_front_if(|until| *until <= now).is_some() {
             self.has_changed = true;
         }
         if !std::mem::take(&mut self.has_changed) {
             return orders;
         }
-        let transfers = self.transfers();
-        let rates = self.allocator.allocate(&self.network, &transfers);
-        let mut sums: BTreeMap<(Process, ClusterId), (f64, u32)> = BTreeMap::new();
-        let parts = self.ours.iter().zip(rates).flat_map(|((&(_, to), senders), rate)| {
-            let part = rate / senders.len() as f64;
-            senders.keys().map(move |&process| (process, to, part))
-        });
-        let parts: Vec<_> = parts.collect();
+        let parts = self.parts();
+        let mut sums: Sums = BTreeMap::new();
         for &(process, to, part) in &parts {
             let sum = sums.entry((process, self.network.cluster(to))).or_default();
             *sum = (sum.0 + part, sum.1 + 1);
         }
-        for (&(process, to), &(sum, _)) in &sums {
+        self.grant(&sums, now, &mut orders);
+        self.divide(&sums, &parts, &mut orders);
+        orders
+    }
+
+    /// What each process may send to each node that it sends to, bits per second.
+    fn parts(&mut self) -> Vec<(Process, NodeId, f64)> {
+        let transfers = self.transfers();
+        let rates = self.allocator.allocate(&self.network, &transfers);
+        let parts = self.ours.iter().zip(rates).flat_map(|((&(_, to), senders), rate)| {
+            let part = rate / senders.len() as f64;
+            senders.keys().map(move |&process| (process, to, part))
+        });
+        parts.collect()
+    }
+
+    fn grant(&mut self, sums: &Sums, now: Instant, orders: &mut Vec<(Process, Order)>) {
+        for (&(process, to), &(sum, _)) in sums {
             let is_settled = self.old_from.get(&(process, to)).is_none_or(|from| *from <= now);
             let granted = self.granted.entry((process, to)).or_insert((f64::NAN, false));
             let is_known = is_near(granted.0, sum, WORTH_TELLING) && granted.1 == is_settled;
@@ -258,18 +272,25 @@ impl Broker {
                 orders.push((process, Order::Grant { to, rate, is_settled }));
             }
         }
-        for (process, to, part) in parts {
+    }
+
+    fn divide(
+        &mut self,
+        sums: &Sums,
+        parts: &[(Process, NodeId, f64)],
+        orders: &mut Vec<(Process, Order)>,
+    ) {
+        for &(process, to, part) in parts {
             let (sum, count) = sums[&(process, self.network.cluster(to))];
             // Infinite ones are alike.
             let share = Some(part * f64::from(count) / sum).filter(|share| share.is_finite());
-            let (share, told) =
-                (share.unwrap_or(1.0), self.shares.entry((process, to)).or_insert(1.0));
+            let share = share.unwrap_or(1.0);
+            let told = self.shares.entry((process, to)).or_insert(1.0);
             if !is_near(*told, share, WORTH_TELLING_SHARE) {
                 *told = share;
                 orders.push((process, Order::Share { to, share }));
             }
         }
-        orders
     }
 
     /// What other brokers have to know since this was last asked, in order.
