@@ -146,8 +146,11 @@ impl<'a> Table<'a> {
     /// Bits per second: a text such as `"160 Mbit/s"`.
     pub(crate) fn rate(&mut self, key: &'static str) -> Result<Option<u64>, FileError> {
         let Some(text) = self.text(key)? else { return Ok(None) };
-        let rate = parse_rate(&text.value);
-        rate.map(Some).map_err(|error| self.error(text.at, format!("`{key}`: {error}")))
+        match parse_rate(&text.value) {
+            Ok(0) => Err(self.error(text.at, format!("`{key}` must be more than 0"))),
+            Ok(rate) => Ok(Some(rate)),
+            Err(error) => Err(self.error(text.at, format!("`{key}`: {error}"))),
+        }
     }
 
     /// A table of strings.
