@@ -9,6 +9,9 @@
  *                      put: sets it, at once, whatever was found or granted; every process of the node puts the same value, and has an
  *                      equal part of it. delete: the job's own choice counts again (gridmpi run --pacing).
  *
+ * Hints to MPI_Comm_set_info on a communicator across clusters: gridmpi_matb, bits per second ("20M"); gridmpi_pattern, "all", "half" or how
+ * many nodes of a cluster send at once, each of which gets MAXRATE by that.
+ *
  *   int *rate, matb, flag;
  *   MPI_Comm_get_attr(MPI_COMM_WORLD, YAMPI_PSP_MAXRATE, &rate, &flag);
  *   if (flag) {

@@ -264,8 +264,9 @@ fn size(name: &'static str, text: &str) -> Result<u64, EnvError> {
         .ok_or_else(|| error(name, format!("{text:?} is no size in bytes such as 65536 or 64K")))
 }
 
-/// Bits per second, with an optional suffix k, M or G (powers of 1000).
-fn rate(name: &'static str, text: &str) -> Result<u64, EnvError> {
+/// Reads bits per second, more than 0, with an optional suffix k, M or G (powers of 1000).
+#[must_use]
+pub fn parse_rate(text: &str) -> Option<u64> {
     let trimmed = text.trim();
     let (digits, factor) = match trimmed.as_bytes().last() {
         Some(b'k' | b'K') => (&trimmed[..trimmed.len() - 1], 1_000u64),
@@ -274,10 +275,12 @@ fn rate(name: &'static str, text: &str) -> Result<u64, EnvError> {
         _ => (trimmed, 1),
     };
     let rate = digits.parse::<u64>().ok().and_then(|count| count.checked_mul(factor));
-    rate.filter(|rate| *rate > 0).ok_or_else(|| {
-        let wanted = "is no rate in bits per second, more than 0, such as 20000000 or 20M";
-        error(name, format!("{text:?} {wanted}"))
-    })
+    rate.filter(|rate| *rate > 0)
+}
+
+fn rate(name: &'static str, text: &str) -> Result<u64, EnvError> {
+    let wanted = "is no rate in bits per second, more than 0, such as 20000000 or 20M";
+    parse_rate(text).ok_or_else(|| error(name, format!("{text:?} {wanted}")))
 }
 
 fn yielding(value: Option<&str>) -> Result<Yielding, EnvError> {

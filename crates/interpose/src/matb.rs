@@ -25,19 +25,71 @@ pub(crate) struct Matb {
     shown: Box<AtomicI32>,
     /// Of the node's interface, bits per second.
     interface: Option<u64>,
+    /// Nodes of this cluster.
+    nodes: usize,
     /// Processes on this node.
     mates: usize,
 }
 
+/// What an info object asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hint {
+    /// `gridmpi_matb`: bits per second for the node.
+    Rate(u64),
+    /// `gridmpi_pattern`: what the nodes share, divided by how many of them send at once.
+    Senders(Senders),
+}
+
+/// How many nodes of a cluster send at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Senders {
+    All,
+    Half,
+    Count(c_int),
+}
+
+impl Senders {
+    fn of(self, nodes: usize) -> c_int {
+        let nodes = c_int::try_from(nodes).unwrap_or(c_int::MAX);
+        match self {
+            Self::All => nodes,
+            Self::Half => nodes / 2 + nodes % 2,
+            Self::Count(count) => count,
+        }
+        .max(1)
+    }
+}
+
+impl Hint {
+    /// Reads `gridmpi_matb`, or says what it must be.
+    pub(crate) fn matb(text: &str) -> Result<Self, &'static str> {
+        let wanted = "it must be bits per second, more than 0, such as 20000000 or 20M";
+        gridmpi_bootstrap::env::parse_rate(text).map(Self::Rate).ok_or(wanted)
+    }
+
+    /// Reads `gridmpi_pattern`, or says what it must be.
+    pub(crate) fn pattern(text: &str) -> Result<Self, &'static str> {
+        let wanted = "it must be \"all\", \"half\" or how many nodes send at once, more than 0";
+        let senders = match text {
+            "all" => Senders::All,
+            "half" => Senders::Half,
+            count => Senders::Count(count.parse().ok().filter(|count| *count > 0).ok_or(wanted)?),
+        };
+        Ok(Self::Senders(senders))
+    }
+}
+
 impl Matb {
     pub(crate) fn new(table: &JobTable, ours: usize, me: ProcId) -> Self {
+        let (nodes, mates) = pacing::mates(table, ours, me);
         let others = (0..table.clusters.len()).filter(|&to| to != ours);
         let shared = others.filter_map(|to| table.network.bandwidth(ours, to)).min();
         Self {
             max_rate: shared.map(|bits| Box::new(kilobytes(bits as f64))),
             shown: Box::default(),
             interface: table.network.interfaces.get(ours).copied().flatten(),
-            mates: pacing::mates(table, ours, me).1,
+            nodes,
+            mates,
         }
     }
 
@@ -75,6 +127,21 @@ impl Matb {
         net.hold(Rate::from_bits_per_second(node.bits_per_second() / self.mates as f64));
     }
 
+    /// Follows a hint, as if the program had put a rate.
+    pub(crate) fn hint(&self, net: &Net, hint: Hint) {
+        let wanted = match (hint, &self.max_rate) {
+            (Hint::Rate(bits), _) => kilobytes(bits as f64),
+            (Hint::Senders(senders), Some(shared)) => **shared / senders.of(self.nodes),
+            (Hint::Senders(_), None) => {
+                warn(
+                    "gridmpi_pattern: the bandwidth of the link is not known, and so nothing to be shared; it is ignored",
+                );
+                return;
+            }
+        };
+        self.put(net, wanted);
+    }
+
     /// The job's own choice counts again.
     pub(crate) fn delete(&self, net: &Net) {
         net.hold(None);
@@ -84,4 +151,24 @@ impl Matb {
 /// Rounded; the conversion saturates.
 fn kilobytes(bits_per_second: f64) -> c_int {
     (bits_per_second / KB).round() as c_int
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hints_are_rates_or_numbers_of_senders_and_nonsense_is_named() {
+        assert_eq!(Hint::matb("20M"), Ok(Hint::Rate(20_000_000)));
+        for text in ["", "0", "-3", "fast", "1e9", "99999999999999999999"] {
+            assert!(Hint::matb(text).unwrap_err().contains("more than 0"), "{text}");
+            assert!(Hint::pattern(text).unwrap_err().contains("half"), "{text}");
+        }
+        let senders = |text, nodes| match Hint::pattern(text) {
+            Ok(Hint::Senders(senders)) => senders.of(nodes),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!([senders("all", 8), senders("half", 7), senders("3", 8)], [8, 4, 3]);
+        assert_eq!(senders("half", 1), 1);
+    }
 }

@@ -7,9 +7,6 @@ use gridmpi_wire::ProcId;
 use std::collections::{HashMap, HashSet};
 use std::io::Write as _;
 
-/// Of a link's bandwidth what brokers grant. A queue that has come about where senders came together drains by the rest.
-const GRANTED: f64 = 0.98;
-
 /// What the user wants.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wish {
@@ -107,7 +104,7 @@ fn add_nodes(
 fn add_links(network: &mut Network, table: &JobTable, ids: &[ClusterId]) {
     for (from, &one) in ids.iter().enumerate() {
         for (to, &other) in ids.iter().enumerate().filter(|&(to, _)| to != from) {
-            let bandwidth = table.network.bandwidth(from, to).map(|bits| bits as f64 * GRANTED);
+            let bandwidth = table.network.bandwidth(from, to).map(|bits| bits as f64);
             if let Some(bandwidth) = bandwidth.and_then(Rate::from_bits_per_second) {
                 network.add_link(bandwidth, &[(one, other)]);
             }
@@ -189,7 +186,7 @@ mod tests {
         assert_eq!(rates, [50e6, 50e6]);
         let all = [transfer(0, 1), transfer(0, 3), transfer(0, 4), transfer(0, 5)];
         let rates = allocator.allocate(&online.network, &all);
-        assert!((rates.iter().sum::<f64>() - 160e6 * GRANTED).abs() < 1.0, "{rates:?}");
+        assert!((rates.iter().sum::<f64>() - 160e6).abs() < 1.0, "{rates:?}");
         let mut table = table();
         table.network.links.clear();
         assert!(of(wish(Setting::Auto), &table, 1, ProcId(3)).online.is_none());

@@ -22,6 +22,9 @@ const WORTH_TIME: Duration = Duration::from_millis(1);
 /// Between two steps of a broker at least: what happens meanwhile is settled at once.
 const STEP: Duration = Duration::from_millis(1);
 
+/// Of a link's bandwidth what brokers grant where several nodes send.
+const GRANTED: f64 = 0.98;
+
 /// On the wire.
 const EQUAL_SHARE: f64 = 65_536.0;
 
@@ -71,7 +74,7 @@ impl Regulation {
         let cluster = online.network.cluster(node);
         let at = *online.brokers.get(cluster.index())?;
         let broker = if at == me {
-            let mut broker = Broker::new(cluster, online.network.clone());
+            let mut broker = Broker::new(cluster, online.network.clone(), GRANTED);
             broker.join(me.0, node);
             Seat::Here(Box::new(Seated { broker, next: now, alarm: None }))
         } else {

@@ -6,7 +6,7 @@
 //! Brokers that have heard the same grant rates that fit together: nobody decides for another cluster.
 
 use crate::crowd::Crowd;
-use crate::{Allocator, ClusterId, LinkId, Network, NodeId, Rate, Transfer};
+use crate::{Allocator, ClusterId, Network, NodeId, Rate, Transfer};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::num::NonZero;
 use std::time::{Duration, Instant};
@@ -77,6 +77,8 @@ pub struct Broker {
     /// Those whose brokers are told of our transfers.
     rivals: Vec<ClusterId>,
     network: Network,
+    /// The same with what is granted of each link where several nodes send.
+    shared: Network,
     allocator: Allocator,
     /// Who of our processes sends, and how many transfers it has there.
     ours: BTreeMap<Pair, BTreeMap<Process, u32>>,
@@ -100,12 +102,14 @@ pub struct Broker {
 }
 
 impl Broker {
-    /// That of `cluster`, nobody being active.
+    /// That of `cluster`, nobody being active. Where several nodes send, only the part `granted` of a link is theirs: a queue that
+    /// has come about where they met drains by the rest.
     #[must_use]
-    pub fn new(cluster: ClusterId, network: Network) -> Self {
+    pub fn new(cluster: ClusterId, network: Network, granted: f64) -> Self {
         Self {
             cluster,
             rivals: network.rivals(cluster),
+            shared: network.with_links_scaled(granted),
             network,
             allocator: Allocator::new(),
             ours: BTreeMap::new(),
@@ -209,15 +213,6 @@ impl Broker {
         self.has_changed |= self.theirs.remove(&cluster).is_some_and(|known| !known.is_empty());
     }
 
-    /// A link has turned out to carry more or less.
-    ///
-    /// # Panics
-    /// If it is of another network.
-    pub fn set_bandwidth(&mut self, link: LinkId, bandwidth: Rate) {
-        self.network.set_bandwidth(link, bandwidth);
-        self.has_changed = true;
-    }
-
     /// Whether a step may change something.
     #[must_use]
     pub fn wants_step(&self, now: Instant) -> bool {
@@ -254,7 +249,9 @@ impl Broker {
     /// What each process may send to each node that it sends to, bits per second.
     fn parts(&mut self) -> Vec<(Process, NodeId, f64)> {
         let transfers = self.transfers();
-        let rates = self.allocator.allocate(&self.network, &transfers);
+        let is_lone = transfers.iter().all(|transfer| transfer.from == transfers[0].from);
+        let network = if is_lone { &self.network } else { &self.shared };
+        let rates = self.allocator.allocate(network, &transfers);
         let parts = self.ours.iter().zip(rates).flat_map(|((&(_, to), senders), rate)| {
             let part = rate / senders.len() as f64;
             senders.keys().map(move |&process| (process, to, part))
@@ -385,7 +382,7 @@ mod tests {
     #[test]
     fn a_lone_sender_has_its_interface_and_gives_way() {
         let (network, ids, nodes, now) = site(2);
-        let mut broker = Broker::new(ids[0], network);
+        let mut broker = Broker::new(ids[0], network, 1.0);
         broker.begin(0, nodes[0][0], nodes[1][0], now);
         assert_eq!(rates(&broker.step(now + YOUNG)), [(0, 50.0)]);
         assert!(broker.step(now + YOUNG).is_empty() && !broker.wants_step(now));
@@ -400,7 +397,7 @@ mod tests {
     #[test]
     fn nodes_count_alike_and_their_processes_share() {
         let (network, ids, nodes, now) = site(2);
-        let mut broker = Broker::new(ids[0], network);
+        let mut broker = Broker::new(ids[0], network, 1.0);
         // Node 0 has two processes that send to one node, node 1 one that sends to all.
         broker.begin(0, nodes[0][0], nodes[1][0], now);
         broker.begin(1, nodes[0][0], nodes[1][0], now);
@@ -419,9 +416,22 @@ mod tests {
     }
 
     #[test]
+    fn a_lone_sender_has_all_of_a_link_and_several_leave_something() {
+        let (mut network, ids, _, now) = site(2);
+        let fast = network.add_node(ids[0], mbit(1000.0));
+        let other = network.add_node(ids[0], mbit(1000.0));
+        let far = [1000.0, 1000.0].map(|rate| network.add_node(ids[1], mbit(rate)));
+        let mut broker = Broker::new(ids[0], network, 0.95);
+        far.iter().for_each(|&to| broker.begin(0, fast, to, now));
+        assert_eq!(rates(&broker.step(now)), [(0, 160.0)]);
+        broker.begin(1, other, far[0], now);
+        assert_eq!(rates(&broker.step(now)), [(0, 76.0), (1, 76.0)]);
+    }
+
+    #[test]
     fn the_young_are_settled_when_they_are_no_longer() {
         let (network, ids, nodes, now) = site(2);
-        let mut broker = Broker::new(ids[0], network);
+        let mut broker = Broker::new(ids[0], network, 1.0);
         let grant = |process, mbits, is_settled| {
             (process, Order::Grant { to: ids[1], rate: mbit(mbits), is_settled })
         };
@@ -444,7 +454,7 @@ mod tests {
     #[test]
     fn what_changes_nothing_for_a_process_is_not_told() {
         let (network, ids, nodes, now) = site(2);
-        let mut broker = Broker::new(ids[0], network);
+        let mut broker = Broker::new(ids[0], network, 1.0);
         (0..4).for_each(|n| broker.begin(n, nodes[0][n as usize], nodes[1][0], now));
         assert_eq!(rates(&broker.step(now + YOUNG)).len(), 4);
         // More destinations, or fewer, of a process that is held to the link's share anyway.
@@ -461,8 +471,8 @@ mod tests {
     #[test]
     fn an_incast_is_shared_with_other_clusters() {
         let (network, ids, nodes, now) = site(3);
-        let mut a = Broker::new(ids[0], network.clone());
-        let mut b = Broker::new(ids[1], network);
+        let mut a = Broker::new(ids[0], network.clone(), 1.0);
+        let mut b = Broker::new(ids[1], network, 1.0);
         a.begin(0, nodes[0][0], nodes[2][0], now);
         assert_eq!(rates(&a.step(now + YOUNG)), [(0, 50.0)]);
         let told = a.notices();
@@ -479,7 +489,7 @@ mod tests {
     #[test]
     fn members_learn_how_many_are_to_be_expected() {
         let (network, ids, nodes, now) = site(2);
-        let mut broker = Broker::new(ids[0], network);
+        let mut broker = Broker::new(ids[0], network, 1.0);
         (0..4).for_each(|n| broker.join(n, nodes[0][n as usize]));
         let round = |broker: &mut Broker, senders: u32| {
             let pair = |n: u32| (nodes[0][n as usize], nodes[1][n as usize]);
@@ -502,7 +512,7 @@ mod tests {
     #[test]
     fn what_is_gone_counts_no_longer_and_nonsense_never_did() {
         let (network, ids, nodes, now) = site(2);
-        let mut broker = Broker::new(ids[0], network);
+        let mut broker = Broker::new(ids[0], network, 1.0);
         broker.begin(0, nodes[0][0], nodes[1][0], now);
         broker.begin(0, nodes[0][0], nodes[1][0], now);
         broker.begin(1, nodes[0][1], nodes[1][0], now);

@@ -109,6 +109,18 @@ impl Network {
         self.capacities[resource as usize] = bandwidth;
     }
 
+    /// The same network with links that carry this part of what these do.
+    #[must_use]
+    pub(crate) fn with_links_scaled(&self, part: f64) -> Self {
+        let mut scaled = self.clone();
+        for &link in &self.links {
+            let capacity = &mut scaled.capacities[link as usize];
+            *capacity =
+                Rate::from_bits_per_second(capacity.bits_per_second() * part).unwrap_or(*capacity);
+        }
+        scaled
+    }
+
     /// The cluster with this number.
     #[must_use]
     pub fn cluster_number(&self, index: u32) -> Option<ClusterId> {

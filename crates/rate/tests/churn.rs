@@ -86,7 +86,7 @@ impl World {
             let all: Vec<_> = ids.iter().flat_map(pairs).collect();
             network.add_link(rate(200), &all);
         }
-        let brokers = ids.iter().map(|&id| Broker::new(id, network.clone())).collect();
+        let brokers = ids.iter().map(|&id| Broker::new(id, network.clone(), 1.0)).collect();
         Self {
             dice,
             now: 0,

@@ -40,6 +40,15 @@ static void put(int value)
     SAME(MPI_Comm_set_attr(MPI_COMM_WORLD, YAMPI_PSP_MATB, &value), MPI_SUCCESS);
 }
 
+static void hint(const char *key, const char *value)
+{
+    MPI_Info info;
+    MPI_Info_create(&info);
+    MPI_Info_set(info, key, value);
+    MPI_Comm_set_info(MPI_COMM_WORLD, info);
+    MPI_Info_free(&info);
+}
+
 int main(int argc, char **argv)
 {
     start(&argc, &argv, "matb");
@@ -62,6 +71,15 @@ int main(int argc, char **argv)
     CHECK(MPI_Comm_set_attr(MPI_COMM_WORLD, YAMPI_PSP_MAXRATE, &zero) != MPI_SUCCESS, "it can be written");
     SAME(MPI_Comm_delete_attr(MPI_COMM_WORLD, YAMPI_PSP_MATB), MPI_SUCCESS);
     CHECK(get(YAMPI_PSP_MATB) != LINK / 10, "it is still there");
+
+    /* The same by hints; nonsense is said and changes nothing. */
+    hint("gridmpi_matb", "8M");
+    SAME(get(YAMPI_PSP_MATB), 1000);
+    hint("gridmpi_pattern", "4");
+    SAME(get(YAMPI_PSP_MATB), LINK / 4);
+    hint("gridmpi_pattern", "some");
+    hint("gridmpi_matb", "0");
+    SAME(get(YAMPI_PSP_MATB), LINK / 4);
     free(data);
     return finish();
 }

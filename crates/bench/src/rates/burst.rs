@@ -87,13 +87,14 @@ impl Mode {
         }
     }
 
-    fn settings(self) -> &'static [(&'static str, &'static str)] {
+    fn settings(self, site: &Site) -> Vec<(&'static str, String)> {
+        let pacing = |how: &str| ("GRIDMPI_PACING", how.to_owned());
+        let half = || format!("{}k", site.link_mbit * 1000 / (2 * site.nodes));
         match self {
-            Self::Off | Self::Tbf => &[("GRIDMPI_PACING", "off")],
-            Self::Static => &[("GRIDMPI_PACING", "static")],
-            // Of 160 Mbit/s and 8 nodes.
-            Self::Half => &[("GRIDMPI_PACING", "static"), ("GRIDMPI_MATB", "10M")],
-            Self::Auto => &[("GRIDMPI_PACING", "auto")],
+            Self::Off | Self::Tbf => vec![pacing("off")],
+            Self::Static => vec![pacing("static")],
+            Self::Half => vec![pacing("static"), ("GRIDMPI_MATB", half())],
+            Self::Auto => vec![pacing("auto")],
         }
     }
 }
@@ -107,21 +108,40 @@ struct Outcome {
     dropped: Vec<f64>,
 }
 
+/// The place of most measurements.
+const SITE: Site =
+    Site { nodes: 8, interface_mbit: 50, link_mbit: 160, delay_ms: 10, buffer_kib: 64 };
+
+/// What is only looked at: twice as fast, with as much buffer and with four times that.
+const FASTER: Site = Site { interface_mbit: 100, link_mbit: 320, ..SITE };
+const DEEPER: Site = Site { buffer_kib: 256, ..FASTER };
+
+const ALL_MODES: [Mode; 5] = [Mode::Off, Mode::Tbf, Mode::Static, Mode::Half, Mode::Auto];
+const OFF_AND_AUTO: [Mode; 2] = [Mode::Off, Mode::Auto];
+
 pub(super) fn measure(session: &mut Session, burst: &Burst) -> Result<Vec<Figure>, BenchError> {
+    let quick = [(SITE, &[10][..], &OFF_AND_AUTO[..])];
+    let whole = [
+        (SITE, &[0, 2, 5, 10][..], &ALL_MODES[..]),
+        (FASTER, &[0, 10], &OFF_AND_AUTO),
+        (DEEPER, &[0, 10], &OFF_AND_AUTO),
+    ];
     let mut figures = Vec::new();
-    for delay_ms in session.choose(&[10][..], &[0, 2, 5, 10]) {
-        figures.extend(compare(session, burst, *delay_ms)?);
+    for (site, delays, modes) in session.choose(&quick[..], &whole) {
+        for &delay_ms in *delays {
+            figures.extend(compare(session, burst, Site { delay_ms, ..*site }, modes)?);
+        }
     }
     Ok(figures)
 }
 
-fn compare(session: &mut Session, burst: &Burst, delay_ms: u32) -> Result<Vec<Figure>, BenchError> {
-    let site = Site { nodes: 8, interface_mbit: 50, link_mbit: 160, delay_ms, buffer_kib: 64 };
+fn compare(
+    session: &mut Session,
+    burst: &Burst,
+    site: Site,
+    modes: &[Mode],
+) -> Result<Vec<Figure>, BenchError> {
     say_conditions(session, burst, Route::Site(site))?;
-    let modes = session.choose(
-        &[Mode::Off, Mode::Auto][..],
-        &[Mode::Off, Mode::Tbf, Mode::Static, Mode::Half, Mode::Auto],
-    );
     let mut outcomes: Vec<Outcome> = modes.iter().map(|_| Outcome::default()).collect();
     for _ in 0..session.choose(1, 2) {
         for (mode, outcome) in modes.iter().zip(&mut outcomes) {
@@ -129,7 +149,11 @@ fn compare(session: &mut Session, burst: &Burst, delay_ms: u32) -> Result<Vec<Fi
         }
     }
     let least = [least_ms(burst, &site)];
-    let place = format!("{}, {delay_ms} ms", burst.name);
+    let Site { delay_ms, link_mbit, buffer_kib, .. } = site;
+    let place = match site {
+        Site { link_mbit: 160, buffer_kib: 64, .. } => format!("{}, {delay_ms} ms", burst.name),
+        _ => format!("{}, {delay_ms} ms, {link_mbit} Mbit/s, {buffer_kib} KiB", burst.name),
+    };
     let unpaced = &outcomes[0];
     // Where nobody collides, it must not be slower than without pacing.
     let (whom, reference) = match burst.senders {
@@ -188,7 +212,9 @@ fn run(
         [burst.pattern, &burst.bytes.to_string(), &count.to_string(), PAUSE].map(str::to_owned);
     let route = Route::Site(site);
     let before = session.lab(route)?.packets()?;
-    let samples = session.job_with(route, "burst", &arguments, [site.nodes; 2], mode.settings())?;
+    let settings = mode.settings(&site);
+    let settings: Vec<_> = settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let samples = session.job_with(route, "burst", &arguments, [site.nodes; 2], &settings)?;
     let after = session.lab(route)?.packets()?;
     // In the first one connections are made.
     outcome.milliseconds.extend(samples.scaled("seconds", 1e3)?.iter().skip(1));
