@@ -89,7 +89,7 @@ impl Session {
         self.programs.get(name, self.until()?)
     }
 
-    /// Runs a program as a job over both clusters; its samples.
+    /// Runs a program as a job over both clusters, without pacing; its samples.
     ///
     /// # Errors
     /// It fails or is late.
@@ -100,7 +100,7 @@ impl Session {
         arguments: &[String],
         ranks: [u32; 2],
     ) -> Result<Samples, BenchError> {
-        self.job_with(route, program, arguments, ranks, &[])
+        self.job_with(route, program, arguments, ranks, &[("GRIDMPI_PACING", "off")])
     }
 
     /// The same with settings of the library.
