@@ -160,8 +160,16 @@ proptest! {
     fn it_is_what_slow_filling_gives(case in case()) {
         let (network, transfers) = case.network();
         let mut allocator = Allocator::new();
-        for (fast, slow) in allocator.allocate(&network, &transfers).iter().zip(case.slowly()) {
-            prop_assert!(close(*fast, slow), "{fast} and not {slow}");
+        // What is left of a resource when nearly all of it is taken is known no better than all of it.
+        let resources = case.resources();
+        let largest = |flow: usize| {
+            let used = resources.iter().filter(|(_, users)| users.contains(&flow));
+            used.map(|(capacity, _)| *capacity).filter(|c| c.is_finite()).fold(0.0, f64::max)
+        };
+        let fast = allocator.allocate(&network, &transfers);
+        for (flow, (fast, slow)) in fast.iter().zip(case.slowly()).enumerate() {
+            let is_close = close(*fast, slow) || (fast - slow).abs() <= 1e-14 * largest(flow);
+            prop_assert!(is_close, "{fast} and not {slow}");
         }
     }
 
