@@ -8,7 +8,7 @@ use crate::entry::enter;
 use crate::runtime::Runtime;
 use crate::serve::attribute::{of_rates, set_rate};
 use gridmpi_abi::Abi;
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{CString, c_int, c_void};
 
 /// An integer that an attribute's value is in Fortran: `INTEGER`, or one of `MPI_ADDRESS_KIND`.
 pub trait Value: Copy {
@@ -41,10 +41,11 @@ impl Value for isize {
 /// # Panics
 /// If there is none: a Fortran program that calls it could not have been linked.
 #[must_use]
-pub fn vendors(name: &CStr) -> *mut c_void {
+pub fn vendors(name: &str) -> *mut c_void {
+    let symbol = CString::new(name).unwrap_or_default();
     // SAFETY: a name; the answer is only called by who knows its arguments.
-    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
-    assert!(!found.is_null(), "the vendor MPI has no {}", name.to_string_lossy());
+    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, symbol.as_ptr()) };
+    assert!(!found.is_null(), "the vendor MPI has no {name}");
     found
 }
 
@@ -103,8 +104,7 @@ macro_rules! fortran_symbols {
             type Own = unsafe extern "C" fn(*const c_int, *const c_int, *mut $value, *mut c_int, *mut c_int);
             unsafe {
                 if !fortran::get::<A, $value>(keyval, value, flag, ierror) {
-                    let name = std::ffi::CStr::from_bytes_with_nul_unchecked(concat!(stringify!($name), "\0").as_bytes());
-                    let own: Own = std::mem::transmute(fortran::vendors(name));
+                    let own: Own = std::mem::transmute(fortran::vendors(stringify!($name)));
                     own(comm, keyval, value, flag, ierror);
                 }
             }
@@ -119,8 +119,7 @@ macro_rules! fortran_symbols {
             type Own = unsafe extern "C" fn(*const c_int, *const c_int, *const $put_value, *mut c_int);
             unsafe {
                 if !fortran::put::<A>(keyval, Some(fortran::Value::to_int(*value)), ierror) {
-                    let name = std::ffi::CStr::from_bytes_with_nul_unchecked(concat!(stringify!($put), "\0").as_bytes());
-                    let own: Own = std::mem::transmute(fortran::vendors(name));
+                    let own: Own = std::mem::transmute(fortran::vendors(stringify!($put)));
                     own(comm, keyval, value, ierror);
                 }
             }
@@ -130,8 +129,7 @@ macro_rules! fortran_symbols {
             type Own = unsafe extern "C" fn(*const c_int, *const c_int, *mut c_int);
             unsafe {
                 if !fortran::put::<A>(keyval, None, ierror) {
-                    let name = std::ffi::CStr::from_bytes_with_nul_unchecked(concat!(stringify!($delete), "\0").as_bytes());
-                    let own: Own = std::mem::transmute(fortran::vendors(name));
+                    let own: Own = std::mem::transmute(fortran::vendors(stringify!($delete)));
                     own(comm, keyval, ierror);
                 }
             }

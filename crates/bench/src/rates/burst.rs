@@ -239,8 +239,7 @@ mod tests {
 
     #[test]
     fn the_least_time_is_that_of_the_neck() {
-        let site =
-            Site { nodes: 8, interface_mbit: 50, link_mbit: 160, delay_ms: 10, buffer_kib: 64 };
+        let site = SITE;
         assert!((least_ms(&PAIRS, &site) - 121.4).abs() < 0.1, "{}", least_ms(&PAIRS, &site));
         assert!((least_ms(&LONE, &site) - 188.2).abs() < 0.1, "{}", least_ms(&LONE, &site));
         assert!((least_ms(&ALL, &site) - 121.4).abs() < 0.1);
