@@ -1,7 +1,8 @@
 //! The program's own hand on the rate of its node: the attributes of `include/gridmpi.h`, as the paper that this follows has them (Takano
 //! et al., packet pacing for MPI programs in a Grid environment).
 
-use crate::pacing::{self, warn};
+use crate::error::tell;
+use crate::pacing;
 use gridmpi_bootstrap::JobTable;
 use gridmpi_net::Net;
 use gridmpi_rate::Rate;
@@ -111,14 +112,14 @@ impl Matb {
     pub(crate) fn put(&self, net: &Net, wanted: c_int) {
         let wanted_bits = f64::from(wanted) * KB;
         let Some(mut node) = Rate::from_bits_per_second(wanted_bits) else {
-            warn(&format!(
+            tell(&format!(
                 "YAMPI_PSP_MATB: {wanted} KB/s is no rate; nothing is changed. Put more than 0, or delete the attribute"
             ));
             return;
         };
         let interface = self.interface.and_then(|bits| Rate::from_bits_per_second(bits as f64));
         if let Some(interface) = interface.filter(|interface| *interface < node) {
-            warn(&format!(
+            tell(&format!(
                 "YAMPI_PSP_MATB: {wanted} KB/s is more than the node's interface carries ({interface}); it is {} KB/s now",
                 kilobytes(interface.bits_per_second())
             ));
@@ -133,7 +134,7 @@ impl Matb {
             (Hint::Rate(bits), _) => kilobytes(bits as f64),
             (Hint::Senders(senders), Some(shared)) => **shared / senders.of(self.nodes),
             (Hint::Senders(_), None) => {
-                warn(
+                tell(
                     "gridmpi_pattern: the bandwidth of the link is not known, and so nothing to be shared; it is ignored",
                 );
                 return;

@@ -1,11 +1,11 @@
 //! How fast this process may send to each other cluster.
 
+use crate::error::tell;
 use gridmpi_bootstrap::{JobTable, Pacing as Setting, Registration};
 use gridmpi_net::{Online, Pacing};
 use gridmpi_rate::{ClusterId, Network, NodeId, Rate};
 use gridmpi_wire::ProcId;
 use std::collections::{HashMap, HashSet};
-use std::io::Write as _;
 
 /// What the user wants.
 #[derive(Clone, Debug, Default)]
@@ -76,13 +76,7 @@ fn online(table: &JobTable) -> Option<Online> {
         add_nodes(&mut network, id, cluster, interface.unwrap_or(Rate::UNBOUNDED), &mut nodes);
     }
     add_links(&mut network, table, &ids);
-    Some(Online { network, nodes, brokers, warn })
-}
-
-/// For the user's eyes.
-pub(crate) fn warn(text: &str) {
-    let line = format!("gridmpi: {text}\n");
-    let _ = std::io::stderr().write_all(line.as_bytes());
+    Some(Online { network, nodes, brokers, warn: tell })
 }
 
 /// The nodes of a cluster, by the first process on each.

@@ -1,9 +1,8 @@
 //! Hints of ours on communicators (MPI 4.1 §7.4.4): `gridmpi_matb`, `gridmpi_pattern`. Whatever else an info object holds is the
 //! vendor's.
 
-use crate::error::{Result, forward};
+use crate::error::{Result, forward, tell};
 use crate::matb::Hint;
-use crate::pacing::warn;
 use crate::runtime::Runtime;
 use gridmpi_abi::Abi;
 use std::ffi::{CStr, c_char, c_int};
@@ -28,7 +27,7 @@ pub unsafe fn comm_set_info<A: Abi>(
         match read(&text) {
             Ok(hint) => job.matb.hint(&job.net, hint),
             Err(wanted) => {
-                warn(&format!("{} = \"{text}\": {wanted}; it is ignored", key.to_string_lossy()))
+                tell(&format!("{} = \"{text}\": {wanted}; it is ignored", key.to_string_lossy()))
             }
         }
     }
