@@ -65,6 +65,21 @@ def _left_after(mark: str, grace: float) -> dict[int, str]:
     return {}
 
 
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """Asks it to end, and gives it the time to clean up."""
+    _signal([child.pid], signal.SIGTERM)
+    try:
+        child.wait(10)
+    except subprocess.TimeoutExpired:
+        pass
+
+
+def _kill_all(mark: str) -> None:
+    while remaining := marked(mark):
+        _signal(list(remaining), signal.SIGKILL)
+        time.sleep(0.05)
+
+
 def run(
     command: list[str],
     *,
@@ -98,15 +113,13 @@ def run(
             child.communicate(stdin.encode(), timeout=seconds)
         except subprocess.TimeoutExpired:
             timed_out = True
-            _signal([child.pid], signal.SIGTERM)  # let it clean up first
-            try:
-                child.wait(10)
-            except subprocess.TimeoutExpired:
-                pass
+            _end(child)
+        except BaseException:  # we are being ended ourselves
+            _end(child)
+            _kill_all(mark)
+            raise
         took = time.monotonic() - began
         left = _left_after(mark, grace)
-        while remaining := marked(mark):
-            _signal(list(remaining), signal.SIGKILL)
-            time.sleep(0.05)
+        _kill_all(mark)
         code = child.wait()
     return Result(code, log.read_bytes().decode(errors="replace"), took, timed_out, list(left.values()))
