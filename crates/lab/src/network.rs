@@ -48,6 +48,7 @@ pub fn build(spec: &Spec, notes: &mut Vec<String>) -> Result<Vec<NodeHandles>, L
         no_super_packets(spec, &nodes)?;
     }
     batch("bridge", &forwarding(spec, &nodes))?;
+    batch("tc", &switch_rates(spec, &nodes))?;
     Ok(handles)
 }
 
@@ -191,16 +192,34 @@ fn neighbour(address: &std::net::Ipv4Addr, mac: &str, device: &str) -> String {
     format!("neighbour replace {address} lladdr {mac} dev {device} nud permanent")
 }
 
-/// A node's rate towards the wide area: a token bucket of three packets, or of a tenth of a
-/// millisecond where that is more (timers are not finer), or of a super-packet.
+/// A node's rate towards the wide area.
 fn interface_rate(spec: &Spec, node: &Node) -> Vec<String> {
     let Some(rate) = spec.clusters[node.cluster].interface else { return Vec::new() };
+    let limit = 4_000_000.max(2 * bucket(spec, rate));
+    vec![token_bucket(spec, "eth1", rate, limit)]
+}
+
+/// The rates at which switches hand on what comes to the nodes, and their buffers.
+fn switch_rates(spec: &Spec, nodes: &[Node]) -> Vec<String> {
+    let limited = nodes.iter().filter_map(|node| {
+        let cluster = &spec.clusters[node.cluster];
+        let (rate, buffer) = (cluster.interface?, cluster.interface_buffer?);
+        Some(token_bucket(spec, &node.wan_port(), rate, buffer))
+    });
+    limited.collect()
+}
+
+fn token_bucket(spec: &Spec, device: &str, rate: u64, limit: u64) -> String {
+    let (burst, overhead) = (bucket(spec, rate), crate::flow::WIRE_OVERHEAD);
+    format!(
+        "qdisc replace dev {device} root tbf rate {rate}bit burst {burst} limit {limit} overhead {overhead}"
+    )
+}
+
+/// Of three packets, or of a tenth of a millisecond where that is more (timers are not finer), or of a super-packet.
+fn bucket(spec: &Spec, rate: u64) -> u64 {
     let least = if spec.gso { 2 * GSO_FRAME } else { 4_542 };
-    let burst = least.max(rate / 8 / 10_000);
-    let limit = 4_000_000.max(2 * burst);
-    let overhead = crate::flow::WIRE_OVERHEAD;
-    let bucket = format!("rate {rate}bit burst {burst} limit {limit} overhead {overhead}");
-    vec![format!("qdisc replace dev eth1 root tbf {bucket}")]
+    least.max(rate / 8 / 10_000)
 }
 
 /// The switches' ends of the nodes' cables.

@@ -9,6 +9,7 @@
 //! name = "a"
 //! nodes = 4
 //! interface = "50 Mbit/s"       # of each node towards the wide area; default: no limit
+//! interface_buffer = "64 KiB"   # what comes in is limited, too, and this is the switch's buffer; default: it is not
 //!
 //! [[link]]                      # without `between`: every pair that no other link joins
 //! between = ["a", "b"]
@@ -73,6 +74,8 @@ pub struct Cluster {
     pub nodes: u16,
     /// Rate of each node's interface towards the wide area, bit/s on the wire; none: no limit.
     pub interface: Option<u64>,
+    /// Drop-tail buffer of the switch in front of each node, bytes of frames; none: what comes in is not limited.
+    pub interface_buffer: Option<u64>,
 }
 
 /// One link between two clusters, the same both ways.
@@ -145,6 +148,7 @@ struct RawCluster {
     name: Spanned<String>,
     nodes: Spanned<u64>,
     interface: Option<Spanned<Quantity>>,
+    interface_buffer: Option<Spanned<Quantity>>,
 }
 
 #[derive(Deserialize)]
@@ -255,8 +259,13 @@ impl Spec {
         };
         let clusters = read_clusters(&source, &raw.clusters)?;
         let mut links = read_links(&source, &raw.links, &clusters)?;
-        let gso = raw.gso.unwrap_or_else(|| links.iter().all(|(link, _)| !link.emulate));
+        let is_plain = || {
+            links.iter().all(|(link, _)| !link.emulate)
+                && clusters.iter().all(|cluster| cluster.interface_buffer.is_none())
+        };
+        let gso = raw.gso.unwrap_or_else(is_plain);
         check_buffers(&source, &mut links, gso)?;
+        check_interface_buffers(&source, &raw.clusters, &clusters, gso)?;
         let links = links.into_iter().map(|(link, _)| link).collect();
         let tcp = read_tcp(&source, &raw.tcp)?;
         let seed = raw.seed.unwrap_or_else(drawn_seed);
@@ -313,7 +322,9 @@ fn read_clusters(source: &Source<'_>, raw: &[RawCluster]) -> Result<Vec<Cluster>
             return Err(source.at(&cluster.nodes, message));
         }
         let interface = source.rate(cluster.interface.as_ref())?;
-        clusters.push(Cluster { name: name.clone(), nodes, interface });
+        let interface_buffer =
+            source.quantity(cluster.interface_buffer.as_ref(), units::parse_size)?;
+        clusters.push(Cluster { name: name.clone(), nodes, interface, interface_buffer });
         let total: usize = clusters.iter().map(|cluster| usize::from(cluster.nodes)).sum();
         if total > MAX_TOTAL || clusters.len() > MAX_CLUSTERS {
             let message =
@@ -414,14 +425,41 @@ fn read_link(
 }
 
 fn check_buffers(source: &Source<'_>, links: &mut [Placed], gso: bool) -> Result<(), SpecError> {
-    let least = if gso { GSO_FRAME } else { MTU_FRAME };
+    let least = least_buffer(gso);
     match links.iter().find(|(link, _)| link.buffer < least) {
-        Some((_, offset)) => {
-            let message = format!("a buffer must hold one packet: {least} bytes at least");
-            Err(source.error(*offset, message))
-        }
+        Some((_, offset)) => Err(source.error(*offset, too_small(least))),
         None => Ok(()),
     }
+}
+
+fn check_interface_buffers(
+    source: &Source<'_>,
+    raw: &[RawCluster],
+    clusters: &[Cluster],
+    gso: bool,
+) -> Result<(), SpecError> {
+    let least = least_buffer(gso);
+    for (raw, cluster) in raw.iter().zip(clusters) {
+        match (&raw.interface_buffer, cluster.interface_buffer) {
+            (Some(at), _) if cluster.interface.is_none() => {
+                return Err(source.at(at, "a buffer does nothing without an `interface` rate"));
+            }
+            (Some(at), Some(buffer)) if buffer < least => {
+                return Err(source.at(at, too_small(least)));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// One packet, bytes of frames.
+fn least_buffer(gso: bool) -> u64 {
+    if gso { GSO_FRAME } else { MTU_FRAME }
+}
+
+fn too_small(least: u64) -> String {
+    format!("a buffer must hold one packet: {least} bytes at least")
 }
 
 fn read_tcp(source: &Source<'_>, raw: &RawTcp) -> Result<Tcp, SpecError> {

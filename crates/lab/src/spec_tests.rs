@@ -77,6 +77,14 @@ fn errors_name_the_line() {
         ("[[link]]\ndelay = \"10\"\n", "lab.toml:8: `10` is not a duration"),
         ("[[link]]\ndelay = \"31 s\"\n", "lab.toml:8: a delay is at most"),
         ("[[link]]\nbandwidth = \"1 Mbit/s\"\nbuffer = 100\n", "lab.toml:9: a buffer must hold"),
+        (
+            "[[cluster]]\nname = \"c\"\nnodes = 1\ninterface_buffer = 9000\n",
+            "lab.toml:10: a buffer does nothing without an `interface`",
+        ),
+        (
+            "[[cluster]]\nname = \"c\"\nnodes = 1\ninterface = \"1 Mbit/s\"\ninterface_buffer = 90\n",
+            "lab.toml:11: a buffer must hold",
+        ),
         ("[[link]]\nbuffer = 9000\n", "lab.toml:8: a buffer does nothing"),
         ("[[link]]\nloss = 2\n", "lab.toml:8: `2` is not a fraction"),
         ("[[link]]\ndelay = \"1 ms\"\nemulate = false\n", "lab.toml:9: a link with"),

@@ -132,6 +132,20 @@ fn an_interface_rate_limits_each_node() {
 }
 
 #[test]
+fn an_interface_with_a_buffer_limits_what_comes_in() {
+    // The senders have no limit; the receiver's switch drops what is too much.
+    let receiver = "nodes = 2\ninterface = \"20 Mbit/s\"\ninterface_buffer = 30000\n";
+    let receivers = clusters(&["b"], 2).replace("nodes = 2\n", receiver);
+    let lab = Lab::up(&(clusters(&["a"], 2) + &receivers));
+    let goodput = lab.iperf("a1", "b2", "10.100.2.2", &["-t", "2", "-O", "1", "-P", "2"]);
+    let bound = 20e6 * 1448.0 / 1538.0;
+    assert!(goodput <= bound * 1.05 && goodput >= bound * 0.6, "{goodput} of {bound}");
+    let counters = lab.exec("head", &["tc", "-s", "qdisc"]);
+    let dropped = |line: &str| line.contains("dropped") && !line.contains("dropped 0,");
+    assert!(counters.lines().any(dropped), "two flows fill such a buffer: {counters}");
+}
+
+#[test]
 fn frames_may_go_over_several_links() {
     let link = |a, b, rest| format!("[[link]]\nbetween = [\"{a}\", \"{b}\"]\n{rest}");
     let chain = link("a", "b", "delay = \"5 ms\"\n") + &link("b", "c", "delay = \"4 ms\"\n");
