@@ -6,6 +6,7 @@
 //! Brokers that have heard the same grant rates that fit together: nobody decides for another cluster.
 
 use crate::crowd::Crowd;
+use crate::inlets::{Inlets, Load};
 use crate::{Allocator, ClusterId, Network, NodeId, Rate, Transfer};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::num::NonZero;
@@ -77,8 +78,12 @@ pub struct Broker {
     /// Those whose brokers are told of our transfers.
     rivals: Vec<ClusterId>,
     network: Network,
-    /// The same with what is granted of each link where several nodes send.
+    /// The same, open to what comes to receivers: when only one node sends, and with what is granted of each link when several do.
+    lone: Network,
     shared: Network,
+    /// What is granted of links and receivers where several nodes send, by what they carry.
+    part: f64,
+    inlets: Inlets,
     allocator: Allocator,
     /// Who of our processes sends, and how many transfers it has there.
     ours: BTreeMap<Pair, BTreeMap<Process, u32>>,
@@ -102,15 +107,19 @@ pub struct Broker {
 }
 
 impl Broker {
-    /// That of `cluster`, nobody being active. Where several nodes send, only the part `granted` of a link is theirs: a queue that
+    /// That of `cluster`, nobody being active. Where several nodes send, only the part `part` of a link is theirs: a queue that
     /// has come about where they met drains by the rest.
     #[must_use]
-    pub fn new(cluster: ClusterId, network: Network, granted: f64) -> Self {
+    pub fn new(cluster: ClusterId, network: Network, part: f64) -> Self {
+        let lone = network.with_open_receivers();
         Self {
             cluster,
             rivals: network.rivals(cluster),
-            shared: network.with_links_scaled(granted),
+            shared: lone.with_links_scaled(part),
+            lone,
             network,
+            part,
+            inlets: Inlets::default(),
             allocator: Allocator::new(),
             ours: BTreeMap::new(),
             theirs: BTreeMap::new(),
@@ -222,7 +231,8 @@ impl Broker {
     /// When a step may change something though nothing happens.
     #[must_use]
     pub fn due(&self) -> Option<Instant> {
-        self.young.front().copied()
+        let of_youth = self.young.front().copied();
+        of_youth.into_iter().chain(self.inlets.due()).min()
     }
 
     /// What processes of this cluster are to be told since the last step: what is new, or differs by more than
@@ -232,10 +242,11 @@ impl Broker {
         while self.young.pop_front_if(|until| *until <= now).is_some() {
             self.has_changed = true;
         }
+        self.has_changed |= self.inlets.due().is_some_and(|due| due <= now);
         if !std::mem::take(&mut self.has_changed) {
             return orders;
         }
-        let parts = self.parts();
+        let parts = self.parts(now);
         let mut sums: Sums = BTreeMap::new();
         for &(process, to, part) in &parts {
             let sum = sums.entry((process, self.network.cluster(to))).or_default();
@@ -247,16 +258,40 @@ impl Broker {
     }
 
     /// What each process may send to each node that it sends to, bits per second.
-    fn parts(&mut self) -> Vec<(Process, NodeId, f64)> {
-        let transfers = self.transfers();
-        let is_lone = transfers.iter().all(|transfer| transfer.from == transfers[0].from);
-        let network = if is_lone { &self.network } else { &self.shared };
-        let rates = self.allocator.allocate(network, &transfers);
+    fn parts(&mut self, now: Instant) -> Vec<(Process, NodeId, f64)> {
+        let rates = self.allocate(now);
         let parts = self.ours.iter().zip(rates).flat_map(|((&(_, to), senders), rate)| {
             let part = rate / senders.len() as f64;
             senders.keys().map(move |&process| (process, to, part))
         });
         parts.collect()
+    }
+
+    /// The rate of each transfer, ours first.
+    fn allocate(&mut self, now: Instant) -> Vec<f64> {
+        let transfers = self.transfers();
+        let is_lone = transfers.iter().all(|transfer| transfer.from == transfers[0].from);
+        let network = if is_lone { &mut self.lone } else { &mut self.shared };
+        let capacity = |node| self.network.inward(node).bits_per_second();
+        let mut binding = Vec::new();
+        self.inlets.begin(now);
+        let (rates, loads) = loop {
+            let rates = self.allocator.allocate(network, &transfers);
+            let loads = loads(&transfers, rates);
+            let more = self.inlets.more(&loads, capacity);
+            if more.is_empty() {
+                break (rates.to_vec(), loads);
+            }
+            for &node in &more {
+                let part = if loads[&node].senders > 1 { self.part } else { 1.0 };
+                let bound = Rate::from_bits_per_second(capacity(node) * part);
+                network.set_inward(node, bound.unwrap_or_else(|| self.network.inward(node)));
+            }
+            binding.extend(more);
+        };
+        self.inlets.fill(&loads, capacity);
+        binding.iter().for_each(|&node| network.set_inward(node, Rate::UNBOUNDED));
+        rates
     }
 
     fn grant(&mut self, sums: &Sums, now: Instant, orders: &mut Vec<(Process, Order)>) {
@@ -342,6 +377,17 @@ impl Broker {
     }
 }
 
+/// What comes to each receiver.
+fn loads(transfers: &[Transfer], rates: &[f64]) -> BTreeMap<NodeId, Load> {
+    let mut loads: BTreeMap<NodeId, Load> = BTreeMap::new();
+    for (transfer, rate) in transfers.iter().zip(rates) {
+        let load = loads.entry(transfer.to).or_default();
+        load.rate += rate;
+        load.senders += 1;
+    }
+    loads
+}
+
 fn is_near(told: f64, now: f64, worth: f64) -> bool {
     told == now || (now - told).abs() < worth * told
 }
@@ -366,6 +412,12 @@ mod tests {
             }
         }
         (network, ids, nodes, Instant::now())
+    }
+
+    /// A step when what comes to receivers has piled up there for a while.
+    fn later(broker: &mut Broker, now: Instant) -> Vec<(Process, Order)> {
+        broker.step(now);
+        broker.step(now + 10 * YOUNG)
     }
 
     /// Grants, in Mbit/s.
@@ -403,7 +455,7 @@ mod tests {
         broker.begin(1, nodes[0][0], nodes[1][0], now);
         nodes[1].iter().for_each(|&to| broker.begin(2, nodes[0][1], to, now));
         // All of the receiver's interface that is wanted: 5 parts, of which node 1 has one; it fills its own interface.
-        let orders = broker.step(now + YOUNG);
+        let orders = later(&mut broker, now);
         assert_eq!(rates(&orders), [(0, 20.0), (1, 20.0), (2, 50.0)]);
         let share = |(process, order): &(Process, Order)| match *order {
             Order::Share { to, share } => Some((*process, to, (share * 100.0).round() / 100.0)),
@@ -479,11 +531,11 @@ mod tests {
         assert_eq!(told.iter().map(|(to, _)| *to).collect::<Vec<_>>(), [ids[1], ids[2]]);
         b.heard(ids[0], told[0].1);
         b.begin(9, nodes[1][3], nodes[2][0], now);
-        assert_eq!(rates(&b.step(now + YOUNG)), [(9, 25.0)]);
+        assert_eq!(rates(&later(&mut b, now)), [(9, 25.0)]);
         b.notices().iter().filter(|(to, _)| *to == ids[0]).for_each(|(_, n)| a.heard(ids[1], *n));
         assert_eq!(rates(&a.step(now + YOUNG)), [(0, 25.0)]);
         a.deaf_to(ids[1]);
-        assert_eq!(rates(&a.step(now + YOUNG)), [(0, 50.0)]);
+        assert_eq!(rates(&a.step(now + 20 * YOUNG)), [(0, 50.0)]);
     }
 
     #[test]
@@ -516,9 +568,9 @@ mod tests {
         broker.begin(0, nodes[0][0], nodes[1][0], now);
         broker.begin(0, nodes[0][0], nodes[1][0], now);
         broker.begin(1, nodes[0][1], nodes[1][0], now);
-        assert_eq!(rates(&broker.step(now + YOUNG)), [(0, 25.0), (1, 25.0)]);
+        assert_eq!(rates(&later(&mut broker, now)), [(0, 25.0), (1, 25.0)]);
         broker.lost(0);
-        assert_eq!(rates(&broker.step(now + YOUNG)), [(1, 50.0)]);
+        assert_eq!(rates(&broker.step(now + 20 * YOUNG)), [(1, 50.0)]);
         broker.end(0, nodes[0][0], nodes[1][0]);
         broker.end(1, nodes[0][0], nodes[1][0]);
         // A node that is not the teller's own.

@@ -3,7 +3,8 @@
 //! The maximum allowable transmission bandwidth (MATB) of a sender is the sum of the rates of its transfers. `network` says
 //! what can be a bottleneck: each node's interface, in and out, and each direction of each link; `filling` shares
 //! it (progressive filling, Bertsekas and Gallager, *Data Networks*, §6.5.2); `allocation` puts the two together. `broker` keeps
-//! account of who is active in a cluster, `crowd` of how many they are, `claims` of what one process was granted.
+//! account of who is active in a cluster, `crowd` of how many they are, `inlets` of what piles up
+//! in front of receivers, `claims` of what one process was granted.
 //!
 //! No I/O, no clock, no randomness: brokers that know the same compute the same, bit for bit.
 
@@ -14,6 +15,7 @@ mod broker;
 mod claims;
 mod crowd;
 mod filling;
+mod inlets;
 mod network;
 mod rate;
 

@@ -121,6 +121,19 @@ impl Network {
         scaled
     }
 
+    /// The same network with receivers that take whatever comes.
+    #[must_use]
+    pub(crate) fn with_open_receivers(&self) -> Self {
+        let mut open = self.clone();
+        self.nodes.iter().for_each(|node| open.capacities[node.inward as usize] = Rate::UNBOUNDED);
+        open
+    }
+
+    /// What comes to a node is bounded so from now on.
+    pub(crate) fn set_inward(&mut self, node: NodeId, rate: Rate) {
+        self.capacities[self.nodes[node.index()].inward as usize] = rate;
+    }
+
     /// The cluster with this number.
     #[must_use]
     pub fn cluster_number(&self, index: u32) -> Option<ClusterId> {
@@ -155,6 +168,11 @@ impl Network {
     #[must_use]
     pub fn interface(&self, node: NodeId) -> Rate {
         self.capacities[self.nodes[node.index()].outward as usize]
+    }
+
+    /// What may come to a node.
+    pub(crate) fn inward(&self, node: NodeId) -> Rate {
+        self.capacities[self.nodes[node.index()].inward as usize]
     }
 
     /// What the links from one cluster to another let through.
