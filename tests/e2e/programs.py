@@ -113,6 +113,7 @@ ALL = [
     _c("errors"),
     _c("fork"),
     _c("info"),
+    _c("mpi_t"),
     _c("threads", chosen=True, seconds=120),
     _c("large_count", vendors=MPI_4),
     _c("refused", expect_across=tuple(f"{name} refused across clusters" for name in (
@@ -124,7 +125,7 @@ ALL = [
     _c("onesided", vendor_bugs=("dm",), bug_everywhere=True),
     _c("storm", chosen=True),
     _c("storm", case="seed-7", args=("7", "200"), seconds=120),
-    *(_paced(name, "auto", chosen=True, seconds=120) for name in ("storm", "collectives", "unexpected", "threads", "matb")),
+    *(_paced(name, "auto", chosen=True, seconds=120) for name in ("storm", "collectives", "unexpected", "threads", "matb", "mpi_t")),
     *(_paced(name, "static", seconds=120) for name in ("storm", "collectives", "matb")),
     Program("matb-fortran", PROGRAMS / "fortran" / "matb.f90", needs="usempi", env=(("GRIDMPI_PACING", "auto"),),
             bandwidth="160 Mbit/s", ways=("two", "three", "lab"), chosen=True),
