@@ -278,7 +278,8 @@ fn start_net(
     ours: usize,
     bound: Bound,
 ) -> Result<Net, Reason> {
-    let (congestion, matb) = (env.settings.congestion.clone(), env.settings.matb);
+    let congestion = env.settings.congestion.clone();
+    let matb = env.settings.matb.or(table.network.matb(ours));
     let pacing = pacing::of(Wish { setting, congestion, matb }, table, ours, me);
     let has_broker = pacing.online.is_some();
     let peers = table.clusters.iter().enumerate().flat_map(|(cluster, registration)| {

@@ -1,6 +1,8 @@
 /* The tools interface (MPI 4.1 chapter 15): the vendor's variables are there as ever, and GridMPI's after them. What is set is seen at
  * once, by attribute too, and what crosses between clusters follows it and is counted.
  *
+ * With an argument the job must hold each node to so many bits per second.
+ *
  * Open MPI 4.1 crashes when it is asked anything after MPI_Finalize, so this program ends the interface before. */
 #include "check.h"
 #include "../../../include/gridmpi.h"
@@ -336,6 +338,7 @@ int main(int argc, char **argv)
         /* What was written before MPI_Init counts. */
         CHECK(!across || read_matb() == 24000000, "%llu", read_matb());
         write_matb(0);
+        if (argc > 1) SAME(read_matb(), strtoull(argv[1], NULL, 10));
         ask_for_little();
         check_pacing();
         char *data = calloc(BYTES, 1);
