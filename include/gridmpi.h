@@ -12,6 +12,8 @@
  * Hints to MPI_Comm_set_info on a communicator across clusters: gridmpi_matb, bits per second ("20M"); gridmpi_pattern, "all", "half" or how
  * many nodes of a cluster send at once, each of which gets MAXRATE by that.
  *
+ * The tools interface has the same as the control variable gridmpi_matb, and performance variables gridmpi_* (docs/rates.md).
+ *
  *   int *rate, matb, flag;
  *   MPI_Comm_get_attr(MPI_COMM_WORLD, YAMPI_PSP_MAXRATE, &rate, &flag);
  *   if (flag) {

@@ -71,6 +71,12 @@ def add_links(path: Path, clusters: int, bandwidth: str) -> None:
             file.write(f"\n[[link]]\nbetween = {_texts([one, other])}\nbandwidth = {_text(bandwidth)}\n")
 
 
+def add_matb(path: Path, rate: str) -> None:
+    """Says what each node of every cluster may send."""
+    with path.open("a") as file:
+        file.write(f"\n[job]\nmatb = {_text(rate)}\n")
+
+
 def lab_nodes(vendor: Vendor, ranks: int) -> list[int]:
     """How many ranks run on each node of a cluster in the lab."""
     each = min(vendor.lab_ranks_per_node, ranks)

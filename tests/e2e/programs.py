@@ -29,6 +29,8 @@ class Program:
     env: tuple[tuple[str, str], ...] = ()
     #: What the job file says of every link; empty: nothing.
     bandwidth: str = ""
+    #: What the job file says that each node may send; empty: nothing.
+    matb: str = ""
     #: Of a Fortran program, the binding that it uses; empty: the one of its name.
     needs: str = ""
     #: Also in a lab with delay.
@@ -113,6 +115,7 @@ ALL = [
     _c("errors"),
     _c("fork"),
     _c("info"),
+    _c("mpi_t"),
     _c("threads", chosen=True, seconds=120),
     _c("large_count", vendors=MPI_4),
     _c("refused", expect_across=tuple(f"{name} refused across clusters" for name in (
@@ -124,8 +127,11 @@ ALL = [
     _c("onesided", vendor_bugs=("dm",), bug_everywhere=True),
     _c("storm", chosen=True),
     _c("storm", case="seed-7", args=("7", "200"), seconds=120),
-    *(_paced(name, "auto", chosen=True, seconds=120) for name in ("storm", "collectives", "unexpected", "threads", "matb")),
+    *(_paced(name, "auto", chosen=True, seconds=120) for name in ("storm", "collectives", "unexpected", "threads", "matb", "mpi_t")),
     *(_paced(name, "static", seconds=120) for name in ("storm", "collectives", "matb")),
+    # Its argument is what must come of the job file's rate and the environment's.
+    _c("mpi_t", case="job-file", args=("20000000",), matb="20 Mbit/s", ways=("two", "three")),
+    _c("mpi_t", case="environment", args=("30000000",), matb="20 Mbit/s", env=(("GRIDMPI_MATB", "30M"),), ways=("two", "three")),
     Program("matb-fortran", PROGRAMS / "fortran" / "matb.f90", needs="usempi", env=(("GRIDMPI_PACING", "auto"),),
             bandwidth="160 Mbit/s", ways=("two", "three", "lab"), chosen=True),
     Program("heat", ROOT / "demo" / "heat.c", args=("-n", "300", "-t", "100", "-v"), chosen=True,

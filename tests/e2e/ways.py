@@ -39,6 +39,8 @@ class Way:
             command = [str(gridmpi()), "run", str(jobs.across(job, program, vendors, list(self.ranks)))]
         if program.bandwidth:
             jobs.add_links(job, len(vendors), program.bandwidth)
+        if program.matb:
+            jobs.add_matb(job, program.matb)
         return command
 
     def env(self, program: Program) -> dict[str, str]:

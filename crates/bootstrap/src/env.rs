@@ -248,34 +248,25 @@ fn wait(value: Option<String>) -> Result<Duration, EnvError> {
     }
 }
 
-/// Bytes, with an optional suffix K, M or G (powers of 1024).
+/// A whole number with an optional suffix k (or K), M or G, by what these stand for; `None` where there is no such number.
+fn scaled(text: &str, [kilo, mega, giga]: [u64; 3]) -> Option<u64> {
+    let text = text.trim();
+    let factors = [("k", kilo), ("K", kilo), ("M", mega), ("G", giga)];
+    let found = factors.into_iter().find_map(|(suffix, by)| Some((text.strip_suffix(suffix)?, by)));
+    let (digits, factor) = found.unwrap_or((text, 1));
+    digits.parse::<u64>().ok()?.checked_mul(factor)
+}
+
+/// Bytes, with an optional suffix K, M or G (powers of 1024), in small letters, too.
 fn size(name: &'static str, text: &str) -> Result<u64, EnvError> {
-    let trimmed = text.trim();
-    let (digits, factor) = match trimmed.as_bytes().last() {
-        Some(b'k' | b'K') => (&trimmed[..trimmed.len() - 1], 1u64 << 10),
-        Some(b'm' | b'M') => (&trimmed[..trimmed.len() - 1], 1 << 20),
-        Some(b'g' | b'G') => (&trimmed[..trimmed.len() - 1], 1 << 30),
-        _ => (trimmed, 1),
-    };
-    digits
-        .parse::<u64>()
-        .ok()
-        .and_then(|count| count.checked_mul(factor))
-        .ok_or_else(|| error(name, format!("{text:?} is no size in bytes such as 65536 or 64K")))
+    let bytes = scaled(&text.to_uppercase(), [1 << 10, 1 << 20, 1 << 30]);
+    bytes.ok_or_else(|| error(name, format!("{text:?} is no size in bytes such as 65536 or 64K")))
 }
 
 /// Reads bits per second, more than 0, with an optional suffix k, M or G (powers of 1000).
 #[must_use]
 pub fn parse_rate(text: &str) -> Option<u64> {
-    let trimmed = text.trim();
-    let (digits, factor) = match trimmed.as_bytes().last() {
-        Some(b'k' | b'K') => (&trimmed[..trimmed.len() - 1], 1_000u64),
-        Some(b'M') => (&trimmed[..trimmed.len() - 1], 1_000_000),
-        Some(b'G') => (&trimmed[..trimmed.len() - 1], 1_000_000_000),
-        _ => (trimmed, 1),
-    };
-    let rate = digits.parse::<u64>().ok().and_then(|count| count.checked_mul(factor));
-    rate.filter(|rate| *rate > 0)
+    scaled(text, [1_000, 1_000_000, 1_000_000_000]).filter(|rate| *rate > 0)
 }
 
 fn rate(name: &'static str, text: &str) -> Result<u64, EnvError> {

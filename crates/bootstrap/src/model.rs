@@ -106,6 +106,8 @@ pub struct NetworkInfo {
     pub interfaces: Vec<Option<u64>>,
     /// How senders are held back, if stated.
     pub pacing: Option<Pacing>,
+    /// What each node may send to each other cluster, bits per second, by cluster, if stated: nothing else counts then.
+    pub matb: Vec<Option<u64>>,
 }
 
 impl Pacing {
@@ -130,6 +132,12 @@ impl Pacing {
 }
 
 impl NetworkInfo {
+    /// What each node of a cluster may send to each other cluster, if it is stated, bits per second.
+    #[must_use]
+    pub fn matb(&self, cluster: usize) -> Option<u64> {
+        self.matb.get(cluster).copied().flatten()
+    }
+
     /// The bandwidth between two clusters, if it is known, bits per second.
     #[must_use]
     pub fn bandwidth(&self, one: usize, other: usize) -> Option<u64> {

@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// The vendor failed, and has run the error handler: the code is handed through.
+    /// The vendor failed, and has run the error handler: the code is handed through. So are codes of the tools interface, which
+    /// runs none.
     Vendor(c_int),
     /// We failed.
     Ours {

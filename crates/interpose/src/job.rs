@@ -6,7 +6,7 @@ use crate::matb::Matb;
 use crate::progress::Eagerness;
 use crate::runtime::Runtime;
 use gridmpi_abi::{Abi, ErrorClass};
-use gridmpi_bootstrap::{Control, JobEnv};
+use gridmpi_bootstrap::{Control, JobEnv, Pacing};
 use gridmpi_engine::{JobMap, TagMatch};
 use gridmpi_net::Net;
 use gridmpi_wire::ProcId;
@@ -38,6 +38,8 @@ pub(crate) struct Job<A: Abi> {
     pub(crate) universe: Box<c_int>,
     /// The program's hand on this node's rate.
     pub(crate) matb: Matb,
+    /// How what leaves for other clusters is held back.
+    pub(crate) pacing: Pacing,
     /// Ranks outnumber cores: who waits lets others run.
     pub(crate) yields: bool,
     /// How long a wait looks again before it sleeps.
@@ -59,6 +61,7 @@ pub(crate) struct JobParts<A: Abi> {
     pub(crate) own: A::Comm,
     pub(crate) tag_ub: c_int,
     pub(crate) matb: Matb,
+    pub(crate) pacing: Pacing,
     pub(crate) yields: bool,
     pub(crate) control: Option<Control>,
     pub(crate) env: JobEnv,
@@ -79,6 +82,7 @@ impl<A: Abi> Job<A> {
             tag_ub: Box::new(parts.tag_ub),
             universe,
             matb: parts.matb,
+            pacing: parts.pacing,
             yields: parts.yields,
             eagerness: Eagerness::new(),
             control: parts.control,

@@ -31,6 +31,7 @@ pub mod serve;
 pub mod spanning;
 mod status;
 mod tokens;
+mod tool;
 pub mod vendor;
 
 pub use counts::{CountOut, Counts};

@@ -20,7 +20,9 @@ const KB: f64 = 8_000.0;
 /// What this process's node may send.
 #[derive(Debug)]
 pub(crate) struct Matb {
-    /// `YAMPI_PSP_MAXRATE`: the bandwidth that the cluster's nodes share, KB/s; `None`: it is not known.
+    /// The bandwidth that the cluster's nodes share, bits per second; `None`: it is not known.
+    shared: Option<u64>,
+    /// `YAMPI_PSP_MAXRATE`: the same in KB/s.
     max_rate: Option<Box<c_int>>,
     /// `YAMPI_PSP_MATB`, KB/s, as the program was last shown it.
     shown: Box<AtomicI32>,
@@ -86,6 +88,7 @@ impl Matb {
         let others = (0..table.clusters.len()).filter(|&to| to != ours);
         let shared = others.filter_map(|to| table.network.bandwidth(ours, to)).min();
         Self {
+            shared,
             max_rate: shared.map(|bits| Box::new(kilobytes(bits as f64))),
             shown: Box::default(),
             interface: table.network.interfaces.get(ours).copied().flatten(),
@@ -99,40 +102,45 @@ impl Matb {
         self.max_rate.as_deref().map(std::ptr::from_ref)
     }
 
-    /// The address of `YAMPI_PSP_MATB`, as it is now: the least towards another cluster, and where nothing is paced
-    /// what the nodes share.
-    pub(crate) fn get(&self, net: &Net) -> Option<*const c_int> {
+    /// What the node may send now, bits per second: the least towards another cluster, and where nothing is paced what the
+    /// nodes share.
+    pub(crate) fn rate(&self, net: &Net) -> Option<f64> {
         let least = net.rates().into_iter().flatten().reduce(f64::min);
-        let node = least.map(|rate| kilobytes(rate * self.mates as f64));
-        self.shown.store(node.or(self.max_rate.as_deref().copied())?, Relaxed);
+        let held = least.filter(|rate| rate.is_finite()).map(|rate| rate * self.mates as f64);
+        held.or(self.shared.map(|bits| bits as f64))
+    }
+
+    /// The address of `YAMPI_PSP_MATB`, as it is now.
+    pub(crate) fn get(&self, net: &Net) -> Option<*const c_int> {
+        self.shown.store(kilobytes(self.rate(net)?), Relaxed);
         Some(self.shown.as_ptr())
     }
 
     /// Sets the node's rate towards each other cluster, KB/s, at once. What cannot be is said and put right.
     pub(crate) fn put(&self, net: &Net, wanted: c_int) {
-        let wanted_bits = f64::from(wanted) * KB;
-        let Some(mut node) = Rate::from_bits_per_second(wanted_bits) else {
-            tell(&format!(
-                "YAMPI_PSP_MATB: {wanted} KB/s is no rate; nothing is changed. Put more than 0, or delete the attribute"
-            ));
-            return;
-        };
-        let interface = self.interface.and_then(|bits| Rate::from_bits_per_second(bits as f64));
-        if let Some(interface) = interface.filter(|interface| *interface < node) {
-            tell(&format!(
-                "YAMPI_PSP_MATB: {wanted} KB/s is more than the node's interface carries ({interface}); it is {} KB/s now",
-                kilobytes(interface.bits_per_second())
-            ));
-            node = interface;
+        let name = "YAMPI_PSP_MATB";
+        match Rate::from_bits_per_second(f64::from(wanted) * KB) {
+            Some(rate) => self.hold(net, rate, name, &format!("{wanted} KB/s"), tell),
+            None => tell(&format!(
+                "{name}: {wanted} KB/s is no rate; nothing is changed. Put more than 0, or delete the attribute"
+            )),
         }
-        net.hold(Rate::from_bits_per_second(node.bits_per_second() / self.mates as f64));
     }
 
-    /// Follows a hint, as if the program had put a rate.
-    pub(crate) fn hint(&self, net: &Net, hint: Hint) {
-        let wanted = match (hint, &self.max_rate) {
-            (Hint::Rate(bits), _) => kilobytes(bits as f64),
-            (Hint::Senders(senders), Some(shared)) => **shared / senders.of(self.nodes),
+    /// The same in bits per second, more than 0.
+    pub(crate) fn set(&self, net: &Net, wanted: u64) {
+        if let Some(rate) = Rate::from_bits_per_second(wanted as f64) {
+            self.hold(net, rate, "gridmpi_matb", &rate.to_string(), tell);
+        }
+    }
+
+    /// Follows a hint, as if the program had put a rate; what is wrong goes to `tell`.
+    pub(crate) fn hint(&self, net: &Net, hint: Hint, tell: impl Fn(&str)) {
+        let (name, wanted) = match (hint, self.shared) {
+            (Hint::Rate(bits), _) => ("gridmpi_matb", bits as f64),
+            (Hint::Senders(senders), Some(shared)) => {
+                ("gridmpi_pattern", shared as f64 / f64::from(senders.of(self.nodes)))
+            }
             (Hint::Senders(_), None) => {
                 tell(
                     "gridmpi_pattern: the bandwidth of the link is not known, and so nothing to be shared; it is ignored",
@@ -140,7 +148,22 @@ impl Matb {
                 return;
             }
         };
-        self.put(net, wanted);
+        if let Some(rate) = Rate::from_bits_per_second(wanted) {
+            self.hold(net, rate, name, &rate.to_string(), tell);
+        }
+    }
+
+    /// Lets the node keep to a rate, no more than its interface carries. `name` has asked for it, as `said`.
+    fn hold(&self, net: &Net, wanted: Rate, name: &str, said: &str, tell: impl Fn(&str)) {
+        let interface = self.interface.and_then(|bits| Rate::from_bits_per_second(bits as f64));
+        let excess = interface.filter(|interface| *interface < wanted);
+        if let Some(interface) = excess {
+            tell(&format!(
+                "{name}: {said} is more than the node's interface carries; it is {interface} now"
+            ));
+        }
+        let node = excess.unwrap_or(wanted);
+        net.hold(Rate::from_bits_per_second(node.bits_per_second() / self.mates as f64));
     }
 
     /// The job's own choice counts again.

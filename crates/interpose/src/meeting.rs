@@ -249,7 +249,8 @@ fn assemble<A: Abi>(
         .iter()
         .map(|c| (c.cluster.to_string(), u32::try_from(c.procs.len()).unwrap_or(0)));
     let map = JobMap::contiguous(sizes);
-    let net = start_net(&env, table, me, ours, bound)?;
+    let pacing = env.settings.pacing.or(table.network.pacing).unwrap_or_default();
+    let net = start_net(&env, table, pacing, me, ours, bound)?;
     let world = Communicator::world(me, &map)
         .ok_or("internal error: this process is not in its own job")?;
     let parts = JobParts {
@@ -261,6 +262,7 @@ fn assemble<A: Abi>(
         own: duplicate(rt, A::comm_self())?,
         tag_ub: table.tag_ub(),
         matb: Matb::new(table, ours, me),
+        pacing,
         yields: yields(rt, env.settings.yielding, guests(table, ours, here)),
         control,
         env,
@@ -271,12 +273,13 @@ fn assemble<A: Abi>(
 fn start_net(
     env: &JobEnv,
     table: &JobTable,
+    setting: gridmpi_bootstrap::Pacing,
     me: ProcId,
     ours: usize,
     bound: Bound,
 ) -> Result<Net, Reason> {
-    let setting = env.settings.pacing.or(table.network.pacing).unwrap_or_default();
-    let (congestion, matb) = (env.settings.congestion.clone(), env.settings.matb);
+    let congestion = env.settings.congestion.clone();
+    let matb = env.settings.matb.or(table.network.matb(ours));
     let pacing = pacing::of(Wish { setting, congestion, matb }, table, ours, me);
     let has_broker = pacing.online.is_some();
     let peers = table.clusters.iter().enumerate().flat_map(|(cluster, registration)| {

@@ -145,6 +145,7 @@ mod tests {
                 links: vec![link([0, 1], Some(160_000_000)), link([1, 2], None)],
                 interfaces: vec![None, Some(50_000_000)],
                 pacing: None,
+                matb: vec![],
             },
         }
     }

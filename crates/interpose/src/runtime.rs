@@ -7,6 +7,7 @@ use crate::error::install_panic_hook;
 use crate::job::Job;
 use crate::spanning::SpanningTable;
 use crate::tokens::Tokens;
+use crate::tool::Tool;
 use crate::vendor::Vendor;
 use gridmpi_abi::{Abi, Handle};
 use parking_lot::Mutex;
@@ -24,6 +25,8 @@ pub struct Runtime<A: Abi> {
     pub(crate) layouts: Layouts,
     /// What the program's handles stand for.
     pub(crate) tokens: Tokens<A>,
+    /// Our variables of the tools interface.
+    pub(crate) tool: Tool,
     job: OnceLock<Job<A>>,
     direct: OnceLock<Direct>,
     active: AtomicBool,
@@ -65,6 +68,7 @@ impl<A: Abi> Runtime<A> {
             spanning: SpanningTable::new(),
             layouts: Layouts::default(),
             tokens: Tokens::default(),
+            tool: Tool::default(),
             job: OnceLock::new(),
             direct: OnceLock::new(),
             active: AtomicBool::new(false),
@@ -94,6 +98,11 @@ impl<A: Abi> Runtime<A> {
     /// The job. Only served calls ask, and there are none before [`activate`](Self::activate).
     pub(crate) fn job(&self) -> &Job<A> {
         self.job.get().expect("calls are served only in a job")
+    }
+
+    /// The job, if there is or was one.
+    pub(crate) fn joined(&self) -> Option<&Job<A>> {
+        self.job.get()
     }
 
     /// The library is at work. False: everything goes to the vendor.

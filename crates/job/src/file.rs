@@ -30,6 +30,7 @@ use crate::spec::{ClusterSpec, Family, JobSpec, Launcher, Style};
 use crate::suggest::nearest;
 use crate::table::{At, FileError, Source, Table};
 use gridmpi_bootstrap::{ClusterName, LinkInfo, Pacing};
+use gridmpi_report::units::format_rate;
 
 /// Reads the text of a job file; `name` is what messages call the file.
 ///
@@ -42,6 +43,7 @@ pub fn parse(name: &str, text: &str) -> Result<JobSpec, FileError> {
     for table in top.tables("cluster", "[[cluster]]")? {
         let at = table.start;
         let cluster = cluster(table)?;
+        check_matb(&source, at, &spec, &cluster)?;
         if spec.clusters.iter().any(|other| other.name == cluster.name) {
             let message = format!("there are two clusters named `{}`", cluster.name);
             return Err(source.error(at, message));
@@ -72,6 +74,7 @@ fn job(mut table: Table<'_>) -> Result<JobSpec, FileError> {
         timeout: table.duration("timeout")?,
         listen: table.text("listen")?.map(|at| at.value),
         pacing: choice(&mut table, "pacing", &Pacing::NAMES, Pacing::parse)?,
+        matb: table.rate("matb")?,
         ..JobSpec::default()
     };
     table.finish()?;
@@ -95,6 +98,7 @@ fn cluster(mut table: Table<'_>) -> Result<ClusterSpec, FileError> {
     spec.env = table.variables("env")?;
     spec.interface = plain(table.text("interface")?);
     spec.interface_bandwidth = table.rate("interface_bandwidth")?;
+    spec.matb = table.rate("matb")?;
     spec.program = plain(table.text("program")?);
     spec.args = table.texts("args")?;
     check(&table, &spec)?;
@@ -171,6 +175,29 @@ fn check(table: &Table<'_>, spec: &ClusterSpec) -> Result<(), FileError> {
     Ok(())
 }
 
+/// A node cannot send more than its interface carries.
+fn check_matb(
+    source: &Source<'_>,
+    at: usize,
+    job: &JobSpec,
+    cluster: &ClusterSpec,
+) -> Result<(), FileError> {
+    let excess = job.matb(cluster).zip(cluster.interface_bandwidth);
+    let Some((matb, carried)) = excess.filter(|(matb, carried)| matb > carried) else {
+        return Ok(());
+    };
+    let (matb, carried) = (format_rate(matb as f64), format_rate(carried as f64));
+    let (place, remedy) = match cluster.matb {
+        Some(_) => ("", "lower it"),
+        None => (" of [job]", "lower it, or give this cluster its own"),
+    };
+    let message = format!(
+        "`matb`{place}, {matb}, is more than the interfaces of cluster `{}` carry (`interface_bandwidth` is {carried}): {remedy}",
+        cluster.name
+    );
+    Err(source.error(at, message))
+}
+
 fn link(mut table: Table<'_>, clusters: &[ClusterSpec]) -> Result<LinkInfo, FileError> {
     let start = table.start;
     let between = table.texts("between")?.unwrap_or_default();
@@ -227,6 +254,7 @@ args = ["-n", "5"]
 wait = "120 s"
 timeout = 30
 pacing = "static"
+matb = "40 Mbit/s"
 listen = "0.0.0.0:7000"
 env = { A = "1", B = 2 }
 
@@ -240,6 +268,7 @@ ranks_per_host = 2
 remote_shell = "/bin/agent"
 interface = "eth1"
 interface_bandwidth = "50 Mbit/s"
+matb = "20 Mbit/s"
 program = "./other"
 args = []
 mpi = "openmpi"
@@ -265,6 +294,7 @@ delay = "10 ms"
         let network = spec.network();
         assert_eq!(network.interfaces, [Some(50_000_000), None]);
         assert_eq!(network.pacing, Some(Pacing::Static));
+        assert_eq!(network.matb, [Some(20_000_000), Some(40_000_000)]);
         let link = &spec.links[0];
         assert_eq!(link.between, [1, 0]);
         assert_eq!((link.bandwidth_bits_per_s, link.delay_us), (Some(160_000_000), Some(10_000)));
@@ -273,6 +303,7 @@ delay = "10 ms"
     #[test]
     fn mistakes_name_the_line_and_the_remedy() {
         let a = "[[cluster]]\nname = \"a\"\n";
+        let b = "[[cluster]]\nname = \"b\"\n";
         let cases = [
             (
                 format!("{a}lancher = \"x\"\n"),
@@ -316,6 +347,19 @@ delay = "10 ms"
                 "job.toml:3: `interface_bandwidth`",
             ),
             (format!("[job]\nwait = \"soon\"\n{a}"), "job.toml:2: `wait`"),
+            (format!("[job]\nmatb = \"0\"\n{a}"), "job.toml:2: `matb`"),
+            (format!("[job]\nmatb = \"0 Mbit/s\"\n{a}"), "job.toml:2: `matb` must be more than 0"),
+            (format!("{a}matb = \"-1 Mbit/s\"\n"), "job.toml:3: `matb`: `-1 Mbit/s` is not a rate"),
+            (format!("{a}matb = 20\n"), "job.toml:3: `matb` must be a string"),
+            (
+                format!("{a}{b}interface_bandwidth = \"50 Mbit/s\"\nmatb = \"1 Gbit/s\"\n"),
+                "job.toml:3: `matb`, 1 Gbit/s, is more than the interfaces of cluster `b` carry (`interface_bandwidth` is 50 Mbit/s): \
+                 lower it",
+            ),
+            (
+                format!("[job]\nmatb = \"60 Mbit/s\"\n{a}interface_bandwidth = \"50 Mbit/s\"\n"),
+                "job.toml:3: `matb` of [job], 60 Mbit/s, is more than",
+            ),
         ];
         for (text, expected) in cases {
             let got = message(&text);

@@ -111,6 +111,7 @@ fn start(spec: &JobSpec, options: &RunOptions) -> Result<Supervisor, Problems> {
 fn unpaced(spec: &JobSpec, settings: &Settings) -> Option<String> {
     // Nobody has asked for the default.
     let is_asked = settings.pacing.is_some_and(|pacing| pacing != Pacing::Off);
+    let is_asked = is_asked && settings.matb.is_none();
     let (a, b) = spec.unknown_link().filter(|_| is_asked)?;
     Some(format!(
         "pacing is asked for, but the bandwidth between clusters `{a}` and `{b}` is not known: what \

@@ -16,6 +16,8 @@ pub struct JobSpec {
     pub links: Vec<LinkInfo>,
     /// How what crosses them is held back.
     pub pacing: Option<Pacing>,
+    /// What each node may send to each other cluster, bits per second, where a cluster has no rate of its own.
+    pub matb: Option<u64>,
     /// Program and arguments of every cluster that names none of its own.
     pub command: Vec<String>,
     /// Variables for the ranks of every cluster.
@@ -37,15 +39,23 @@ impl JobSpec {
             links: self.links.clone(),
             interfaces: interfaces.collect(),
             pacing: self.pacing,
+            matb: self.clusters.iter().map(|cluster| self.matb(cluster)).collect(),
         }
     }
 
-    /// Two clusters between which the bandwidth is not known, if there are.
+    /// What each node of a cluster may send to each other cluster, as far as the job file settles it.
+    #[must_use]
+    pub fn matb(&self, cluster: &ClusterSpec) -> Option<u64> {
+        cluster.matb.or(self.matb)
+    }
+
+    /// Two clusters between which the bandwidth is not known, and that have no rate of their own, if there are.
     #[must_use]
     pub fn unknown_link(&self) -> Option<(&ClusterName, &ClusterName)> {
+        let is_held = |cluster: usize| self.matb(&self.clusters[cluster]).is_some();
         let is_known = |a, b| {
             let is_it = |link: &LinkInfo| link.bandwidth_bits_per_s.is_some() && link.joins(a, b);
-            self.links.iter().any(is_it)
+            (is_held(a) && is_held(b)) || self.links.iter().any(is_it)
         };
         let mut pairs = (0..self.clusters.len()).flat_map(|b| (0..b).map(move |a| (a, b)));
         let (a, b) = pairs.find(|&(a, b)| !is_known(a, b))?;
@@ -85,6 +95,9 @@ pub struct ClusterSpec {
     /// What that carries on each node, bits per second.
     #[serde(default)]
     pub interface_bandwidth: Option<u64>,
+    /// What each of its nodes may send to each other cluster, bits per second.
+    #[serde(default)]
+    pub matb: Option<u64>,
     /// Program of its own.
     pub program: Option<String>,
     /// Arguments of its own.
@@ -143,6 +156,7 @@ impl ClusterSpec {
             env: BTreeMap::new(),
             interface: None,
             interface_bandwidth: None,
+            matb: None,
             program: None,
             args: None,
             mpi: None,
@@ -268,6 +282,11 @@ mod tests {
         spec.links = vec![link([1, 0], Some(1)), link([0, 2], None), link([1, 2], Some(1))];
         assert_eq!(names(&spec).as_deref(), Some("ac"));
         spec.links[1].bandwidth_bits_per_s = Some(1);
+        assert_eq!(names(&spec), None);
+        spec.links[1].bandwidth_bits_per_s = None;
+        spec.clusters[0].matb = Some(1);
+        assert_eq!(names(&spec).as_deref(), Some("ac"));
+        spec.clusters[2].matb = Some(1);
         assert_eq!(names(&spec), None);
         spec.clusters.truncate(1);
         assert_eq!(names(&spec), None);

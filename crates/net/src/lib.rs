@@ -15,6 +15,7 @@
 mod accept;
 mod bind;
 mod config;
+mod counts;
 mod dial;
 mod driver;
 mod failure;
@@ -32,5 +33,6 @@ mod timers;
 
 pub use bind::{BindError, Bound, Listen, bind};
 pub use config::{Limits, NetConfig, Online, Pacing, Stats};
+pub use counts::Counts;
 pub use failure::{DialError, Failure, HandshakeError, LinkError};
 pub use net::{Epoch, Guard, Net};

@@ -47,6 +47,10 @@ pub(crate) struct Link {
     pub(crate) written: u64,
     /// When the connection was made.
     pub(crate) since: Instant,
+    /// The peer is of another cluster.
+    pub(crate) is_far: bool,
+    /// Something that could be sent to such a one waits.
+    pub(crate) is_waiting: bool,
     /// A head that has not wholly arrived.
     head: [u8; MAX_HEAD],
     head_len: usize,
@@ -106,6 +110,8 @@ impl Link {
             control: None,
             written: 0,
             since,
+            is_far: true,
+            is_waiting: false,
             head: [0; MAX_HEAD],
             head_len: 0,
             arriving: None,

@@ -30,6 +30,7 @@ impl State {
             let wanted = self.config.pacing.congestion.as_deref();
             link.control = Some(CongestionControl::new(&link.fd, wanted));
         }
+        link.is_far = self.paces.is_far(id);
         self.peer(id).link = Some(token);
         self.stats.connections += 1;
         self.write_link(token, Box::new(link));
@@ -49,9 +50,16 @@ impl State {
     /// Ends the standing connection in favour of another.
     pub(crate) fn drop_link(&mut self, id: ProcId) {
         if let Some(token) = self.peer(id).link.take() {
-            self.sockets.release(token);
+            self.release_link(token);
             self.unclaim(id);
             self.endpoint.disconnected(id);
+        }
+    }
+
+    /// Closes the connection that the token stands for.
+    pub(crate) fn release_link(&mut self, token: Token) {
+        if let Some(Socket::Link(link)) = self.sockets.release(token) {
+            self.retire(&link);
         }
     }
 
@@ -60,6 +68,9 @@ impl State {
             let mut done = Read::default();
             let result = link.read(&mut self.endpoint, &mut self.staging, &mut done);
             self.stats.bytes_in += done.bytes as u64;
+            if link.is_far {
+                self.counts.received += done.bytes as u64;
+            }
             self.paces.received(link.peer, done.bytes);
             if done.frames > 0 {
                 self.signs.advance();
@@ -103,6 +114,7 @@ impl State {
 
     fn end_link(&mut self, token: Token, link: &Link, error: &LinkError) {
         self.sockets.release(token);
+        self.retire(link);
         self.peer(link.peer).link = None;
         self.link_lost(link.peer, link.address, error);
     }

@@ -15,7 +15,7 @@ use socket2::SockRef;
 
 use crate::driver::Shared;
 use crate::state::{Socket, State};
-use crate::{Bound, Failure, NetConfig, Stats};
+use crate::{Bound, Counts, Failure, NetConfig, Stats};
 
 /// Stack of the driver thread in bytes.
 const STACK: usize = 256 * 1024;
@@ -127,6 +127,16 @@ impl Net {
     /// How fast this process may send to each cluster now, bits per second, headers included; `None` where it is not paced.
     pub fn rates(&self) -> Vec<Option<f64>> {
         self.shared.state.lock().paces.rates()
+    }
+
+    /// What the traffic with other clusters has come to so far; also after [`Self::shutdown`].
+    pub fn counts(&self) -> Counts {
+        self.shared.state.lock().counts()
+    }
+
+    /// How many segments the kernel has sent again to other clusters so far: asks it of each connection.
+    pub fn retransmits(&self) -> u64 {
+        self.shared.state.lock().retransmits()
     }
 
     /// What has happened so far.
@@ -278,7 +288,12 @@ impl State {
 
     /// Closes every socket.
     fn close_all(&mut self) {
-        self.sockets = crate::poller::Slots::default();
+        let sockets = std::mem::take(&mut self.sockets);
+        for socket in sockets.iter() {
+            if let Socket::Link(link) = socket {
+                self.retire(link);
+            }
+        }
         self.pending.clear();
         self.listeners.clear();
         self.peers.clear();

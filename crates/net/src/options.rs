@@ -141,6 +141,11 @@ pub(crate) fn window(fd: &OwnedFd) -> io::Result<usize> {
     Ok(getsockopt(fd, TcpInfo)?.window())
 }
 
+/// How many segments a connection has sent again.
+pub(crate) fn retransmits(fd: &OwnedFd) -> u64 {
+    getsockopt(fd, TcpInfo).map_or(0, |info| info.total_retrans.into())
+}
+
 impl Info {
     /// Whether the window, with something to spare, is that of a path at this rate (bytes per second), or lets so much out at once.
     fn covers(&self, rate: u64, turn: usize) -> bool {

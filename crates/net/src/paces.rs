@@ -114,6 +114,11 @@ impl Paces {
         }
     }
 
+    /// Whether it is a process of another cluster.
+    pub(crate) fn is_far(&self, peer: ProcId) -> bool {
+        self.clusters.get(peer.0 as usize).is_none_or(|&cluster| cluster != self.ours)
+    }
+
     /// The peer's cluster, if what goes there is paced.
     pub(crate) fn cluster_of(&self, peer: ProcId) -> Option<u16> {
         let cluster = *self.clusters.get(peer.0 as usize)?;
@@ -161,7 +166,9 @@ impl State {
     /// Lets a link write what it may, and says what is to be waited for.
     pub(crate) fn write_turns(&mut self, link: &mut Link) -> io::Result<Interest> {
         let Some(cluster) = self.paces.cluster_of(link.peer) else {
-            return Ok(match self.write_most(link, Most::Fair)?.left {
+            let left = self.write_most(link, Most::Fair)?.left;
+            self.note_wait(link, left != Left::Nothing);
+            return Ok(match left {
                 Left::Nothing => Interest::Read,
                 // After its turn it is still writable, so the next wait for events comes back to it.
                 Left::ForRoom | Left::ForTurn => Interest::ReadWrite,
@@ -171,6 +178,7 @@ impl State {
         loop {
             let now = Instant::now();
             let Some(most) = self.ask_turn(cluster, link, now)? else {
+                self.note_wait(link, true);
                 self.arm_turn(cluster);
                 return Ok(Interest::Read);
             };
@@ -183,11 +191,15 @@ impl State {
             }
             match left {
                 Left::Nothing => {
+                    self.note_wait(link, false);
                     self.unclaim(link.peer);
                     link.rest();
                     return Ok(Interest::Read);
                 }
-                Left::ForRoom => return Ok(Interest::ReadWrite),
+                Left::ForRoom => {
+                    self.note_wait(link, true);
+                    return Ok(Interest::ReadWrite);
+                }
                 Left::ForTurn => {}
             }
         }
@@ -197,6 +209,9 @@ impl State {
         let written = link.write(&mut self.endpoint, most)?;
         self.stats.bytes_out += written.bytes as u64;
         link.written += written.bytes as u64;
+        if link.is_far {
+            self.counts.sent += written.bytes as u64;
+        }
         Ok(written)
     }
 

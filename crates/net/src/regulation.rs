@@ -241,6 +241,7 @@ impl State {
         match order {
             Order::Grant { rate, is_settled, .. } => {
                 paced.claims.grant(rate, is_settled, Instant::now());
+                self.counts.grants += 1;
             }
             Order::Share { to, share } => paced.claims.set_share(to, share),
             Order::Start { rate, .. } => paced.claims.begin_with(rate),

@@ -13,6 +13,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::accept::Pending;
 use crate::bind::Bound;
+use crate::counts::{Counts, Stalls};
 use crate::dial::{Attempt, Dial};
 use crate::handshake::Identity;
 use crate::link::Link;
@@ -92,6 +93,10 @@ pub(crate) struct State {
     pub(crate) ready: Vec<Ready>,
     pub(crate) failure: Option<Failure>,
     pub(crate) stats: Stats,
+    pub(crate) counts: Counts,
+    pub(crate) stalls: Stalls,
+    /// On connections that are no more.
+    pub(crate) retransmits_before: u64,
     pub(crate) signs: Arc<Signs>,
     /// Unauthenticated connections, oldest first.
     pub(crate) pending: Vec<Token>,
@@ -134,6 +139,9 @@ impl State {
             ready: Vec::new(),
             failure: None,
             stats: Stats::default(),
+            counts: Counts::default(),
+            stalls: Stalls::default(),
+            retransmits_before: 0,
             signs: Arc::default(),
             pending: Vec::new(),
             listeners: Vec::new(),
@@ -274,7 +282,7 @@ impl State {
         peer.is_lost = true;
         let (link, dial) = (peer.link.take(), peer.dial.take());
         if let Some(token) = link {
-            self.sockets.release(token);
+            self.release_link(token);
         }
         if let Some(token) = dial.and_then(|dial| dial.attempt) {
             self.sockets.release(token);

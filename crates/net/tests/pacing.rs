@@ -60,6 +60,30 @@ fn nothing_is_faster_than_the_rate_allows() {
 }
 
 #[test]
+fn what_crosses_and_what_waits_is_counted() {
+    let nets = nets_with(2, |config| {
+        config.pacing = Pacing {
+            clusters: vec![0, 1],
+            rates: vec![None, Rate::from_bits_per_second(40e6)],
+            ..Pacing::default()
+        };
+    });
+    let (came, request) =
+        (receive(&nets[1], 0, 1, EACH), send(&nets[0], 0, 1, 1, pattern(1, EACH)));
+    finish(&nets[1], came);
+    finish(&nets[0], request);
+    let (from, to) = (nets[0].counts(), nets[1].counts());
+    assert!(from.sent > EACH as u64 && to.received > EACH as u64, "{from:?} {to:?}");
+    assert!(to.sent < EACH as u64 && from.grants == 0, "{from:?} {to:?}");
+    // 600 KB take 120 ms, but for what goes at once.
+    assert!(from.stalled >= Duration::from_millis(60), "{from:?}");
+    assert_eq!(to.stalled, Duration::ZERO);
+    let stalled = nets[0].counts().stalled;
+    assert_eq!((nets[0].counts().stalled, nets[0].retransmits()), (stalled, nets[0].retransmits()));
+    shutdown(nets);
+}
+
+#[test]
 fn without_a_bound_nothing_is_paced() {
     let took = seconds(f64::INFINITY);
     assert!(took < 20.0, "{took} s");

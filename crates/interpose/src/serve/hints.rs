@@ -19,19 +19,34 @@ pub unsafe fn comm_set_info<A: Abi>(
     // SAFETY: the program's arguments.
     forward(|| unsafe { rt.vendor.comm_set_info(comm, info) })?;
     let job = rt.job();
+    // All members of the communicator have called it with the same hints: one of each cluster tells what is wrong.
+    let is_first = is_first(rt, comm);
+    let say = |text: &str| {
+        if is_first {
+            tell(text)
+        }
+    };
     for (key, read) in
         [(c"gridmpi_matb", Hint::matb as fn(&str) -> _), (c"gridmpi_pattern", Hint::pattern)]
     {
         // SAFETY: the program's info object, which the vendor has just accepted.
         let Some(text) = (unsafe { value(rt, info, key) }) else { continue };
         match read(&text) {
-            Ok(hint) => job.matb.hint(&job.net, hint),
+            Ok(hint) => job.matb.hint(&job.net, hint, say),
             Err(wanted) => {
-                tell(&format!("{} = \"{text}\": {wanted}; it is ignored", key.to_string_lossy()))
+                say(&format!("{} = \"{text}\": {wanted}; it is ignored", key.to_string_lossy()))
             }
         }
     }
     Ok(())
+}
+
+/// Whether this process is the first of the communicator's members in this cluster.
+fn is_first<A: Abi>(rt: &Runtime<A>, comm: A::Comm) -> bool {
+    let mut rank = 0;
+    // SAFETY: a live communicator, which of the vendor's has the members in this cluster, and a place of our own.
+    unsafe { rt.vendor.comm_rank(comm, &raw mut rank) };
+    rank == 0
 }
 
 unsafe fn value<A: Abi>(rt: &Runtime<A>, info: A::Info, key: &CStr) -> Option<String> {

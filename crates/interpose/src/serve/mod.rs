@@ -1,9 +1,11 @@
 //! One function for each served procedure, in rooms by what they are about.
 
 pub(crate) mod attribute;
+mod category;
 mod collective;
 mod communicator;
 mod completion;
+mod control;
 mod create_group;
 mod creation;
 mod datatype;
@@ -11,6 +13,7 @@ mod dist_graph;
 mod graph;
 mod group;
 mod hints;
+mod performance;
 mod persistent;
 mod probe;
 mod receive;
@@ -21,14 +24,17 @@ mod start;
 mod topology;
 
 pub use attribute::*;
+pub use category::*;
 pub use collective::*;
 pub use communicator::*;
 pub use completion::*;
+pub use control::*;
 pub use datatype::*;
 pub use dist_graph::*;
 pub use graph::*;
 pub use group::*;
 pub use hints::*;
+pub use performance::*;
 pub use persistent::*;
 pub use probe::*;
 pub use receive::*;

@@ -54,6 +54,7 @@ fn enter_job<A: Abi>(rt: &'static Runtime<A>) {
     };
     let Met { job, world } = met;
     rt.activate(job);
+    crate::tool::begin(rt);
     if world.is_spanning() {
         let world = Spanning::new(A::comm_world(), world);
         let tag_ub = *rt.job().tag_ub;
