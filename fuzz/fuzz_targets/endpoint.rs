@@ -5,7 +5,7 @@ use arbitrary::Arbitrary;
 use gridmpi_buffer::{Layout, RecvBuffer, SendBuffer};
 use gridmpi_engine::{Config, Endpoint, Mode, RequestId, Source, TagMatch};
 use gridmpi_wire::{
-    ContextId, Envelope, Frame, Grant, Header, ProcId, Rank, Share, Start, Transfer, parse,
+    ContextId, Envelope, Frame, Grant, Header, ProcId, Rank, Seen, Share, Start, Transfer, parse,
 };
 use libfuzzer_sys::fuzz_target;
 use std::sync::Arc;
@@ -119,6 +119,11 @@ enum What {
         cluster: u32,
         rate: u64,
     },
+    Seen {
+        cluster: u32,
+        arrived: u64,
+        resent: u64,
+    },
 }
 
 struct Model {
@@ -195,6 +200,9 @@ impl Model {
             }
             What::Share { to, share } => Frame::Share(Share { to, share }),
             What::Start { cluster, rate } => Frame::Start(Start { cluster, rate }),
+            What::Seen { cluster, arrived, resent } => {
+                Frame::Seen(Seen { cluster, arrived, resent })
+            }
         }
     }
 

@@ -272,6 +272,7 @@ impl Endpoint {
             (_, Frame::Grant(grant)) => self.keep_word(id, Word::Grant(grant)),
             (_, Frame::Share(share)) => self.keep_word(id, Word::Share(share)),
             (_, Frame::Start(start)) => self.keep_word(id, Word::Start(start)),
+            (_, Frame::Seen(seen)) => self.keep_word(id, Word::Seen(seen)),
             (_, Frame::Close) => {
                 peer.closed.theirs = true;
                 Ok(())

@@ -1,6 +1,6 @@
 //! What callers of the engine name: requests, patterns, completions, faults.
 
-use gridmpi_wire::{ContextId, Frame, Grant, ProcId, Rank, Share, Start, Transfer};
+use gridmpi_wire::{ContextId, Frame, Grant, ProcId, Rank, Seen, Share, Start, Transfer};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -54,6 +54,8 @@ pub enum Word {
     Start(Start),
     /// A rate broker divides a rate.
     Share(Share),
+    /// A process says how a link does.
+    Seen(Seen),
 }
 
 impl From<Word> for Frame {
@@ -63,6 +65,7 @@ impl From<Word> for Frame {
             Word::Grant(grant) => Self::Grant(grant),
             Word::Start(start) => Self::Start(start),
             Word::Share(share) => Self::Share(share),
+            Word::Seen(seen) => Self::Seen(seen),
         }
     }
 }

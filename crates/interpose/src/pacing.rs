@@ -76,7 +76,8 @@ fn online(table: &JobTable) -> Option<Online> {
         add_nodes(&mut network, id, cluster, interface.unwrap_or(Rate::UNBOUNDED), &mut nodes);
     }
     add_links(&mut network, table, &ids);
-    Some(Online { network, nodes, brokers, warn: tell })
+    let names = table.clusters.iter().map(|cluster| cluster.cluster.to_string()).collect();
+    Some(Online { network, nodes, brokers, names, warn: tell })
 }
 
 /// The nodes of a cluster, by the first process on each.

@@ -49,6 +49,8 @@ pub struct Online {
     pub nodes: Vec<NodeId>,
     /// In each cluster the process that is its broker.
     pub brokers: Vec<ProcId>,
+    /// What the user calls each cluster.
+    pub names: Vec<String>,
     /// Called with what the user should know, from whatever thread.
     pub warn: fn(&str),
 }

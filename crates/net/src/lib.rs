@@ -28,6 +28,7 @@ mod pace;
 mod paces;
 mod poller;
 mod regulation;
+mod seen;
 mod state;
 mod timers;
 

@@ -11,7 +11,7 @@ use gridmpi_wire::{MAX_HEAD, ProcId, parse};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
 
 use crate::LinkError;
-use crate::options::CongestionControl;
+use crate::options::{Carried, CongestionControl};
 use crate::poller::Interest;
 
 /// Most bytes read or, by whole frames, written on one connection before others get their turn.
@@ -45,6 +45,9 @@ pub(crate) struct Link {
     pub(crate) control: Option<CongestionControl>,
     /// Bytes written since the connection stands.
     pub(crate) written: u64,
+    /// What had come of that when it was looked at, and how much was written when all of it had arrived then.
+    pub(crate) carried: Carried,
+    pub(crate) looked_at: u64,
     /// When the connection was made.
     pub(crate) since: Instant,
     /// The peer is of another cluster.
@@ -108,6 +111,8 @@ impl Link {
             interest: Interest::Read,
             paced_to: None,
             control: None,
+            carried: Carried::default(),
+            looked_at: 0,
             written: 0,
             since,
             is_far: true,

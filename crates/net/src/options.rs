@@ -141,6 +141,24 @@ pub(crate) fn window(fd: &OwnedFd) -> io::Result<usize> {
     Ok(getsockopt(fd, TcpInfo)?.window())
 }
 
+/// What has come of what was written on a connection since it was made.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Carried {
+    /// Bytes that have been acknowledged.
+    pub(crate) acknowledged: u64,
+    /// Segments that were sent again.
+    pub(crate) resent: u64,
+    /// Nothing is on its way.
+    pub(crate) is_all: bool,
+}
+
+pub(crate) fn carried(fd: &OwnedFd) -> io::Result<Carried> {
+    let info = getsockopt(fd, TcpInfo)?;
+    let [_, _, acknowledged, _] = info.rates_and_bytes;
+    let is_all = info.unacked == 0 && info.notsent_bytes == 0;
+    Ok(Carried { acknowledged, resent: info.total_retrans.into(), is_all })
+}
+
 /// How many segments a connection has sent again.
 pub(crate) fn retransmits(fd: &OwnedFd) -> u64 {
     getsockopt(fd, TcpInfo).map_or(0, |info| info.total_retrans.into())

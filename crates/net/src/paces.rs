@@ -144,6 +144,11 @@ impl Paces {
         self.paced.iter_mut().flatten()
     }
 
+    /// How many clusters there are.
+    pub(crate) fn clusters(&self) -> usize {
+        self.paced.len()
+    }
+
     pub(crate) fn get(&mut self, cluster: u16) -> Option<&mut Paced> {
         self.paced.get_mut(usize::from(cluster))?.as_mut()
     }

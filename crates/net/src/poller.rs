@@ -150,6 +150,11 @@ impl<T> Slots<T> {
         value
     }
 
+    /// All that are there.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.slots.iter_mut().filter_map(|slot| slot.1.as_mut())
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.slots.iter().filter_map(|slot| slot.1.as_ref())
     }

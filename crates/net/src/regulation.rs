@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use gridmpi_engine::Word;
-use gridmpi_rate::{Broker, Claimed, ClusterId, NodeId, Notice, Order, Rate};
+use gridmpi_rate::{Broker, Claimed, ClusterId, Correction, NodeId, Notice, Order, Rate, Seen};
 use gridmpi_wire::{Grant, ProcId, Share, Start, Transfer};
 
 use crate::Online;
@@ -37,6 +37,10 @@ pub(crate) struct Regulation {
     claimed: HashSet<ProcId>,
     /// Something may be to be told, settled or stepped.
     is_stirred: bool,
+    /// The next look at the connections is arranged for.
+    pub(crate) is_watching: bool,
+    /// How many processes this cluster has.
+    pub(crate) mates: u32,
 }
 
 /// Where the broker of this cluster is.
@@ -80,8 +84,11 @@ impl Regulation {
         } else {
             Seat::At(at)
         };
+        let mates = online.nodes.iter().filter(|&&node| online.network.cluster(node) == cluster);
+        let mates = mates.count() as u32;
         let claimed = HashSet::new();
-        Some(Self { online, node, broker, claimed, is_stirred: false })
+        let (is_stirred, is_watching) = (false, false);
+        Some(Self { online, node, broker, claimed, is_stirred, is_watching, mates })
     }
 
     /// The node of a process.
@@ -118,7 +125,7 @@ impl Regulation {
             Word::Share(Share { to, share }) if share > 0 => {
                 Order::Share { to: network.node(to)?, share: f64::from(share) / EQUAL_SHARE }
             }
-            Word::Share(_) | Word::Transfer(_) => return None,
+            Word::Share(_) | Word::Transfer(_) | Word::Seen(_) => return None,
         })
     }
 
@@ -146,6 +153,33 @@ impl Regulation {
             (_, _) => {}
         }
     }
+
+    /// What a process of this cluster says of a link.
+    fn hear_seen(&mut self, from: ProcId, seen: gridmpi_wire::Seen) {
+        let gridmpi_wire::Seen { cluster, arrived, resent } = seen;
+        if !self.is_near(from) {
+            return;
+        }
+        let to = self.online.network.cluster_number(cluster);
+        if let (Seat::Here(seated), Some(to)) = (&mut self.broker, to) {
+            seated.broker.seen(to, Seen { arrived, resent }, Instant::now());
+        }
+    }
+
+    /// People are told what links have turned out to carry.
+    fn tell_corrections(&mut self) {
+        let Seat::Here(seated) = &mut self.broker else { return };
+        let name =
+            |cluster: ClusterId| self.online.names.get(cluster.index()).map_or("?", String::as_str);
+        for Correction { to, said, found } in seated.broker.corrections() {
+            let [said, found] = [said, found].map(|rate| rate.bits_per_second() / 1e6);
+            let (from, to) = (name(self.online.network.cluster(self.node)), name(to));
+            (self.online.warn)(&format!(
+                "the link from cluster `{from}` to `{to}` carries about {found:.3} Mbit/s, as its connections see it, not {said:.3} \
+                 as the job file says: going on with that; put right `bandwidth` in its [[link]]"
+            ));
+        }
+    }
 }
 
 impl State {
@@ -163,7 +197,9 @@ impl State {
         }
         regulation.claimed.insert(peer);
         regulation.is_stirred = true;
-        paced.claims.begin(regulation.node(peer), peer.0, Instant::now());
+        let now = Instant::now();
+        paced.claims.begin(regulation.node(peer), peer.0, now);
+        self.watch(now);
     }
 
     /// Makes the connection to the broker before it is needed.
@@ -202,6 +238,9 @@ impl State {
         let now = Instant::now();
         let has_claimed = self.tell_claims(now);
         let has_ordered = self.step(has_looked, now);
+        if let Some(regulation) = &mut self.regulation {
+            regulation.tell_corrections();
+        }
         for (peer, rate) in self.paces.follow_claims(now) {
             self.slow_down(peer, rate);
         }
@@ -222,6 +261,8 @@ impl State {
         regulation.is_stirred = true;
         if let Word::Transfer(transfer) = word {
             regulation.hear_transfer(from, transfer);
+        } else if let Word::Seen(seen) = word {
+            regulation.hear_seen(from, seen);
         } else if regulation.obeys(from)
             && let Some(order) = regulation.order_of(word)
         {
@@ -263,6 +304,26 @@ impl State {
             }
         }
         matches!(regulation.broker, Seat::At(_)) && !told.is_empty()
+    }
+
+    /// What was seen of the connections to a cluster is for the broker.
+    pub(crate) fn tell_seen(&mut self, cluster: u16, seen: Seen, now: Instant) {
+        let Some(regulation) = &mut self.regulation else { return };
+        regulation.is_stirred = true;
+        let cluster = u32::from(cluster);
+        match &mut regulation.broker {
+            Seat::Here(seated) => {
+                if let Some(to) = regulation.online.network.cluster_number(cluster) {
+                    seated.broker.seen(to, seen, now);
+                }
+            }
+            Seat::At(at) => {
+                let Seen { arrived, resent } = seen;
+                let word = Word::Seen(gridmpi_wire::Seen { cluster, arrived, resent });
+                self.endpoint.tell(*at, word);
+            }
+            Seat::Empty => {}
+        }
     }
 
     /// The broker here, if it is here, orders and tells the others. Whether it said something.

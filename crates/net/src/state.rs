@@ -216,6 +216,7 @@ impl State {
                 Due::Dial(peer) => self.dial_due(peer),
                 Due::Turn(cluster) => self.turn_due(cluster),
                 Due::Step => self.step_due(),
+                Due::Look => self.look_due(),
             }
         }
     }

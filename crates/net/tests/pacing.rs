@@ -110,6 +110,7 @@ fn online() -> Pacing {
             network,
             nodes,
             brokers: vec![ProcId(0), ProcId(2)],
+            names: vec!["a".into(), "b".into()],
             warn: |text| WARNINGS.lock().unwrap().push(text.to_owned()),
         }),
     }

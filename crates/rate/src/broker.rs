@@ -6,8 +6,9 @@
 //! Brokers that have heard the same grant rates that fit together: nobody decides for another cluster.
 
 use crate::crowd::Crowd;
+use crate::estimate::Estimate;
 use crate::inlets::{Inlets, Load};
-use crate::{Allocator, ClusterId, Network, NodeId, Rate, Transfer};
+use crate::{Allocator, ClusterId, Network, NodeId, Rate, Seen, Transfer};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::num::NonZero;
 use std::time::{Duration, Instant};
@@ -67,6 +68,20 @@ pub struct Notice {
     pub is_active: bool,
 }
 
+/// A link has turned out to carry something else than was said of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Correction {
+    /// The cluster it leads to.
+    pub to: ClusterId,
+    /// What was said.
+    pub said: Rate,
+    /// What is believed from now on.
+    pub found: Rate,
+}
+
+/// A correction by less than this, or than this since it was last told, is not worth a word to people.
+const WORTH_A_WORD: f64 = 1.5;
+
 /// So long after a process has begun to send it is young. Where many begin nearly at once the first would be granted what will be the
 /// others', and what is sent too fast by then fills the link's buffer.
 const YOUNG: Duration = Duration::from_micros(3500);
@@ -84,6 +99,9 @@ pub struct Broker {
     /// What is granted of links and receivers where several nodes send, by what they carry.
     part: f64,
     inlets: Inlets,
+    /// What is believed of the link to each cluster, and what people were told of it last, or by the job file.
+    estimates: BTreeMap<ClusterId, (Estimate, f64)>,
+    corrections: Vec<Correction>,
     allocator: Allocator,
     /// Who of our processes sends, and how many transfers it has there.
     ours: BTreeMap<Pair, BTreeMap<Process, u32>>,
@@ -120,6 +138,8 @@ impl Broker {
             network,
             part,
             inlets: Inlets::default(),
+            estimates: BTreeMap::new(),
+            corrections: Vec::new(),
             allocator: Allocator::new(),
             ours: BTreeMap::new(),
             theirs: BTreeMap::new(),
@@ -203,6 +223,34 @@ impl Broker {
         for ((from, to), count) in all {
             (0..count).for_each(|_| self.end(process, from, to));
         }
+    }
+
+    /// A process of this cluster has seen this of its connections to another.
+    pub fn seen(&mut self, to: ClusterId, seen: Seen, now: Instant) {
+        let Some((estimate, told)) = self.estimates.get_mut(&to) else { return };
+        if !estimate.see(seen, now) {
+            return;
+        }
+        let Some(found) = Rate::from_bits_per_second(estimate.rate()) else { return };
+        let change = estimate.rate() / *told;
+        if !(1.0 / WORTH_A_WORD..WORTH_A_WORD).contains(&change) {
+            *told = estimate.rate();
+            let said = self.network.between(self.cluster, to);
+            self.corrections.push(Correction { to, said, found });
+        }
+        self.lone.set_between(self.cluster, to, found);
+        let shared = Rate::from_bits_per_second(estimate.rate() * self.part);
+        self.shared.set_between(self.cluster, to, shared.unwrap_or(found));
+        self.has_changed = true;
+        if let Some((_, told)) = self.crowds.get_mut(&to) {
+            *told = None;
+        }
+        self.tell_crowd(to);
+    }
+
+    /// What people are to be told of links since this was last asked.
+    pub fn corrections(&mut self) -> Vec<Correction> {
+        std::mem::take(&mut self.corrections)
     }
 
     /// The broker of another cluster tells of a transfer there. Nothing if it is not one of its nodes.
@@ -291,7 +339,31 @@ impl Broker {
         };
         self.inlets.fill(&loads, capacity);
         binding.iter().for_each(|&node| network.set_inward(node, Rate::UNBOUNDED));
+        self.estimate(&transfers, &rates, now);
         rates
+    }
+
+    /// Tells the estimates what is granted.
+    fn estimate(&mut self, transfers: &[Transfer], rates: &[f64], now: Instant) {
+        let mut sums: BTreeMap<ClusterId, (f64, BTreeSet<NodeId>)> = BTreeMap::new();
+        for (transfer, rate) in transfers.iter().zip(rates).take(self.ours.len()) {
+            let sum = sums.entry(self.network.cluster(transfer.to)).or_default();
+            sum.0 += rate;
+            sum.1.insert(transfer.to);
+        }
+        for &to in sums.keys() {
+            let said = self.network.between(self.cluster, to).bits_per_second();
+            if said.is_finite() {
+                self.estimates.entry(to).or_insert_with(|| (Estimate::new(said), said));
+            }
+        }
+        for (to, (estimate, _)) in &mut self.estimates {
+            let (granted, receivers) = sums.remove(to).unwrap_or_default();
+            // One receiver of several may be slower than anybody has said.
+            let is_ours = receivers.len() >= self.network.nodes_of(*to).min(2)
+                && !receivers.iter().any(|&node| self.inlets.is_full(node));
+            estimate.grant(granted, is_ours, now);
+        }
     }
 
     fn grant(&mut self, sums: &Sums, now: Instant, orders: &mut Vec<(Process, Order)>) {
@@ -354,7 +426,7 @@ impl Broker {
         to: ClusterId,
         size: usize,
     ) -> (Process, Order) {
-        let link = self.network.between(self.cluster, to).bits_per_second();
+        let link = self.lone.between(self.cluster, to).bits_per_second();
         let share = Rate::from_bits_per_second(link / size.max(1) as f64);
         let rate = share.unwrap_or(Rate::UNBOUNDED).min(self.network.interface(node));
         (process, Order::Start { to, rate })
@@ -536,6 +608,31 @@ mod tests {
         assert_eq!(rates(&a.step(now + YOUNG)), [(0, 25.0)]);
         a.deaf_to(ids[1]);
         assert_eq!(rates(&a.step(now + 20 * YOUNG)), [(0, 50.0)]);
+    }
+
+    #[test]
+    fn a_link_that_carries_less_than_was_said_is_granted_less_and_people_are_told() {
+        let (mut network, ids, nodes, now) = site(2);
+        network.set_between(ids[0], ids[1], mbit(1600.0));
+        let mut broker = Broker::new(ids[0], network, 1.0);
+        (0..4).for_each(|n| broker.begin(n, nodes[0][n as usize], nodes[1][n as usize], now));
+        assert_eq!(rates(&broker.step(now + YOUNG)).len(), 4);
+        let ms = Duration::from_millis(1);
+        // 100 of the 200 Mbit/s arrive.
+        for window in 1..=12 {
+            let arrived = (100e6 * 0.2 / 1538.0 / 8.0) as u64;
+            let granted = broker.granted[&(0, ids[1])].0 * 4.0;
+            let resent = ((granted - 100e6).max(0.0) * 0.2 / 1538.0 / 8.0) as u64;
+            let later = now + YOUNG + 200 * window * ms;
+            broker.seen(ids[1], Seen { arrived, resent }, later);
+            broker.step(later);
+        }
+        let rate = broker.granted[&(0, ids[1])].0 / 1e6;
+        assert!((23.0..27.0).contains(&rate), "{rate}");
+        let told = broker.corrections();
+        assert_eq!((told[0].to, told[0].said), (ids[1], mbit(1600.0)));
+        assert!(told[0].found < mbit(200.0) && told.len() <= 2, "{told:?}");
+        assert!(broker.corrections().is_empty());
     }
 
     #[test]

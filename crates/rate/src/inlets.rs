@@ -89,6 +89,11 @@ impl Inlets {
         });
     }
 
+    /// Whether more comes, or has come, to a node than it can take.
+    pub(crate) fn is_full(&self, node: NodeId) -> bool {
+        self.known.contains_key(&node)
+    }
+
     /// When another interface binds if nothing changes.
     pub(crate) fn due(&self) -> Option<Instant> {
         let filling = self.known.values().filter(|inlet| !inlet.binds && inlet.excess > 0.0);

@@ -14,13 +14,15 @@ mod allocation;
 mod broker;
 mod claims;
 mod crowd;
+mod estimate;
 mod filling;
 mod inlets;
 mod network;
 mod rate;
 
 pub use allocation::{Allocator, Transfer};
-pub use broker::{Broker, Notice, Order, Process};
+pub use broker::{Broker, Correction, Notice, Order, Process};
 pub use claims::{Claimed, Claims};
+pub use estimate::Seen;
 pub use network::{ClusterId, LinkId, Network, NodeId};
 pub use rate::Rate;

@@ -109,6 +109,17 @@ impl Network {
         self.capacities[resource as usize] = bandwidth;
     }
 
+    /// What links let through from one cluster to another has turned out to be this, as far as they carry nothing else.
+    pub(crate) fn set_between(&mut self, from: ClusterId, to: ClusterId, bandwidth: Rate) {
+        let links = self.paths.get(&(from, to)).map_or(&[][..], Vec::as_slice);
+        for &link in links {
+            let carries = self.paths.values().filter(|path| path.contains(&link)).count();
+            if carries == 1 {
+                self.capacities[link as usize] = bandwidth;
+            }
+        }
+    }
+
     /// The same network with links that carry this part of what these do.
     #[must_use]
     pub(crate) fn with_links_scaled(&self, part: f64) -> Self {
@@ -204,6 +215,11 @@ impl Network {
         let is_third = |node: &Node| node.cluster != one && node.cluster != other;
         self.nodes.iter().any(|node| is_third(node) && is_neck(node))
             || self.senders.values().any(|link| link.contains(&one) && link.contains(&other))
+    }
+
+    /// How many nodes a cluster has.
+    pub(crate) fn nodes_of(&self, cluster: ClusterId) -> usize {
+        self.nodes.iter().filter(|node| node.cluster == cluster).count()
     }
 
     /// How many nodes there are.

@@ -63,6 +63,19 @@ wire_struct! {
 }
 
 wire_struct! {
+    /// What has come of what the sender of this sent to a cluster since it last said so.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Seen {
+        /// The receiving cluster, by its number in the job.
+        cluster: u32,
+        /// Full segments that have arrived.
+        arrived: u64,
+        /// Segments that were sent again.
+        resent: u64,
+    }
+}
+
+wire_struct! {
     /// With what the receiver of this may begin to send to a cluster from now on, until a grant says more or less.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Start {
@@ -186,6 +199,8 @@ frame_table! {
     12 Start sequenced bare (start: Start);
     /// From a rate broker: a part of a rate.
     13 Share sequenced bare (share: Share);
+    /// To a rate broker: how a link does.
+    14 Seen sequenced bare (seen: Seen);
 }
 
 impl Frame {

@@ -36,6 +36,8 @@ fn frame() -> impl Strategy<Value = Frame> {
         (any::<u32>(), any::<u32>()).prop_map(|(to, share)| Frame::Share(Share { to, share })),
         (any::<u32>(), any::<u64>())
             .prop_map(|(cluster, rate)| Frame::Start(Start { cluster, rate })),
+        (any::<u32>(), any::<u64>(), any::<u64>())
+            .prop_map(|(cluster, arrived, resent)| Frame::Seen(Seen { cluster, arrived, resent })),
     ]
 }
 

@@ -1,0 +1,83 @@
+//! What the kernel sees of paced connections, for the rate broker: what has arrived, and what was sent again.
+
+use std::time::{Duration, Instant};
+
+use gridmpi_rate::Seen;
+
+use crate::link::Link;
+use crate::options::{Carried, carried};
+use crate::pace::SEGMENT;
+use crate::state::{Socket, State};
+use crate::timers::Due;
+
+/// While something waits to be sent it is looked so often, or less by many processes: the broker hears them all.
+const LOOK: Duration = Duration::from_millis(50);
+const PROCESSES: u32 = 16;
+
+/// Of the connections to one cluster since they were looked at before.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    acknowledged: u64,
+    resent: u64,
+}
+
+impl State {
+    /// Something waits to be sent to a cluster that is paced.
+    pub(crate) fn watch(&mut self, now: Instant) {
+        let Some(regulation) = &mut self.regulation else { return };
+        if !std::mem::replace(&mut regulation.is_watching, true) {
+            let looks = regulation.mates.div_ceil(PROCESSES).max(1);
+            self.timers.set(now + LOOK * looks, Due::Look);
+        }
+    }
+
+    /// It is time to look at the connections.
+    pub(crate) fn look_due(&mut self) {
+        let Some(regulation) = &mut self.regulation else { return };
+        regulation.is_watching = false;
+        let now = Instant::now();
+        let sums = self.look();
+        let mut has_some = false;
+        for (cluster, sum) in (0u16..).zip(sums) {
+            let seen = Seen { arrived: sum.acknowledged / SEGMENT as u64, resent: sum.resent };
+            if seen != Seen::default() {
+                has_some = true;
+                self.tell_seen(cluster, seen, now);
+            }
+        }
+        // The last of it arrives when nothing waits any more.
+        if has_some || self.paces.iter_mut().any(|paced| paced.claims.has_some()) {
+            self.watch(now);
+        }
+    }
+
+    /// What has come of each cluster's connections.
+    fn look(&mut self) -> Vec<Sum> {
+        let mut sums = vec![Sum::default(); self.paces.clusters()];
+        let Self { sockets, paces, .. } = self;
+        for socket in sockets.iter_mut() {
+            let Socket::Link(link) = socket else { continue };
+            let Some(cluster) = paces.cluster_of(link.peer) else { continue };
+            if let Some(sum) = sums.get_mut(usize::from(cluster)) {
+                sum.add(link);
+            }
+        }
+        sums
+    }
+}
+
+impl Sum {
+    fn add(&mut self, link: &mut Link) {
+        if link.written == link.looked_at {
+            return;
+        }
+        let Ok(now) = carried(&link.fd) else { return };
+        let Carried { acknowledged, resent, .. } = link.carried;
+        self.acknowledged += now.acknowledged.saturating_sub(acknowledged);
+        self.resent += now.resent.saturating_sub(resent);
+        if now.is_all {
+            link.looked_at = link.written;
+        }
+        link.carried = now;
+    }
+}
