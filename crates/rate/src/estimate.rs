@@ -29,6 +29,10 @@ const LOSS_TRYING: f64 = 0.005;
 const SINK_MOST: f64 = 0.7;
 const SINK_LEAST: f64 = 0.95;
 
+/// When they have sunk, and still something is lost: a little more, a few times. What is lost at random does not end by that.
+const EASE: f64 = 0.97;
+const EASES: u32 = 4;
+
 /// How they rise: below what has gone well or is said, and beyond it, where it goes well again and again.
 const RISE: f64 = 1.05;
 const RISE_MOST: f64 = 1.5;
@@ -50,6 +54,10 @@ pub(crate) struct Estimate {
     patience: Duration,
     /// How long it has gone well at the safe rate.
     well: Duration,
+    /// How often it may be eased yet.
+    eases: u32,
+    /// What is new of what is safe: people may be told.
+    news: Option<f64>,
     window: Window,
     /// What is granted, and whether what is lost is lost here; since when.
     granted: f64,
@@ -73,6 +81,8 @@ impl Estimate {
             rise: RISE,
             patience: PATIENCE,
             well: Duration::ZERO,
+            eases: 0,
+            news: None,
             window: Window {
                 busy: Duration::ZERO,
                 full: Duration::ZERO,
@@ -87,6 +97,11 @@ impl Estimate {
 
     pub(crate) const fn rate(&self) -> f64 {
         self.rate
+    }
+
+    /// What has turned out to be safe, when that has come to rest.
+    pub(crate) fn news(&mut self) -> Option<f64> {
+        self.news.take()
     }
 
     /// From now on so much is granted, bits per second. `is_ours`: nothing else that is known to be full is on the way.
@@ -130,12 +145,21 @@ impl Estimate {
             if is_trying {
                 self.patience = (2 * self.patience).min(PATIENCE_MOST);
                 self.rate = self.safe;
+                self.news = Some(self.safe);
             } else {
                 self.sink(granted_bits / seconds, seen.arrived as f64 * FRAME / seconds);
             }
             (self.rise, self.well) = (RISE, Duration::ZERO);
+        } else if loss > LOSS_TRYING && self.eases > 0 {
+            self.eases -= 1;
+            self.rate *= EASE;
+            self.safe = self.rate;
+            self.news = (self.eases == 0).then_some(self.safe);
         } else if loss <= LOSS_TRYING && full.as_secs_f64() >= FULL * seconds {
             self.well += busy;
+            if std::mem::take(&mut self.eases) > 0 {
+                self.news = Some(self.safe);
+            }
             if is_trying {
                 self.safe = self.rate;
                 self.rise = (1.0 + 2.0 * (self.rise - 1.0)).min(RISE_MOST);
@@ -152,7 +176,7 @@ impl Estimate {
         let granted = granted.min(self.rate);
         self.rate = arrived.clamp(SINK_MOST * granted, SINK_LEAST * granted);
         self.safe = self.rate;
-        self.patience = WINDOW;
+        (self.patience, self.eases) = (WINDOW, EASES);
     }
 }
 
