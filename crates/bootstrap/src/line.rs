@@ -131,6 +131,9 @@ pub fn answer(stream: TcpStream, pass: &Pass, deadline: Instant) -> Result<Line,
     match handshake::accept(stream, pass.job, &pass.key, deadline) {
         Ok((Role::Probe, channel)) => Line::new(channel).map_err(|error| error.to_string()),
         Ok(_) => Err("is a process of a job".to_owned()),
+        Err(HandshakeError::OtherJob | HandshakeError::WrongKey) => {
+            Err("has another token".to_owned())
+        }
         Err(error) => Err(error.to_string()),
     }
 }
@@ -236,7 +239,7 @@ mod tests {
         let other = Secret::random().unwrap();
         let error = dial(&[address], &Pass::from(&other), soon()).err().unwrap();
         assert!(matches!(error, LineError::Token(_)), "{error}");
-        assert!(answering.join().unwrap().err().unwrap().contains("another job"));
+        assert!(answering.join().unwrap().err().unwrap().contains("another token"));
     }
 
     #[test]

@@ -87,8 +87,8 @@ type Failure = (Vec<String>, i32);
 pub(crate) fn run(args: &Args) -> i32 {
     let done = match (&args.listen, job_file(&args.targets)) {
         (Some(listen), _) => serve(args, *listen),
-        (None, Some(path)) => job(args, path).and_then(|reports| show(args, &reports, true)),
-        (None, None) => by_hand(args).and_then(|reports| show(args, &reports, false)),
+        (None, Some(path)) => job(args, path).map(|reports| show(args, &reports, true)),
+        (None, None) => by_hand(args).map(|reports| show(args, &reports, false)),
     };
     match done {
         Ok(()) => 0,
@@ -152,16 +152,14 @@ fn by_hand(args: &Args) -> Result<Vec<PathReport>, Failure> {
     Ok(vec![report])
 }
 
-fn show(args: &Args, reports: &[PathReport], is_job: bool) -> Result<(), Failure> {
+fn show(args: &Args, reports: &[PathReport], is_job: bool) {
     if args.json {
-        let text = serde_json::to_string_pretty(reports);
-        println!("{}", text.map_err(|error| bad(error.to_string()))?);
-        return Ok(());
+        println!("{}", gridmpi_probe::json(reports));
+        return;
     }
     print!("{}", gridmpi_probe::table(reports));
     let place = if is_job { "" } else { " (with the clusters' own names)" };
     println!("\nFor the job file{place}:\n\n{}", gridmpi_probe::job_lines(reports).trim_end());
-    Ok(())
 }
 
 fn serve(args: &Args, listen: SocketAddr) -> Result<(), Failure> {

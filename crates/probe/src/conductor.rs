@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 const SHORT: Duration = Duration::from_secs(10);
 /// How often it is asked whether waiting is of use.
 const LOOK: Duration = Duration::from_millis(100);
+/// After a complaint, news of a death are waited for so long.
+const NEWS: Duration = Duration::from_millis(500);
 /// Nodes that may be here at once, those to be sent away again included.
 const MAX_NODES: usize = 4096;
 /// Times that a clock is asked for.
@@ -206,9 +208,7 @@ impl<'a> Conductor<'a> {
     /// The next word of anybody, if one comes within `patience`.
     pub(crate) fn word(&mut self, patience: Duration) -> Result<Option<(usize, Word)>, ProbeError> {
         match self.words.recv_timeout(patience.min(LOOK)) {
-            Ok((node, Ok(Word::Failed(reason)))) => {
-                Err(ProbeError::Node { node: self.name(node), reason })
-            }
+            Ok((node, Ok(Word::Failed(reason)))) => Err(self.failed(node, reason)),
             Ok((node, Ok(word))) if word.is_sound() => Ok(Some((node, word))),
             Ok((node, Ok(_))) => {
                 Err(self.lost(node, &LineError::Protocol("an unsound word".to_owned())))
@@ -219,6 +219,22 @@ impl<'a> Conductor<'a> {
                 Ok(None)
             }
         }
+    }
+
+    /// What one node complains of may be that another has just died: then that is the news.
+    fn failed(&mut self, node: usize, reason: String) -> ProbeError {
+        let deadline = Instant::now() + NEWS;
+        while let Ok((other, word)) =
+            self.words.recv_timeout(deadline.saturating_duration_since(Instant::now()))
+        {
+            if let Err(error) = word {
+                return self.lost(other, &error);
+            }
+        }
+        if let Err(ended) = (self.watch)() {
+            return ProbeError::Ended(ended);
+        }
+        ProbeError::Node { node: self.name(node), reason }
     }
 
     /// Waits until each of `from` has said what `wanted` looks for; other words are let pass.

@@ -9,10 +9,11 @@ pub enum ProbeError {
     #[error("{0}")]
     Here(String),
     /// The far end cannot be reached, or is not of us.
-    #[error(
-        "{0}. Is `gridmpi probe --listen` running there, and does a firewall let its port through?"
-    )]
+    #[error("{}", dialling(.0))]
     Dial(LineError),
+    /// A node cannot come to whoever has had it started.
+    #[error("cannot take part in measuring: {0}")]
+    Attend(LineError),
     /// Nobody came.
     #[error("{missing} after {seconds} s")]
     Missing {
@@ -58,4 +59,14 @@ pub enum ProbeError {
     /// Who waits says why it is of no use.
     #[error("{0}")]
     Ended(String),
+}
+
+fn dialling(error: &LineError) -> String {
+    let hint = match error {
+        LineError::Unreachable { .. } => {
+            ". Is `gridmpi probe --listen` running there, and does a firewall let its port through?"
+        }
+        _ => "",
+    };
+    format!("{error}{hint}")
 }

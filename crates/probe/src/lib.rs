@@ -25,6 +25,6 @@ mod streams;
 pub use conductor::{Conductor, Gathering};
 pub use error::ProbeError;
 pub use measure::Options;
-pub use print::{job_lines, table};
+pub use print::{job_lines, json, table};
 pub use result::{Bound, PathReport, Queueing, RoundTrip, Transfer};
 pub use started::{host, play_node};

@@ -50,8 +50,8 @@ pub fn attend(
     let post = Arc::new(Post::default());
     let _door = post.open(listeners, pass, |_, _| {}).map_err(here)?;
     let deadline = Instant::now() + SHORT;
-    let mut line = line::dial(at, pass, deadline).map_err(ProbeError::Dial)?;
-    line.send(&Purpose::Words, deadline).map_err(ProbeError::Dial)?;
+    let mut line = line::dial(at, pass, deadline).map_err(ProbeError::Attend)?;
+    line.send(&Purpose::Words, deadline).map_err(ProbeError::Attend)?;
     serve(line, who, pass, post)
 }
 

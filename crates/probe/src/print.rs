@@ -3,6 +3,7 @@
 use crate::result::{Bound, PathReport, Transfer};
 use gridmpi_report::table::Table;
 use gridmpi_report::units::{format_duration, format_rate};
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -62,6 +63,35 @@ fn row(
     ]
 }
 
+/// Everything, and what follows from it.
+#[derive(Serialize)]
+struct Whole<'a> {
+    #[serde(flatten)]
+    report: &'a PathReport,
+    /// For the job file.
+    bandwidth_bits_per_s: u64,
+    /// Whether that is the path's own; else it carries at least so much.
+    is_links_own: bool,
+    delay_us: u64,
+    /// Of each node of either cluster, where that is less than the path.
+    interface_bandwidth_bits_per_s: [Option<u64>; 2],
+}
+
+/// Every figure, for programs.
+#[must_use]
+pub fn json(reports: &[PathReport]) -> String {
+    let whole = |report| Whole {
+        report,
+        bandwidth_bits_per_s: PathReport::bandwidth(report),
+        is_links_own: report.is_links_own(),
+        delay_us: report.delay_us(),
+        interface_bandwidth_bits_per_s: [0, 1].map(|side| report.interface(side)),
+    };
+    let all: Vec<_> = reports.iter().map(whole).collect();
+    // Numbers and texts only: there is nothing that could not be written.
+    serde_json::to_string_pretty(&all).unwrap_or_default()
+}
+
 /// Lines for the job file.
 #[must_use]
 pub fn job_lines(reports: &[PathReport]) -> String {
@@ -112,9 +142,9 @@ mod tests {
         let lines = job_lines(&[report([8, 8], [160, 159], [50, 49])]);
         assert_eq!(
             lines,
-            "[[link]]\nbetween = [\"a\", \"b\"]\nbandwidth = \"159 Mbit/s\"\ndelay = \"10.06 ms\"\n\n\
-             interface_bandwidth = \"50 Mbit/s\"  # in the [[cluster]] `a`\n\
-             interface_bandwidth = \"49 Mbit/s\"  # in the [[cluster]] `b`\n"
+            "[[link]]\nbetween = [\"a\", \"b\"]\nbandwidth = \"157.4 Mbit/s\"\ndelay = \"10.06 ms\"\n\n\
+             interface_bandwidth = \"49.5 Mbit/s\"  # in the [[cluster]] `a`\n\
+             interface_bandwidth = \"48.51 Mbit/s\"  # in the [[cluster]] `b`\n"
         );
         let few = job_lines(&[report([3, 3], [150, 150], [50, 50])]);
         assert!(few.contains("# at least"), "{few}");
