@@ -192,6 +192,24 @@ fn the_nodes_of_a_job_are_measured() {
     assert!(outcome.out.contains("between = [\"a\", \"b\"]"), "{outcome:#?}");
 }
 
+/// What is measured is told, and the ports are free for the job, which here has nobody who would come.
+#[test]
+fn a_jobs_link_is_measured_before_it_starts() {
+    let bench = Bench::new();
+    let at = free_port();
+    let link = format!(
+        "[job]\nlisten = \"127.0.0.1:{at}\"\n[[link]]\nbetween = [\"b\", \"a\"]\nbandwidth = \"measure\"\n"
+    );
+    job(&bench, "launcher = \"LAUNCHER\"", &link);
+    let mut command = bench.command();
+    command.args(["run", "job.toml", "--", "sh", "-c", "exit 3"]);
+    let outcome = bench.finish(command);
+    for part in ["measuring b ↔ a", "measured: b ↔ a: at least", "one way"] {
+        assert!(outcome.err.contains(part), "{outcome:#?}");
+    }
+    assert!(!outcome.err.contains("cannot listen"), "{outcome:#?}");
+}
+
 #[test]
 fn nodes_behind_a_head_node_are_started_there() {
     let bench = Bench::new();

@@ -321,6 +321,12 @@ delay = "10 ms"
                 format!("{a}interface_bandwidth = \"0 Mbit/s\"\n"),
                 "job.toml:3: `interface_bandwidth`",
             ),
+            (
+                format!(
+                    "{a}[[cluster]]\nname = \"b\"\n[[link]]\nbetween = [\"a\", \"b\"]\nbandwidth = \"mesure\"\n"
+                ),
+                "job.toml:7: `bandwidth`",
+            ),
             (format!("[job]\nwait = \"soon\"\n{a}"), "job.toml:2: `wait`"),
         ];
         for (text, expected) in cases {

@@ -5,6 +5,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Time that a connection has to prove itself and to say what it is for.
@@ -25,11 +26,16 @@ pub(crate) enum Visitor {
 /// Open ports, until dropped.
 pub(crate) struct Door {
     closing: Arc<AtomicBool>,
+    keepers: Vec<JoinHandle<()>>,
 }
 
 impl Drop for Door {
     fn drop(&mut self) {
         self.closing.store(true, Ordering::Release);
+        // The ports are free afterwards: a job may want the same.
+        for keeper in self.keepers.drain(..) {
+            let _ = keeper.join();
+        }
     }
 }
 
@@ -41,18 +47,19 @@ pub(crate) fn open(
 ) -> std::io::Result<Door> {
     let closing = Arc::new(AtomicBool::new(false));
     let hall = Arc::new(Hall { pass: pass.clone(), strangers: AtomicU32::new(0), visit });
+    let mut door = Door { closing, keepers: Vec::new() };
     for listener in listeners {
         listener.set_nonblocking(true)?;
-        let (hall, closing) = (Arc::clone(&hall), Arc::clone(&closing));
-        std::thread::spawn(move || {
+        let (hall, closing) = (Arc::clone(&hall), Arc::clone(&door.closing));
+        door.keepers.push(std::thread::spawn(move || {
             while !closing.load(Ordering::Acquire) {
                 if hall.has_room() && is_ready(&listener) {
                     Hall::accept(&hall, &listener);
                 }
             }
-        });
+        }));
     }
-    Ok(Door { closing })
+    Ok(door)
 }
 
 fn is_ready(listener: &TcpListener) -> bool {
