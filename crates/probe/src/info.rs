@@ -13,7 +13,11 @@ sockopt_impl!(TcpInfo, GetOnly, libc::IPPROTO_TCP, libc::TCP_INFO, Info);
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Info {
-    before: [u8; 100],
+    states: [u8; 8],
+    timeouts: [u32; 2],
+    snd_mss: u32,
+    rcv_mss: u32,
+    between: [u32; 19],
     total_retrans: u32,
     rates_and_bytes: [u64; 4],
     segs: [u32; 2],
@@ -28,6 +32,29 @@ pub(crate) fn choose(stream: &TcpStream, name: &str) -> Result<(), String> {
     setsockopt(stream, TcpCongestion, &OsString::from(name)).map_err(|error| {
         format!("cannot use congestion control `{name}` ({error}): it must be among net.ipv4.tcp_allowed_congestion_control")
     })
+}
+
+/// What has arrived on a connection, in order or not. What is read comes in bursts where a lost segment is waited for, which
+/// says nothing of the path.
+#[derive(Debug, Default)]
+pub(crate) struct Arrived {
+    segments: u32,
+}
+
+impl Arrived {
+    /// Counts from now on.
+    pub(crate) fn at(stream: &TcpStream) -> Self {
+        Self { segments: getsockopt(stream, TcpInfo).map_or(0, |info| info.data_segs_in) }
+    }
+
+    /// Bytes since the last time.
+    pub(crate) fn more(&mut self, stream: &TcpStream) -> u64 {
+        let Ok(info) = getsockopt(stream, TcpInfo) else { return 0 };
+        // The kernel counts in 32 bits, and on.
+        let new = info.data_segs_in.wrapping_sub(self.segments);
+        self.segments = info.data_segs_in;
+        u64::from(new) * u64::from(info.rcv_mss)
+    }
 }
 
 /// Adds a connection to what is known of all.
@@ -58,6 +85,11 @@ mod tests {
         count(&near, &mut tally);
         assert!(tally.segments >= 1 && tally.retransmitted == 0, "{tally:?}");
         assert!(tally.congestion.is_some_and(|name| !name.is_empty()));
+        let mut arrived = Arrived::at(&far);
+        assert_eq!(arrived.more(&far), 0);
+        near.write_all(&[0; 100_000]).unwrap();
+        far.read_exact(&mut [0; 100_000]).unwrap();
+        assert!(arrived.more(&far) >= 50_000 && arrived.more(&far) == 0);
         assert!(choose(&near, "nosuch").unwrap_err().contains("nosuch"));
     }
 }

@@ -327,10 +327,12 @@ impl Desk {
 
     /// What has come in, as long as something runs. What breaks is told at once, all else when it is asked for.
     fn tell(&mut self) -> Result<(), ProbeError> {
-        let Some(running) = &self.running else { return Ok(()) };
-        let word = Word::Received { at_us: self.now_us(), bytes: running.received() };
+        let at_us = self.now_us();
+        let Some(running) = &mut self.running else { return Ok(()) };
+        let word = Word::Received { at_us, bytes: running.received() };
+        let is_over = running.is_over();
         self.mouth.say(&word)?;
-        if running.is_over() { self.finish() } else { Ok(()) }
+        if is_over { self.finish() } else { Ok(()) }
     }
 
     fn stop(&mut self) -> Result<(), ProbeError> {

@@ -1,11 +1,11 @@
 //! Connections that are filled and emptied as fast as they will go.
 
-use crate::info;
+use crate::info::{self, Arrived};
 use crate::message::Tally;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,9 @@ pub(crate) struct Stream {
 
 /// A transfer under way on one node.
 pub(crate) struct Streams {
-    received: Arc<AtomicU64>,
+    /// Where we receive, and what has come there.
+    inward: Vec<(TcpStream, Arrived)>,
+    received: u64,
     over: Arc<AtomicBool>,
     workers: Vec<JoinHandle<Result<Tally, String>>>,
 }
@@ -30,27 +32,34 @@ pub(crate) struct Streams {
 impl Streams {
     /// Begins to fill and to empty, for at most `limit`. `over` ends it sooner.
     pub(crate) fn start(streams: Vec<Stream>, limit: Duration, over: Arc<AtomicBool>) -> Self {
-        let received = Arc::new(AtomicU64::new(0));
         let deadline = Instant::now() + limit;
         let work = |stream: Stream| {
-            let (received, over) = (Arc::clone(&received), Arc::clone(&over));
+            let over = Arc::clone(&over);
             std::thread::spawn(move || {
                 let is_over = || over.load(Ordering::Acquire) || Instant::now() >= deadline;
                 if stream.sends {
                     fill(stream.socket, is_over)
                 } else {
-                    empty(stream.socket, &received, is_over);
+                    empty(stream.socket, is_over);
                     Ok(Tally::default())
                 }
             })
         };
+        let copy = |stream: &Stream| {
+            let socket = stream.socket.try_clone().ok()?;
+            let arrived = Arrived::at(&socket);
+            Some((socket, arrived))
+        };
+        let inward = streams.iter().filter(|stream| !stream.sends).filter_map(copy).collect();
         let workers = streams.into_iter().map(work).collect();
-        Self { received, over, workers }
+        Self { inward, received: 0, over, workers }
     }
 
     /// Bytes that have come.
-    pub(crate) fn received(&self) -> u64 {
-        self.received.load(Ordering::Relaxed)
+    pub(crate) fn received(&mut self) -> u64 {
+        let more = self.inward.iter_mut().map(|(socket, arrived)| arrived.more(socket));
+        self.received += more.sum::<u64>();
+        self.received
     }
 
     /// Whether every worker has come to its end.
@@ -109,7 +118,7 @@ fn fill(mut socket: TcpStream, is_over: impl Fn() -> bool) -> Result<Tally, Stri
     Ok(tally)
 }
 
-fn empty(mut socket: TcpStream, received: &AtomicU64, is_over: impl Fn() -> bool) {
+fn empty(mut socket: TcpStream, is_over: impl Fn() -> bool) {
     let mut block = vec![0; BLOCK];
     if socket.set_read_timeout(Some(LOOK)).is_err() {
         return;
@@ -118,7 +127,7 @@ fn empty(mut socket: TcpStream, received: &AtomicU64, is_over: impl Fn() -> bool
         match socket.read(&mut block) {
             // The sender has ended; what became of it, it tells itself.
             Ok(0) => return,
-            Ok(count) => drop(received.fetch_add(count as u64, Ordering::Relaxed)),
+            Ok(_) => {}
             Err(error) if is_slow(&error) => {}
             Err(_) => return,
         }
