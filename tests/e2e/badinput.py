@@ -97,8 +97,20 @@ def _refusals() -> list[Bad]:
         Bad("mismatch", lambda: _run("--cluster", mpich, "--cluster", openmpi, "--", _ring("dm")), ("ring", "Open MPI", "MPICH"), 2),
         Bad("no-library", lambda: _run("--cluster", mpich, "--", _ring("dm")), ("libgridmpi-mpich.so", "/nowhere"), 2, env=(("GRIDMPI_LIBDIR", "/nowhere"),)),
         Bad("never-joins", _never_joins, ("`b`",)),
+        Bad("probe-nobody", lambda: [str(gridmpi()), "probe", f"127.0.0.1:{_closed_port()}"], ("127.0.0.1", "refused"), 1, env=(("GRIDMPI_TOKEN", "0" * 32),)),
+        Bad("probe-no-token", lambda: [str(gridmpi()), "probe", "127.0.0.1:9"], ("GRIDMPI_TOKEN",), 2),
+        Bad("probe-unknown-host", lambda: _measured("nosuch-host.invalid"), ("nosuch-host|`b`",), 1),
+        Bad("probe-dead-launcher", lambda: _measured("x", "missing-shell"), ("`b`", "missing-shell"), 1),
         Bad("unreachable", lambda: _join(f"127.0.0.1:{_closed_port()}"), ("127.0.0.1",), seconds=40, env=(("GRIDMPI_TOKEN", "0" * 32),)),
     ]
+
+
+def _measured(host: str, shell: str = "") -> list[str]:
+    """`gridmpi probe` of a job one of whose hosts is wrong."""
+    line = f'remote_shell = "{shell}"\n' if shell else ""
+    text = f'[[cluster]]\nname = "a"\nlauncher = "mpiexec.mpich"\n[[cluster]]\nname = "b"\nlauncher = "mpiexec.mpich"\nhosts = ["{host}"]\n{line}[job]\nwait = 5\n'
+    run_it = _file("probe-host", text)
+    return [run_it[0], "probe", run_it[-1]]
 
 
 def _dies(when: str, cluster: str, tags: str) -> Bad:

@@ -76,7 +76,7 @@ fn again(error: &io::Error) -> bool {
 pub(crate) enum ChannelError {
     #[error("{0}")]
     Io(#[from] io::Error),
-    #[error("a frame of {0} bytes (at most {MAX_FRAME})")]
+    #[error("a frame of {0} bytes, which is too long")]
     TooLong(usize),
     #[error("a frame that was altered on its way")]
     Forged,
@@ -160,11 +160,20 @@ impl Reader {
         &mut self,
         deadline: Instant,
     ) -> Result<M, ChannelError> {
+        self.receive_within(MAX_FRAME, deadline)
+    }
+
+    /// As [`Reader::receive`], for messages of at most so many bytes.
+    pub(crate) fn receive_within<M: DeserializeOwned>(
+        &mut self,
+        most: usize,
+        deadline: Instant,
+    ) -> Result<M, ChannelError> {
         let mut wire = Timed::new(&self.stream, deadline);
         let mut length = [0; 4];
         wire.read_exact(&mut length)?;
         let length = u32::from_le_bytes(length) as usize;
-        if length > MAX_FRAME {
+        if length > most {
             return Err(ChannelError::TooLong(length));
         }
         let mut body = Vec::new();

@@ -34,6 +34,8 @@ pub(crate) enum Role {
     Join,
     /// Any rank with a single message.
     Messenger,
+    /// A process that measures a path; no coordinator takes it.
+    Probe,
 }
 
 /// Why a handshake ended without a channel.
@@ -61,6 +63,7 @@ impl Role {
             Self::Rank => 1,
             Self::Join => 2,
             Self::Messenger => 3,
+            Self::Probe => 4,
         }
     }
 
@@ -69,6 +72,7 @@ impl Role {
             1 => Some(Self::Rank),
             2 => Some(Self::Join),
             3 => Some(Self::Messenger),
+            4 => Some(Self::Probe),
             _ => None,
         }
     }

@@ -20,6 +20,7 @@ mod error;
 pub mod fuzz;
 mod handshake;
 mod join;
+pub mod line;
 mod message;
 mod model;
 mod roster;

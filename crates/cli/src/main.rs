@@ -3,6 +3,7 @@
 
 mod coverage;
 mod join;
+mod probe;
 mod run;
 
 use clap::{Parser, Subcommand};
@@ -20,6 +21,7 @@ struct Cli {
 enum Command {
     Run(run::Args),
     Join(join::Args),
+    Probe(probe::Args),
     Lab(gridmpi_lab::cli::Args),
     Bench(gridmpi_bench::cli::Args),
     Coverage(coverage::Args),
@@ -30,6 +32,7 @@ fn main() -> ExitCode {
     let code = match Cli::parse().command {
         Command::Run(args) => run::run(args),
         Command::Join(args) => join::run(args),
+        Command::Probe(args) => probe::run(&args),
         Command::Lab(args) => return gridmpi_lab::cli::run(args),
         Command::Bench(args) => return gridmpi_bench::cli::run(args),
         Command::Coverage(args) => coverage::run(&args),

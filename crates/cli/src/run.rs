@@ -89,6 +89,12 @@ pub(crate) struct Args {
     #[arg(long, value_name = "HOW", value_parser = pacing)]
     pacing: Option<Pacing>,
 
+    /// Measure every link whose bandwidth the job file does not say, before the job starts
+    ///
+    /// As `gridmpi probe` does. A single link is measured where the job file says bandwidth = "measure".
+    #[arg(long)]
+    measure: bool,
+
     /// Put cluster and rank before each line of output
     #[arg(long, conflicts_with = "output")]
     label: bool,
@@ -112,6 +118,7 @@ pub(crate) fn run(args: Args) -> i32 {
         output: OutputOptions { label: args.label, directory: args.output.clone() },
         display_map: args.display.is_some(),
         token_file: args.token_file.clone(),
+        measure: args.measure,
         pacing: args.pacing,
     };
     match spec(args) {
@@ -146,7 +153,7 @@ fn spec(args: Args) -> Result<JobSpec, String> {
     Ok(spec)
 }
 
-fn read(path: &PathBuf) -> Result<JobSpec, String> {
+pub(crate) fn read(path: &std::path::Path) -> Result<JobSpec, String> {
     let shown = path.display().to_string();
     let text = std::fs::read_to_string(path)
         .map_err(|error| format!("cannot read the job file {shown}: {error}"))?;

@@ -36,8 +36,8 @@ impl Surroundings {
 /// What makes ranks out of processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Injection<'a> {
-    /// The preloaded library.
-    pub(crate) library: &'a Path,
+    /// The preloaded library; none for programs without MPI.
+    pub(crate) library: Option<&'a Path>,
     /// What the user preloads already.
     pub(crate) preloaded: Option<&'a str>,
     /// Names of the variables that ranks need; each must be set for the launcher.
@@ -168,26 +168,33 @@ pub(crate) fn inject(line: &[String], style: Style, injection: &Injection<'_>) -
     let preload = injection.preload();
     let options = match style {
         // Hydra hands its own environment to every rank.
-        Style::Hydra => vec!["-genv".to_owned(), "LD_PRELOAD".to_owned(), preload],
+        Style::Hydra => {
+            let set = |preload| vec!["-genv".to_owned(), "LD_PRELOAD".to_owned(), preload];
+            preload.map_or_else(Vec::new, set)
+        }
         Style::OpenMpi4 | Style::OpenMpi5 => {
-            let mut options = vec!["-x".to_owned(), format!("LD_PRELOAD={preload}")];
+            let set = |preload| vec!["-x".to_owned(), format!("LD_PRELOAD={preload}")];
+            let mut options = preload.map_or_else(Vec::new, set);
             for name in &injection.variables {
                 options.extend(["-x".to_owned(), (*name).to_owned()]);
             }
             options
         }
-        Style::Srun => vec![format!("--export=ALL,LD_PRELOAD={preload}")],
+        Style::Srun => vec![match preload {
+            Some(preload) => format!("--export=ALL,LD_PRELOAD={preload}"),
+            None => "--export=ALL".to_owned(),
+        }],
     };
     [launcher.clone()].into_iter().chain(options).chain(rest.iter().cloned()).collect()
 }
 
 impl Injection<'_> {
-    fn preload(&self) -> String {
-        let library = self.library.display();
-        match self.preloaded.filter(|other| !other.is_empty()) {
+    fn preload(&self) -> Option<String> {
+        let library = self.library?.display();
+        Some(match self.preloaded.filter(|other| !other.is_empty()) {
             Some(other) => format!("{library}:{other}"),
             None => library.to_string(),
-        }
+        })
     }
 }
 
@@ -250,7 +257,7 @@ mod tests {
     #[test]
     fn the_library_reaches_ranks_and_secrets_stay_names() {
         let injection = Injection {
-            library: Path::new("/lib/g.so"),
+            library: Some(Path::new("/lib/g.so")),
             preloaded: Some("/other.so"),
             variables: vec!["GRIDMPI_KEY", "OMP_NUM_THREADS"],
         };

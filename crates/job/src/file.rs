@@ -51,7 +51,11 @@ pub fn parse(name: &str, text: &str) -> Result<JobSpec, FileError> {
         spec.clusters.push(cluster);
     }
     for table in top.tables("link", "[[link]]")? {
-        spec.links.push(link(table, &spec.clusters)?);
+        let (link, is_measured) = link(table, &spec.clusters)?;
+        if is_measured {
+            spec.measure.push(link.between);
+        }
+        spec.links.push(link);
     }
     top.finish()?;
     if spec.clusters.is_empty() {
@@ -198,7 +202,8 @@ fn check_matb(
     Err(source.error(at, message))
 }
 
-fn link(mut table: Table<'_>, clusters: &[ClusterSpec]) -> Result<LinkInfo, FileError> {
+/// A link, and whether its bandwidth is to be measured.
+fn link(mut table: Table<'_>, clusters: &[ClusterSpec]) -> Result<(LinkInfo, bool), FileError> {
     let start = table.start;
     let between = table.texts("between")?.unwrap_or_default();
     let [from, to] = between.as_slice() else {
@@ -219,13 +224,14 @@ fn link(mut table: Table<'_>, clusters: &[ClusterSpec]) -> Result<LinkInfo, File
     if between[0] == between[1] {
         return Err(table.error(start, "this [[link]] joins a cluster with itself"));
     }
+    let bandwidth = table.rate_or("bandwidth", "measure")?;
     let link = LinkInfo {
         between,
-        bandwidth_bits_per_s: table.rate("bandwidth")?,
+        bandwidth_bits_per_s: bandwidth.flatten(),
         delay_us: table.delay("delay")?.map(|delay| delay.as_micros() as u64),
     };
     table.finish()?;
-    Ok(link)
+    Ok((link, bandwidth == Some(None)))
 }
 
 #[cfg(test)]
@@ -345,6 +351,12 @@ delay = "10 ms"
             (
                 format!("{a}interface_bandwidth = \"0 Mbit/s\"\n"),
                 "job.toml:3: `interface_bandwidth`",
+            ),
+            (
+                format!(
+                    "{a}[[cluster]]\nname = \"b\"\n[[link]]\nbetween = [\"a\", \"b\"]\nbandwidth = \"mesure\"\n"
+                ),
+                "job.toml:7: `bandwidth`",
             ),
             (format!("[job]\nwait = \"soon\"\n{a}"), "job.toml:2: `wait`"),
             (format!("[job]\nmatb = \"0\"\n{a}"), "job.toml:2: `matb`"),

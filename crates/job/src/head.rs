@@ -23,12 +23,16 @@ pub(crate) struct Description {
     pub(crate) label: bool,
 }
 
-/// The command that reaches the head node.
+/// What `gridmpi` does there for a job.
+pub(crate) const JOIN: &str = "join --described";
+
+/// The command that reaches the head node, and has `gridmpi` do what `verb` says there.
 pub(crate) fn command(
     head: &str,
     spec: &ClusterSpec,
     at: &[SocketAddr],
     gridmpi: &Path,
+    verb: &str,
 ) -> Vec<String> {
     let here = std::env::current_dir().unwrap_or_default().display().to_string();
     let ours = gridmpi.display().to_string();
@@ -38,7 +42,7 @@ pub(crate) fn command(
     let script = format!(
         "IFS= read -r {TOKEN} && IFS= read -r {DESCRIPTION} && export {TOKEN} {DESCRIPTION}; \
          cd {} 2>/dev/null; g={}; [ -x \"$g\" ] || g=$(basename \"$g\"); \
-         exec \"$g\" join --described --cluster {} {}",
+         exec \"$g\" {verb} --cluster {} {}",
         quote(&here),
         quote(gridmpi),
         quote(spec.name.as_str()),
@@ -83,7 +87,7 @@ mod tests {
         let name = ClusterName::new("b").unwrap();
         let spec = ClusterSpec::new(name, Launcher::Command(vec!["mpiexec".into()]));
         let at = ["192.0.2.1:7".parse().unwrap(), "[2001:db8::1]:7".parse().unwrap()];
-        let words = command("user@head", &spec, &at, Path::new("/opt/it's/gridmpi"));
+        let words = command("user@head", &spec, &at, Path::new("/opt/it's/gridmpi"), JOIN);
         assert_eq!(words[..6], ["ssh", "-T", "-o", "BatchMode=yes", "--", "user@head"]);
         assert!(words[6].contains("join --described"), "{}", words[6]);
         let secret = Secret::random().unwrap();

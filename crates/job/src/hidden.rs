@@ -13,6 +13,10 @@ use std::time::Duration;
 
 const EXEC: &str = "__exec";
 const WATCHDOG: &str = "__watchdog";
+/// A node of `gridmpi probe`.
+pub(crate) const NODE: &str = "__node";
+/// The launcher of such nodes, on a head node.
+pub(crate) const NODES: &str = "__nodes";
 /// What `gridmpi` writes to its watchdog when all is well.
 const DONE: &[u8] = b"done\n";
 /// Exit code of a command that cannot be run, as shells have it.
@@ -25,8 +29,22 @@ pub fn play() {
     match args.next().as_deref().and_then(|name| name.to_str()) {
         Some(EXEC) => exec(&args.collect::<Vec<_>>()),
         Some(WATCHDOG) => watch(&args.collect::<Vec<_>>()),
+        Some(NODE) => std::process::exit(gridmpi_probe::play_node()),
+        Some(NODES) => nodes(&args.filter_map(|arg| arg.into_string().ok()).collect::<Vec<_>>()),
         _ => {}
     }
+}
+
+/// `__nodes --cluster NAME ADDRESSES`.
+fn nodes(args: &[String]) -> ! {
+    let played = match args {
+        [_, name, at] => crate::measure::play_head(name, at),
+        _ => Err("this is a part of `gridmpi probe`".to_owned()),
+    };
+    std::process::exit(played.unwrap_or_else(|problem| {
+        crate::console::write(&problem);
+        CANNOT_RUN
+    }))
 }
 
 /// A command that runs `line` and ends with this process: its first act is to ask for a TERM at our

@@ -72,7 +72,7 @@ pub(crate) struct Resolved {
     /// Launcher, its arguments, program and its arguments; without the library.
     line: Vec<String>,
     pub(crate) style: Style,
-    library: PathBuf,
+    library: Option<PathBuf>,
     variables: BTreeMap<String, String>,
     extra: Vec<(&'static str, &'static str)>,
     directory: Option<PathBuf>,
@@ -96,15 +96,22 @@ pub(crate) fn cluster(
     around: Surroundings,
     gridmpi: &Path,
 ) -> Result<Resolved, ResolveError> {
-    let Launcher::Command(words) = &spec.launcher else { return Err(ResolveError::NoProgram) };
-    let launcher = words.first().cloned().unwrap_or_default();
-    let style = match spec.style {
-        Some(style) if program::find(&launcher).is_some() => style,
-        Some(_) => return Err(LauncherError::Missing(launcher).into()),
-        None => launcher::style(&launcher)?,
-    };
     let name = command.first().ok_or(ResolveError::NoProgram)?;
+    let (launcher, style) = launcher_of(spec)?;
     let family = family(name, spec.mpi, style, &launcher)?;
+    let library = library::find(family, gridmpi)?;
+    Ok(Resolved { library: Some(library), ..tool(spec, command, env, around)? })
+}
+
+/// Settles a cluster's launcher for a command that is no MPI program: the library stays out.
+pub(crate) fn tool(
+    spec: &ClusterSpec,
+    command: &[String],
+    env: &BTreeMap<String, String>,
+    around: Surroundings,
+) -> Result<Resolved, ResolveError> {
+    let Launcher::Command(words) = &spec.launcher else { return Err(ResolveError::NoProgram) };
+    let (_, style) = launcher_of(spec)?;
     let spec = &with_remote_shell(spec)?;
     let variables: BTreeMap<_, _> = env.clone().into_iter().chain(spec.env.clone()).collect();
     let mut line = compose::launcher(words, style, spec, around);
@@ -113,11 +120,23 @@ pub(crate) fn cluster(
     Ok(Resolved {
         line,
         style,
-        library: library::find(family, gridmpi)?,
+        library: None,
         variables,
         extra: compose::launcher_variables(style, spec, around),
         directory: spec.directory.clone(),
     })
+}
+
+/// The launcher's own name, and its kind.
+fn launcher_of(spec: &ClusterSpec) -> Result<(String, Style), ResolveError> {
+    let Launcher::Command(words) = &spec.launcher else { return Err(ResolveError::NoProgram) };
+    let launcher = words.first().cloned().unwrap_or_default();
+    let style = match spec.style {
+        Some(style) if program::find(&launcher).is_some() => style,
+        Some(_) => return Err(LauncherError::Missing(launcher).into()),
+        None => launcher::style(&launcher)?,
+    };
+    Ok((launcher, style))
 }
 
 /// Launchers do not search for their remote shell alike, so they get its full path.
@@ -151,7 +170,7 @@ pub(crate) fn line(
     Ok(Resolved {
         line: line.to_vec(),
         style,
-        library: library::find(family, gridmpi)?,
+        library: Some(library::find(family, gridmpi)?),
         variables: BTreeMap::new(),
         extra: Vec::new(),
         directory: None,
@@ -213,7 +232,7 @@ impl Resolved {
         let preloaded = preloaded.or_else(|| std::env::var("LD_PRELOAD").ok()).map(without_ours);
         let names = set.iter().map(|(name, _)| name.as_str()).filter(|name| *name != "LD_PRELOAD");
         let injection = Injection {
-            library: &self.library,
+            library: self.library.as_deref(),
             preloaded: preloaded.as_deref(),
             variables: names.collect(),
         };
@@ -247,7 +266,7 @@ mod tests {
         Resolved {
             line: ["mpiexec", "-n", "2", "./p"].map(str::to_owned).to_vec(),
             style,
-            library: "/lib/x.so".into(),
+            library: Some("/lib/x.so".into()),
             variables: BTreeMap::from([("A".to_owned(), "1".to_owned())]),
             extra: Vec::new(),
             directory: None,

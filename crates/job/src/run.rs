@@ -6,6 +6,7 @@ use crate::console::say;
 use crate::crew::{Crew, Streams};
 use crate::head::{self, Description};
 use crate::input::Input;
+use crate::measure;
 use crate::output::{Bases, OutputOptions};
 use crate::resolve::{self, CommandLine, Resolved};
 use crate::signals;
@@ -36,6 +37,8 @@ pub struct RunOptions {
     pub display_map: bool,
     /// Write the join token here instead of showing it.
     pub token_file: Option<PathBuf>,
+    /// Measure every link whose bandwidth is not said.
+    pub measure: bool,
     /// How what crosses between clusters is held back, whatever job file and environment say.
     pub pacing: Option<Pacing>,
 }
@@ -68,6 +71,7 @@ fn start(spec: &JobSpec, options: &RunOptions) -> Result<Supervisor, Problems> {
     options.output.prepare().map_err(one)?;
     let mut settings = Settings::from_process().map_err(|error| one(error.to_string()))?;
     settings.pacing = options.pacing.or(settings.pacing).or(spec.pacing);
+    let spec = &measured(spec, options, &settings)?;
     if let Some(warning) = unpaced(spec, &settings) {
         say!("{warning}");
     }
@@ -105,6 +109,22 @@ fn start(spec: &JobSpec, options: &RunOptions) -> Result<Supervisor, Problems> {
     invite(spec, options, &secret, &meeting.at).map_err(one)?;
     let map = options.display_map;
     Ok(Supervisor::new(seats, crew, meeting.coordinator, events, bases, map, limits))
+}
+
+/// The job with the bandwidths that are to be measured.
+fn measured(
+    spec: &JobSpec,
+    options: &RunOptions,
+    settings: &Settings,
+) -> Result<JobSpec, Problems> {
+    let is_asked = options.measure || !spec.measure.is_empty();
+    if settings.pacing != Some(Pacing::Off) {
+        return measure::fill(spec, options.measure, &options.gridmpi);
+    }
+    if is_asked {
+        say!("nothing is paced (pacing = \"off\"), so links are not measured");
+    }
+    Ok(spec.clone())
 }
 
 /// Pacing is asked for, and there is a pair of clusters whose bandwidth nobody has said.
@@ -245,7 +265,8 @@ impl Starter<'_> {
                 (Mode::Local, Some(resolved.command(&self.env(cluster))), Vec::new())
             }
             Plan::Head(head) => {
-                let words = head::command(head, cluster, &self.at, &self.options.gridmpi);
+                let words =
+                    head::command(head, cluster, &self.at, &self.options.gridmpi, head::JOIN);
                 let line =
                     CommandLine { words, set: Vec::new(), unset: vec![TOKEN], directory: None };
                 (Mode::Head, Some(line), head::secrets(self.secret, &self.describe(cluster))?)

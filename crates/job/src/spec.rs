@@ -14,6 +14,8 @@ pub struct JobSpec {
     pub clusters: Vec<ClusterSpec>,
     /// What is known about the paths between them.
     pub links: Vec<LinkInfo>,
+    /// Paths that are to be measured before the job starts.
+    pub measure: Vec<[u16; 2]>,
     /// How what crosses them is held back.
     pub pacing: Option<Pacing>,
     /// What each node may send to each other cluster, bits per second, where a cluster has no rate of its own.

@@ -145,10 +145,27 @@ impl<'a> Table<'a> {
 
     /// Bits per second: a text such as `"160 Mbit/s"`.
     pub(crate) fn rate(&mut self, key: &'static str) -> Result<Option<u64>, FileError> {
-        let Some(text) = self.text(key)? else { return Ok(None) };
+        let text = self.text(key)?;
+        text.map(|text| self.read_rate(key, &text)).transpose()
+    }
+
+    /// The same, or a word in its place, which gives `Some(None)`.
+    pub(crate) fn rate_or(
+        &mut self,
+        key: &'static str,
+        word: &str,
+    ) -> Result<Option<Option<u64>>, FileError> {
+        match self.text(key)? {
+            None => Ok(None),
+            Some(text) if text.value == word => Ok(Some(None)),
+            Some(text) => self.read_rate(key, &text).map(|rate| Some(Some(rate))),
+        }
+    }
+
+    fn read_rate(&self, key: &str, text: &At<String>) -> Result<u64, FileError> {
         match parse_rate(&text.value) {
             Ok(0) => Err(self.error(text.at, format!("`{key}` must be more than 0"))),
-            Ok(rate) => Ok(Some(rate)),
+            Ok(rate) => Ok(rate),
             Err(error) => Err(self.error(text.at, format!("`{key}`: {error}"))),
         }
     }

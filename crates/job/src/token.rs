@@ -11,7 +11,10 @@ const MAX_FILE: u64 = 4096;
 
 /// Writes the token into a file that only its owner may read. An existing file is replaced, as it
 /// may be open to others.
-pub(crate) fn write(path: &Path, secret: &Secret) -> Result<(), String> {
+///
+/// # Errors
+/// Names the file and what is wrong with it.
+pub fn write(path: &Path, secret: &Secret) -> Result<(), String> {
     let create = || -> io::Result<()> {
         match std::fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -24,14 +27,17 @@ pub(crate) fn write(path: &Path, secret: &Secret) -> Result<(), String> {
 }
 
 /// Reads the token from `file`, or from the environment.
-pub(crate) fn read(file: Option<&Path>) -> Result<Secret, String> {
+///
+/// # Errors
+/// Says where the token is to be put. Never repeats what was read.
+pub fn read(file: Option<&Path>) -> Result<Secret, String> {
     let (text, place) = match file {
         Some(path) => (read_file(path)?, format!("the token file {}", path.display())),
         None => {
             let text = std::env::var(TOKEN).map_err(|_| {
                 format!(
-                    "no join token: set {TOKEN} to the token that `gridmpi run` printed, or name \
-                     its file by --token-file"
+                    "no join token: set {TOKEN} to the token that the other side (`gridmpi run`, `gridmpi probe \
+                     --listen`) printed, or name its file by --token-file"
                 )
             })?;
             (text, format!("the environment variable {TOKEN}"))

@@ -66,6 +66,12 @@ impl Bound {
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
+
+    /// The sockets, which do not block, for others than [`Net`](crate::Net).
+    #[must_use]
+    pub fn into_listeners(self) -> Vec<OwnedFd> {
+        self.listeners
+    }
 }
 
 /// One usable address of this machine.

@@ -10,6 +10,7 @@ const LAYERS: &[&str] = &[
     "bench",
     "sim",
     "job",
+    "probe",
     "lab",
     "report",
     "interpose-mpich",

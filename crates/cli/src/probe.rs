@@ -1,0 +1,196 @@
+//! `gridmpi probe`.
+
+use crate::{complain, own_program};
+use gridmpi_bootstrap::Secret;
+use gridmpi_bootstrap::line::Pass;
+use gridmpi_job::{parse_coordinators, parse_listen};
+use gridmpi_probe::node::{Identity, receive};
+use gridmpi_probe::{Conductor, Options, PathReport, ProbeError};
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const LONG: &str = "\
+Measure what the path between two clusters carries: round-trip time, bandwidth each way, what is lost.
+
+With a job file, a node is started on every host of every cluster by the cluster's own launcher, and
+each pair of clusters is measured: all nodes of one sending at once, and one alone. By hand, one side
+listens and the other names it; several listening hosts are measured at once.
+
+The path is filled for a second or two in each direction: other traffic will notice.";
+
+const AFTER: &str = "\
+Examples:
+  Every link of a job; prints the lines to put into the job file:
+      gridmpi probe job.toml
+
+  By hand; the listening side shows the token (or writes it into --token-file):
+      site-b $ gridmpi probe --listen :7001 --token-file token
+      site-a $ GRIDMPI_TOKEN=$(cat token) gridmpi probe b1.site-b.example:7001
+
+  Two nodes at the far end, with one token:
+      b1 $ gridmpi probe --listen :7001 --token-file token
+      b2 $ GRIDMPI_TOKEN=$(cat token) gridmpi probe --listen :7001
+      a1 $ GRIDMPI_TOKEN=$(cat token) gridmpi probe b1:7001 b2:7001
+
+Only the listening side needs an open port. Bandwidths are those of whole frames on the link (1538
+bytes for 1448 of TCP's), as the job file has them; goodput is what programs see.
+
+Exit codes: 0; 1 if the path could not be measured; 2 if it cannot be started as described.";
+
+/// Measure the path between clusters
+#[derive(clap::Args)]
+#[command(long_about = LONG, after_long_help = AFTER)]
+pub(crate) struct Args {
+    /// Job file, or where the other side listens
+    #[arg(value_name = "JOB.toml | HOST:PORT", required_unless_present = "listen")]
+    targets: Vec<String>,
+
+    /// Wait for one measurement from the other side: at an address of this machine, a port, or both [default: every address, a free port]
+    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = ":0", value_parser = parse_listen, conflicts_with = "targets")]
+    listen: Option<SocketAddr>,
+
+    /// With --listen: write the token into this file instead of showing it. Else: read it from there [default: the variable
+    /// GRIDMPI_TOKEN]
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+
+    /// With --listen: how long to wait for the other side
+    #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = clap::value_parser!(u32).range(1..=86400), requires = "listen")]
+    wait: u32,
+
+    /// Time for each transfer whose figure does not settle sooner
+    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = clap::value_parser!(u32).range(1..=15))]
+    seconds: u32,
+
+    /// About how many connections are filled at once in all
+    #[arg(long, value_name = "N", default_value = "16", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    connections: u32,
+
+    /// Congestion control of the connections [default: the system's]
+    #[arg(long, value_name = "NAME", value_parser = congestion)]
+    congestion: Option<String>,
+
+    /// Print the figures as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn congestion(name: &str) -> Result<String, String> {
+    let is_name = (1..16).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_graphic());
+    is_name.then(|| name.to_owned()).ok_or_else(|| "no name of a congestion control".to_owned())
+}
+
+/// What to say, and the exit code.
+type Failure = (Vec<String>, i32);
+
+pub(crate) fn run(args: &Args) -> i32 {
+    let done = match (&args.listen, job_file(&args.targets)) {
+        (Some(listen), _) => serve(args, *listen),
+        (None, Some(path)) => job(args, path).map(|reports| show(args, &reports, true)),
+        (None, None) => by_hand(args).map(|reports| show(args, &reports, false)),
+    };
+    match done {
+        Ok(()) => 0,
+        Err((problems, code)) => {
+            problems.iter().for_each(complain);
+            code
+        }
+    }
+}
+
+fn bad(problem: String) -> Failure {
+    (vec![problem], gridmpi_job::BAD_JOB)
+}
+
+fn failed(error: &ProbeError) -> Failure {
+    (vec![error.to_string()], 1)
+}
+
+/// `HOST:PORT` ends in a number, which no job file does.
+fn job_file(targets: &[String]) -> Option<&Path> {
+    let [only] = targets else { return None };
+    let port = only.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
+    (!matches!(port, Some(Ok(_)))).then(|| Path::new(only))
+}
+
+fn options(args: &Args) -> Options {
+    Options {
+        limit: Duration::from_secs(args.seconds.into()),
+        connections: args.connections,
+        congestion: args.congestion.clone(),
+    }
+}
+
+fn job(args: &Args, path: &Path) -> Result<Vec<PathReport>, Failure> {
+    let spec = crate::run::read(path).map_err(bad)?;
+    let (pairs, others) = gridmpi_job::measurable(&spec);
+    for name in others {
+        complain(format!(
+            "cluster `{name}` is started by hand: measure its links by `gridmpi probe --listen` there and \
+             `gridmpi probe HOST:PORT` here"
+        ));
+    }
+    if pairs.is_empty() {
+        let problem = "no two clusters of this job can be started from here: nothing to measure";
+        return Err(bad(problem.to_owned()));
+    }
+    let measured = gridmpi_job::measure(&spec, &pairs, &own_program(), &options(args));
+    measured.map_err(|problems| (problems, 1))
+}
+
+fn by_hand(args: &Args) -> Result<Vec<PathReport>, Failure> {
+    let target = |text: &String| parse_coordinators(text).map(|found| (text.clone(), found));
+    let targets: Result<Vec<_>, String> = args.targets.iter().map(target).collect();
+    let targets = targets.map_err(bad)?;
+    let secret = gridmpi_job::read_token(args.token_file.as_deref()).map_err(bad)?;
+    let mut watch = || Ok(());
+    let conductor = Conductor::by_hand(&targets, &Pass::from(&secret), &mut watch);
+    let mut conductor = conductor.map_err(|error| failed(&error))?;
+    let report = conductor.measure_by_hand(&options(args)).map_err(|error| failed(&error))?;
+    conductor.leave();
+    Ok(vec![report])
+}
+
+fn show(args: &Args, reports: &[PathReport], is_job: bool) {
+    if args.json {
+        println!("{}", gridmpi_probe::json(reports));
+        return;
+    }
+    print!("{}", gridmpi_probe::table(reports));
+    let place = if is_job { "" } else { " (with the clusters' own names)" };
+    println!("\nFor the job file{place}:\n\n{}", gridmpi_probe::job_lines(reports).trim_end());
+}
+
+fn serve(args: &Args, listen: SocketAddr) -> Result<(), Failure> {
+    let cannot = |error: std::io::Error| bad(format!("cannot listen on {listen}: {error}"));
+    let secret = secret(args)?;
+    let listener = TcpListener::bind(listen).map_err(cannot)?;
+    let at = listener.local_addr().map_err(cannot)?;
+    eprintln!("gridmpi: waiting at {at} for `gridmpi probe HOST:{}`", at.port());
+    let who = Identity {
+        cluster: "there".to_owned(),
+        host: gridmpi_probe::host(),
+        of: None,
+        addresses: vec![at],
+    };
+    let wait = Duration::from_secs(args.wait.into());
+    let stranger = |peer, problem| complain(format!("turned away {peer}: it {problem}"));
+    receive(vec![listener], &Pass::from(&secret), who, wait, stranger)
+        .map_err(|error| failed(&error))?;
+    eprintln!("gridmpi: measured; the figures are at the other side");
+    Ok(())
+}
+
+/// The token to be held by whoever comes: given by the environment, or a new one, which is handed to the user.
+fn secret(args: &Args) -> Result<Secret, Failure> {
+    if args.token_file.is_none() && std::env::var_os(gridmpi_bootstrap::env::TOKEN).is_some() {
+        return gridmpi_job::read_token(None).map_err(bad);
+    }
+    let secret = Secret::random().map_err(|error| bad(error.to_string()))?;
+    match &args.token_file {
+        Some(path) => gridmpi_job::write_token(path, &secret).map_err(bad)?,
+        None => eprintln!("gridmpi: token: {}", secret.reveal()),
+    }
+    Ok(secret)
+}

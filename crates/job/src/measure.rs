@@ -1,0 +1,358 @@
+//! Measures the links of a job before it starts: a node of `gridmpi probe` on every host, started by the clusters' own
+//! launchers.
+
+use crate::address::{self, ANYWHERE};
+use crate::compose::Surroundings;
+use crate::console::say;
+use crate::crew::{Crew, Streams};
+use crate::head::{self, Description};
+use crate::hidden::{NODE, NODES};
+use crate::input::Input;
+use crate::output::Sink;
+use crate::resolve::{self, CommandLine};
+use crate::run::own_interface;
+use crate::spec::{ClusterSpec, JobSpec, Launcher};
+use gridmpi_bootstrap::env::TOKEN;
+use gridmpi_bootstrap::line::Pass;
+use gridmpi_bootstrap::{ClusterName, JobEnv, LinkInfo, Secret, Settings};
+use gridmpi_probe::{Conductor, Gathering, Options, PathReport};
+use gridmpi_report::units::{format_duration, format_rate};
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Launchers may take so long to start the nodes, unless the job says otherwise.
+const WAIT: Duration = Duration::from_secs(60);
+/// And so long to end after them.
+const END: Duration = Duration::from_secs(5);
+
+/// Two clusters, by their positions.
+pub type Pair = [u16; 2];
+
+/// Every pair of clusters that this machine can start nodes in, and the clusters that it cannot.
+#[must_use]
+pub fn measurable(spec: &JobSpec) -> (Vec<Pair>, Vec<&ClusterName>) {
+    let can = |index: &usize| spec.clusters[*index].launcher != Launcher::Join;
+    let (ours, others): (Vec<_>, Vec<_>) = (0..spec.clusters.len()).partition(can);
+    let ours: Vec<u16> = ours.iter().filter_map(|index| u16::try_from(*index).ok()).collect();
+    let pairs = ours.iter().enumerate().flat_map(|(n, a)| ours[n + 1..].iter().map(|b| [*a, *b]));
+    (pairs.collect(), others.into_iter().map(|index| &spec.clusters[index].name).collect())
+}
+
+/// Measures the paths between `pairs` of the job's clusters, one after the other. `gridmpi` is our own program file.
+///
+/// # Errors
+/// What is wrong, each problem in a line for the user.
+pub fn measure(
+    spec: &JobSpec,
+    pairs: &[Pair],
+    gridmpi: &Path,
+    options: &Options,
+) -> Result<Vec<PathReport>, Vec<String>> {
+    let one = |problem: String| vec![problem];
+    let involved: BTreeSet<usize> = pairs.iter().flatten().map(|n| usize::from(*n)).collect();
+    let clusters: Vec<&ClusterSpec> = involved.iter().map(|n| &spec.clusters[*n]).collect();
+    clusters.iter().try_for_each(|cluster| check(cluster)).map_err(one)?;
+    let secret = Secret::random().map_err(|error| one(error.to_string()))?;
+    let (listener, at) = listen(spec).map_err(one)?;
+    let names: Vec<ClusterName> = clusters.iter().map(|cluster| cluster.name.clone()).collect();
+    let mut crew = Crew::new(gridmpi, secret.job(), &names)
+        .map_err(|error| one(format!("cannot prepare to launch: {error}")))?;
+    let starter = Starter { spec, gridmpi, secret: &secret, at };
+    let launched = clusters.iter().try_for_each(|cluster| starter.launch(cluster, &mut crew));
+    let found = launched.and_then(|()| {
+        let gathering = Gathering {
+            listeners: vec![listener],
+            pass: Pass::from(&secret),
+            clusters: clusters
+                .iter()
+                .map(|c| (c.name.to_string(), nodes(c).rank_count()))
+                .collect(),
+            wait: spec.wait.unwrap_or(WAIT),
+        };
+        conduct(gathering, &mut crew, &names, pairs, spec, options)
+    });
+    crew.finish();
+    found.map_err(one)
+}
+
+fn check(cluster: &ClusterSpec) -> Result<(), String> {
+    if cluster.launcher != Launcher::Join {
+        return Ok(());
+    }
+    let name = &cluster.name;
+    Err(format!(
+        "cluster `{name}` is started by hand (launcher = \"join\"), so its links cannot be measured from here: run \
+         `gridmpi probe --listen` on nodes of `{name}` and `gridmpi probe HOST:PORT ...` on one of the other cluster, and \
+         write what it prints into the job file"
+    ))
+}
+
+/// Where nodes come to: as the job says, so that a port that a firewall lets through serves both.
+fn listen(spec: &JobSpec) -> Result<(TcpListener, Vec<SocketAddr>), String> {
+    let listen = spec.listen.as_deref().map(address::parse_listen).transpose();
+    let listen = listen.map_err(|error| format!("--listen: {error}"))?.unwrap_or(ANYWHERE);
+    let bound = TcpListener::bind(listen).and_then(|l| l.local_addr().map(|at| (l, at.port())));
+    let (listener, port) = bound.map_err(|error| {
+        format!("cannot listen on {listen}: {error}. Give another address by --listen")
+    })?;
+    let at = address::reachable(listen.ip()).into_iter().map(|ip| SocketAddr::new(ip, port));
+    Ok((listener, at.collect()))
+}
+
+/// The cluster with one process on each host, as far as the job file names hosts.
+fn nodes(cluster: &ClusterSpec) -> ClusterSpec {
+    let mut nodes = cluster.clone();
+    if !nodes.hosts.is_empty() {
+        nodes.ranks = u32::try_from(nodes.hosts.len()).ok();
+        nodes.ranks_per_host = Some(1);
+    }
+    nodes
+}
+
+struct Starter<'a> {
+    spec: &'a JobSpec,
+    gridmpi: &'a Path,
+    secret: &'a Secret,
+    at: Vec<SocketAddr>,
+}
+
+impl Starter<'_> {
+    fn launch(&self, cluster: &ClusterSpec, crew: &mut Crew) -> Result<(), String> {
+        let name = &cluster.name;
+        let named = |problem: String| format!("cluster `{name}`: {problem}");
+        let (line, first) = match &cluster.head {
+            Some(head) => self.by_head(head, cluster).map_err(named)?,
+            None => {
+                let line = command_line(
+                    cluster,
+                    &self.spec.env,
+                    self.gridmpi,
+                    &env(&Pass::from(self.secret), self.at.clone(), cluster),
+                );
+                (line.map_err(named)?, Vec::new())
+            }
+        };
+        let input = if first.is_empty() { Input::Null } else { Input::Ours { first, ours: false } };
+        let streams = Streams { input, out: Sink::File(to_stderr()?), err: Sink::Inherit };
+        let launched = crew.launch(&line, streams);
+        launched.map(drop).map_err(|error| named(format!("cannot launch: {error}")))
+    }
+
+    fn by_head(&self, head: &str, cluster: &ClusterSpec) -> Result<(CommandLine, Vec<u8>), String> {
+        let words = head::command(head, cluster, &self.at, self.gridmpi, NODES);
+        let mut there = cluster.clone();
+        there.head = None;
+        let description = Description {
+            cluster: there,
+            command: Vec::new(),
+            env: self.spec.env.clone(),
+            label: false,
+        };
+        let line = CommandLine { words, set: Vec::new(), unset: vec![TOKEN], directory: None };
+        Ok((line, head::secrets(self.secret, &description)?))
+    }
+}
+
+fn env(pass: &Pass, coordinators: Vec<SocketAddr>, cluster: &ClusterSpec) -> JobEnv {
+    JobEnv {
+        coordinators,
+        job: pass.job(),
+        key: pass.key().clone(),
+        cluster: cluster.name.clone(),
+        interface: cluster.interface.clone().or_else(own_interface),
+        wait: WAIT,
+        settings: Settings::default(),
+    }
+}
+
+fn command_line(
+    cluster: &ClusterSpec,
+    variables: &std::collections::BTreeMap<String, String>,
+    gridmpi: &Path,
+    env: &JobEnv,
+) -> Result<CommandLine, String> {
+    let command = [gridmpi.display().to_string(), NODE.to_owned()];
+    let around = Surroundings::of_this_machine();
+    let resolved = resolve::tool(&nodes(cluster), &command, variables, around);
+    Ok(resolved.map_err(|error| error.to_string())?.command(env))
+}
+
+/// What launchers print is for people; our own output is for results.
+fn to_stderr() -> Result<File, String> {
+    let copy = std::io::stderr().as_fd().try_clone_to_owned();
+    copy.map(File::from).map_err(|error| format!("cannot use the standard error: {error}"))
+}
+
+fn conduct(
+    gathering: Gathering,
+    crew: &mut Crew,
+    names: &[ClusterName],
+    pairs: &[Pair],
+    spec: &JobSpec,
+    options: &Options,
+) -> Result<Vec<PathReport>, String> {
+    let mut watch = || match crew.reap().first() {
+        Some((member, code)) => Err(format!(
+            "cluster `{}`: its launcher ended with exit code {code} before the measurement was over",
+            names[*member]
+        )),
+        None => Ok(()),
+    };
+    let mut conductor =
+        Conductor::gather(gathering, &mut watch).map_err(|error| error.to_string())?;
+    let mut reports = Vec::new();
+    for pair in pairs {
+        let between = pair.map(|index| spec.clusters[usize::from(index)].name.as_str());
+        reports.push(conductor.measure(between, options).map_err(|error| error.to_string())?);
+    }
+    conductor.leave();
+    let deadline = Instant::now() + END;
+    while (0..names.len()).any(|member| crew.is_running(member)) && Instant::now() < deadline {
+        crew.reap();
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(reports)
+}
+
+/// The part of this program on a head node: starts the nodes of the cluster that `gridmpi` elsewhere describes.
+pub(crate) fn play_head(name: &str, at: &str) -> Result<i32, String> {
+    let secret = crate::token::read(None)?;
+    let described = head::description()?;
+    let at = address::parse_coordinators(at)?;
+    let gridmpi = std::env::current_exe().map_err(|error| error.to_string())?;
+    let cluster = &described.cluster;
+    if cluster.name.as_str() != name {
+        return Err(format!("asked for cluster `{name}`, but told of `{}`", cluster.name));
+    }
+    let env = env(&Pass::from(&secret), at, cluster);
+    let mut line = command_line(cluster, &described.env, &gridmpi, &env)?;
+    line.unset.push(head::DESCRIPTION);
+    let failed = |error: std::io::Error| format!("cannot launch: {error}");
+    let clusters = [cluster.name.clone()];
+    let mut crew = Crew::new(&gridmpi, secret.job(), &clusters).map_err(failed)?;
+    let streams = Streams { input: Input::Null, out: Sink::File(to_stderr()?), err: Sink::Inherit };
+    let member = crew.launch(&line, streams).map_err(failed)?;
+    // Nodes leave when the far end has gone, so their launcher ends in any case.
+    let code = loop {
+        if let Some((_, code)) = crew.reap().into_iter().find(|(ended, _)| *ended == member) {
+            break code;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    crew.finish();
+    Ok(code)
+}
+
+/// Measures what the job file wants measured (all links of unknown bandwidth, if `all`), and puts it into the job.
+pub(crate) fn fill(spec: &JobSpec, all: bool, gridmpi: &Path) -> Result<JobSpec, Vec<String>> {
+    let pairs = wanted(spec, all);
+    let mut spec = spec.clone();
+    if pairs.is_empty() {
+        return Ok(spec);
+    }
+    say!("measuring {} before the job starts", names(&spec, &pairs));
+    let reports = measure(&spec, &pairs, gridmpi, &Options::default())?;
+    for (pair, report) in pairs.iter().zip(&reports) {
+        enter(&mut spec, *pair, report);
+        say!("{}", told(report));
+    }
+    Ok(spec)
+}
+
+fn names(spec: &JobSpec, pairs: &[Pair]) -> String {
+    let name = |index: u16| spec.clusters[usize::from(index)].name.to_string();
+    let link = |pair: &Pair| format!("{} ↔ {}", name(pair[0]), name(pair[1]));
+    pairs.iter().map(link).collect::<Vec<_>>().join(", ")
+}
+
+fn wanted(spec: &JobSpec, all: bool) -> Vec<Pair> {
+    let mut pairs = spec.measure.clone();
+    if all {
+        let count = u16::try_from(spec.clusters.len()).unwrap_or(u16::MAX);
+        let every = (0..count).flat_map(|a| (a + 1..count).map(move |b| [a, b]));
+        let is_wanted = |[a, b]: &Pair| pairs.contains(&[*a, *b]) || pairs.contains(&[*b, *a]);
+        let network = spec.network();
+        let is_known = |[a, b]: &Pair| network.bandwidth((*a).into(), (*b).into()).is_some();
+        let more: Vec<Pair> = every.filter(|pair| !is_wanted(pair) && !is_known(pair)).collect();
+        pairs.extend(more);
+    }
+    pairs
+}
+
+/// What the job file says itself counts.
+fn enter(spec: &mut JobSpec, pair: Pair, report: &PathReport) {
+    let [a, b] = pair.map(usize::from);
+    let found = spec.links.iter_mut().find(|link| link.joins(a, b));
+    let (bandwidth, delay) = (Some(report.bandwidth()), Some(report.delay_us()));
+    match found {
+        Some(link) => {
+            link.bandwidth_bits_per_s = bandwidth;
+            link.delay_us = link.delay_us.or(delay);
+        }
+        None => spec.links.push(LinkInfo {
+            between: pair,
+            bandwidth_bits_per_s: bandwidth,
+            delay_us: delay,
+        }),
+    }
+    for (side, cluster) in [a, b].into_iter().enumerate() {
+        let known = &mut spec.clusters[cluster].interface_bandwidth;
+        *known = known.or(report.interface(side));
+    }
+}
+
+fn told(report: &PathReport) -> String {
+    let rate = |bits: u64| format_rate(bits as f64);
+    let [a, b] = &report.between;
+    let least = if report.is_links_own() { "" } else { "at least " };
+    let delay = format_duration(Duration::from_micros(report.delay_us() / 10 * 10));
+    let mut text =
+        format!("measured: {a} ↔ {b}: {least}{}, {delay} one way", rate(report.bandwidth()));
+    for side in 0..2 {
+        if let Some(interface) = report.interface(side) {
+            text += &format!("; each node of {}: {}", report.between[side], rate(interface));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(text: &str) -> JobSpec {
+        crate::file::parse("job.toml", text).unwrap()
+    }
+
+    const CLUSTERS: &str = "[[cluster]]\nname = \"a\"\nhosts = [\"x\", \"y\"]\nranks_per_host = 4\n\
+                            [[cluster]]\nname = \"b\"\n[[cluster]]\nname = \"c\"\nlauncher = \"join\"\n";
+
+    #[test]
+    fn one_node_is_started_on_each_host() {
+        let spec = spec(CLUSTERS);
+        let nodes = nodes(&spec.clusters[0]);
+        assert_eq!((nodes.rank_count(), nodes.per_host()), (Some(2), Some(1)));
+        let (pairs, others) = measurable(&spec);
+        assert_eq!((pairs, others.len()), (vec![[0, 1]], 1));
+    }
+
+    #[test]
+    fn what_is_wanted_is_what_is_not_known() {
+        let links = "[[link]]\nbetween = [\"b\", \"a\"]\nbandwidth = \"measure\"\n\
+                     [[link]]\nbetween = [\"a\", \"c\"]\nbandwidth = \"1 Gbit/s\"\n";
+        let spec = spec(&format!("{CLUSTERS}{links}"));
+        assert_eq!(wanted(&spec, false), [[1, 0]]);
+        assert_eq!(wanted(&spec, true), [[1, 0], [1, 2]]);
+    }
+
+    #[test]
+    fn clusters_that_come_by_hand_have_a_remedy() {
+        let spec = spec(CLUSTERS);
+        let problems = measure(&spec, &[[0, 2]], Path::new("x"), &Options::default()).unwrap_err();
+        assert!(problems[0].contains("`c`") && problems[0].contains("gridmpi probe --listen"));
+    }
+}

@@ -1,0 +1,385 @@
+//! Who tells the nodes what to do, and hears what they saw.
+
+use crate::admission::{self, Door, Visitor};
+use crate::error::ProbeError;
+use crate::message::{Hello, Order, Purpose, Word};
+use crate::node::{self, Identity};
+use gridmpi_bootstrap::line::{self, Line, LineError, LineReader, LineWriter, Pass};
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+/// Time for one short message.
+const SHORT: Duration = Duration::from_secs(10);
+/// How often it is asked whether waiting is of use.
+const LOOK: Duration = Duration::from_millis(100);
+/// After a complaint, news of a death are waited for so long.
+const NEWS: Duration = Duration::from_millis(500);
+/// Nodes that may be here at once, those to be sent away again included.
+const MAX_NODES: usize = 4096;
+/// Times that a clock is asked for.
+const CLOCKS: u32 = 5;
+/// Words that wait to be heard.
+const WORDS: usize = 4096;
+/// A node's line is read for so long without a word.
+const LONG: Duration = Duration::from_secs(3600);
+
+/// Says why waiting has become useless.
+pub type Watch<'a> = &'a mut dyn FnMut() -> Result<(), String>;
+
+/// How nodes come that launchers start.
+pub struct Gathering {
+    /// Where they come to.
+    pub listeners: Vec<TcpListener>,
+    /// What they prove to hold.
+    pub pass: Pass,
+    /// The clusters, and how many nodes of each come if it is known.
+    pub clusters: Vec<(String, Option<u32>)>,
+    /// How long they may take.
+    pub wait: Duration,
+}
+
+/// One node, as the conductor knows it.
+pub(crate) struct Node {
+    pub(crate) cluster: String,
+    pub(crate) host: String,
+    pub(crate) addresses: Vec<SocketAddr>,
+    writer: LineWriter,
+    /// What is to be added to its clock, microseconds.
+    pub(crate) offset_us: i64,
+}
+
+/// All nodes of a measurement.
+pub struct Conductor<'a> {
+    pub(crate) nodes: Vec<Node>,
+    words: Receiver<(usize, Result<Word, LineError>)>,
+    mouths: SyncSender<(usize, Result<Word, LineError>)>,
+    watch: Watch<'a>,
+    pub(crate) began: Instant,
+    pub(crate) rounds: u32,
+    _door: Option<Door>,
+}
+
+type Arrival = (Hello, Line);
+
+/// Listens for nodes that come by themselves.
+fn reception(
+    listeners: Vec<TcpListener>,
+    pass: &Pass,
+) -> Result<(Door, Receiver<Arrival>), ProbeError> {
+    let (sender, arrivals) = sync_channel(MAX_NODES);
+    let door = admission::open(listeners, pass, move |visitor| {
+        let Visitor::Proven(mut line) = visitor else { return };
+        let deadline = Instant::now() + SHORT;
+        if !matches!(line.receive(deadline), Ok(Purpose::Words)) {
+            return;
+        }
+        if let Ok(hello) = greeting(&mut line, deadline) {
+            let _ = sender.try_send((hello, line));
+        }
+    });
+    let door = door.map_err(|error| ProbeError::Here(format!("cannot listen: {error}")))?;
+    Ok((door, arrivals))
+}
+
+fn greeting(line: &mut Line, deadline: Instant) -> Result<Hello, LineError> {
+    match line.receive(deadline)? {
+        word @ Word::Hello(_) if !word.is_sound() => {
+            Err(LineError::Protocol("an unsound greeting".to_owned()))
+        }
+        Word::Hello(hello) => Ok(hello),
+        other => Err(LineError::Protocol(format!("{other:?} instead of a greeting"))),
+    }
+}
+
+impl<'a> Conductor<'a> {
+    fn new(watch: Watch<'a>, door: Option<Door>) -> Self {
+        let (mouths, words) = sync_channel(WORDS);
+        let began = Instant::now();
+        Self { nodes: Vec::new(), words, mouths, watch, began, rounds: 0, _door: door }
+    }
+
+    /// Waits until every cluster's nodes have come. Of several processes on one host one stays.
+    ///
+    /// # Errors
+    /// When some do not come in time, or `watch` says that they will not.
+    pub fn gather(gathering: Gathering, watch: Watch<'a>) -> Result<Self, ProbeError> {
+        let (door, arrivals) = reception(gathering.listeners, &gathering.pass)?;
+        let mut own = Self::new(watch, Some(door));
+        let mut roll = Roll::new(&gathering.clusters);
+        let deadline = Instant::now() + gathering.wait;
+        while let Some(missing) = roll.missing() {
+            match arrivals.recv_timeout(LOOK) {
+                Ok((hello, line)) if own.nodes.len() < MAX_NODES => {
+                    if roll.enter(&hello) {
+                        own.take(hello, line, None);
+                    } else {
+                        dismiss(line);
+                    }
+                }
+                _ if Instant::now() >= deadline => {
+                    let seconds = gathering.wait.as_secs();
+                    return Err(ProbeError::Missing { missing, seconds });
+                }
+                _ => (own.watch)().map_err(ProbeError::Ended)?,
+            }
+        }
+        own.set_clocks()?;
+        Ok(own)
+    }
+
+    /// Measures between here and nodes that listen at `targets` (each a name and its addresses). This process is the one node
+    /// on its side.
+    ///
+    /// # Errors
+    /// When one of them cannot be reached.
+    pub fn by_hand(
+        targets: &[(String, Vec<SocketAddr>)],
+        pass: &Pass,
+        watch: Watch<'a>,
+    ) -> Result<Self, ProbeError> {
+        let mut own = Self::new(watch, None);
+        own.be_a_node(pass)?;
+        for (name, addresses) in targets {
+            let deadline = Instant::now() + SHORT;
+            let mut line = line::dial(addresses, pass, deadline).map_err(ProbeError::Dial)?;
+            line.send(&Purpose::Orders, deadline).map_err(ProbeError::Dial)?;
+            let mut hello = greeting(&mut line, deadline).map_err(|error| match error {
+                LineError::Gone(_) => ProbeError::Node {
+                    node: name.clone(),
+                    reason: "it is measuring with somebody else".to_owned(),
+                },
+                error => ProbeError::Dial(error),
+            })?;
+            hello.cluster = THERE.to_owned();
+            // Where it was reached it will be reached again; what it says of itself may be private.
+            own.take(hello, line, Some(addresses.clone()));
+        }
+        own.set_clocks()?;
+        Ok(own)
+    }
+
+    /// This process serves itself, in a thread.
+    fn be_a_node(&mut self, pass: &Pass) -> Result<(), ProbeError> {
+        let here = |error: std::io::Error| ProbeError::Here(format!("cannot listen: {error}"));
+        let listener = TcpListener::bind((IpAddr::V4(Ipv4Addr::LOCALHOST), 0)).map_err(here)?;
+        let at = [listener.local_addr().map_err(here)?];
+        let (_door, arrivals) = reception(vec![listener], pass)?;
+        let (host, own) = ("this machine".to_owned(), pass.clone());
+        let who = Identity { cluster: HERE.to_owned(), host, of: None, addresses: Vec::new() };
+        std::thread::spawn(move || node::attend(&at, &own, Vec::new(), who));
+        let arrival = arrivals.recv_timeout(SHORT);
+        let (hello, line) =
+            arrival.map_err(|_| ProbeError::Here("cannot reach ourselves by 127.0.0.1".into()))?;
+        self.take(hello, line, None);
+        Ok(())
+    }
+
+    fn take(&mut self, hello: Hello, line: Line, addresses: Option<Vec<SocketAddr>>) {
+        let (reader, writer) = line.split();
+        let (number, words) = (self.nodes.len(), self.mouths.clone());
+        std::thread::spawn(move || hear(number, reader, &words));
+        let Hello { cluster, host, .. } = hello;
+        let addresses = addresses.unwrap_or(hello.addresses);
+        self.nodes.push(Node { cluster, host, addresses, writer, offset_us: 0 });
+    }
+
+    /// Positions of the nodes of a cluster.
+    pub(crate) fn of(&self, cluster: &str) -> Vec<usize> {
+        let is_of = |index: &usize| self.nodes[*index].cluster == cluster;
+        (0..self.nodes.len()).filter(is_of).collect()
+    }
+
+    pub(crate) fn name(&self, node: usize) -> String {
+        let Node { cluster, host, .. } = &self.nodes[node];
+        if cluster == HERE { host.clone() } else { format!("node {host} of `{cluster}`") }
+    }
+
+    pub(crate) fn order(&mut self, node: usize, order: &Order) -> Result<(), ProbeError> {
+        let sent = self.nodes[node].writer.send(order, Instant::now() + SHORT);
+        sent.map_err(|error| self.lost(node, &error))
+    }
+
+    fn lost(&self, node: usize, error: &LineError) -> ProbeError {
+        ProbeError::Lost { node: self.name(node), reason: error.to_string() }
+    }
+
+    /// The next word of anybody, if one comes within `patience`.
+    pub(crate) fn word(&mut self, patience: Duration) -> Result<Option<(usize, Word)>, ProbeError> {
+        match self.words.recv_timeout(patience.min(LOOK)) {
+            Ok((node, Ok(Word::Failed(reason)))) => Err(self.failed(node, reason)),
+            Ok((node, Ok(word))) if word.is_sound() => Ok(Some((node, word))),
+            Ok((node, Ok(_))) => {
+                Err(self.lost(node, &LineError::Protocol("an unsound word".to_owned())))
+            }
+            Ok((node, Err(error))) => Err(self.lost(node, &error)),
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+                (self.watch)().map_err(ProbeError::Ended)?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// What one node complains of may be that another has just died: then that is the news.
+    fn failed(&mut self, node: usize, reason: String) -> ProbeError {
+        let deadline = Instant::now() + NEWS;
+        while let Ok((other, word)) =
+            self.words.recv_timeout(deadline.saturating_duration_since(Instant::now()))
+        {
+            if let Err(error) = word {
+                return self.lost(other, &error);
+            }
+        }
+        if let Err(ended) = (self.watch)() {
+            return ProbeError::Ended(ended);
+        }
+        ProbeError::Node { node: self.name(node), reason }
+    }
+
+    /// Waits until each of `from` has said what `wanted` looks for; other words are let pass.
+    pub(crate) fn hear<T>(
+        &mut self,
+        from: &[usize],
+        limit: Duration,
+        what: &'static str,
+        mut wanted: impl FnMut(usize, Word) -> Option<T>,
+    ) -> Result<Vec<T>, ProbeError> {
+        let deadline = Instant::now() + limit;
+        let mut missing: BTreeSet<usize> = from.iter().copied().collect();
+        let mut heard = Vec::new();
+        while let Some(&first) = missing.first() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(ProbeError::Silent { node: self.name(first), what });
+            }
+            let Some((node, word)) = self.word(left)? else { continue };
+            if let Some(found) = wanted(node, word).filter(|_| missing.remove(&node)) {
+                heard.push(found);
+            }
+        }
+        Ok(heard)
+    }
+
+    /// Learns by how much each node's clock is apart from ours, as well as the fastest answer tells.
+    fn set_clocks(&mut self) -> Result<(), ProbeError> {
+        for node in 0..self.nodes.len() {
+            let mut best = Duration::MAX;
+            for _ in 0..CLOCKS {
+                let asked = self.began.elapsed();
+                self.order(node, &Order::Clock)?;
+                let tell = |_, word| if let Word::Clock(us) = word { Some(us) } else { None };
+                let told = self.hear(&[node], SHORT, "the time", tell)?;
+                let took = self.began.elapsed() - asked;
+                if let (true, Some(us)) = (took < best, told.first()) {
+                    best = took;
+                    let middle = (asked + took / 2).as_micros() as i64;
+                    self.nodes[node].offset_us = middle.saturating_sub_unsigned(*us);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets all nodes go.
+    pub fn leave(mut self) {
+        for node in &mut self.nodes {
+            let _ = node.writer.send(&Order::Leave, Instant::now() + Duration::from_secs(1));
+        }
+    }
+}
+
+impl Drop for Conductor<'_> {
+    fn drop(&mut self) {
+        // Their readers' threads end, and nodes that were not told to leave notice.
+        self.nodes.iter().for_each(|node| node.writer.shutdown());
+    }
+}
+
+/// The side of a measurement by hand that conducts, and the other.
+pub(crate) const HERE: &str = "here";
+pub(crate) const THERE: &str = "there";
+
+fn dismiss(mut line: Line) {
+    let _ = line.send(&Order::Leave, Instant::now() + Duration::from_secs(1));
+}
+
+fn hear(
+    number: usize,
+    mut reader: LineReader,
+    words: &SyncSender<(usize, Result<Word, LineError>)>,
+) {
+    loop {
+        let word = reader.receive(Instant::now() + LONG);
+        let is_last = word.is_err();
+        if words.send((number, word)).is_err() || is_last {
+            return;
+        }
+    }
+}
+
+/// Who has come of whom.
+struct Roll {
+    clusters: Vec<Coming>,
+}
+
+struct Coming {
+    name: String,
+    expected: Option<u32>,
+    came: u32,
+    hosts: BTreeSet<String>,
+}
+
+impl Roll {
+    fn new(clusters: &[(String, Option<u32>)]) -> Self {
+        let coming = |(name, expected): &(String, Option<u32>)| Coming {
+            name: name.clone(),
+            expected: *expected,
+            came: 0,
+            hosts: BTreeSet::new(),
+        };
+        Self { clusters: clusters.iter().map(coming).collect() }
+    }
+
+    /// Notes one that has come; whether it is of use.
+    fn enter(&mut self, hello: &Hello) -> bool {
+        let Some(of) = self.clusters.iter_mut().find(|c| c.name == hello.cluster) else {
+            return false;
+        };
+        of.expected = hello.of.or(of.expected);
+        of.came += 1;
+        of.hosts.insert(hello.host.clone())
+    }
+
+    /// The first cluster that is not here yet, in words.
+    fn missing(&self) -> Option<String> {
+        let is_missing = |of: &&Coming| of.came == 0 || of.expected.is_some_and(|n| of.came < n);
+        let of = self.clusters.iter().find(is_missing)?;
+        let all = of.expected.map_or_else(String::new, |all| format!(" of {all}"));
+        Some(format!("cluster `{}`: {}{all} nodes have come", of.name, of.came))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clusters_are_waited_for_and_hosts_count_once() {
+        let mut roll = Roll::new(&[("a".to_owned(), Some(3)), ("b".to_owned(), None)]);
+        let hello = |cluster: &str, host: &str, of| Hello {
+            cluster: cluster.to_owned(),
+            host: host.to_owned(),
+            of,
+            addresses: Vec::new(),
+        };
+        assert!(roll.enter(&hello("a", "x", None)) && !roll.enter(&hello("a", "x", None)));
+        assert_eq!(roll.missing().unwrap(), "cluster `a`: 2 of 3 nodes have come");
+        assert!(roll.enter(&hello("a", "y", None)) && !roll.enter(&hello("c", "y", None)));
+        assert_eq!(roll.missing().unwrap(), "cluster `b`: 0 nodes have come");
+        assert!(roll.enter(&hello("b", "y", Some(2))));
+        assert!(roll.missing().unwrap().contains("1 of 2"));
+        roll.enter(&hello("b", "z", Some(2)));
+        assert_eq!(roll.missing(), None);
+    }
+}

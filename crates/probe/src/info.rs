@@ -1,0 +1,95 @@
+//! What the kernel says of a connection.
+
+use crate::message::Tally;
+use nix::sys::socket::sockopt::TcpCongestion;
+use nix::sys::socket::{getsockopt, setsockopt};
+use nix::{getsockopt_impl, libc, sockopt_impl};
+use std::ffi::OsString;
+use std::net::TcpStream;
+
+sockopt_impl!(TcpInfo, GetOnly, libc::IPPROTO_TCP, libc::TCP_INFO, Info);
+
+/// The beginning of the kernel's `struct tcp_info` (linux/tcp.h), as Linux 4.6 and all later have it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Info {
+    states: [u8; 8],
+    timeouts: [u32; 2],
+    snd_mss: u32,
+    rcv_mss: u32,
+    between: [u32; 19],
+    total_retrans: u32,
+    rates_and_bytes: [u64; 4],
+    segs: [u32; 2],
+    notsent_bytes: u32,
+    min_rtt: u32,
+    data_segs_in: u32,
+    data_segs_out: u32,
+}
+
+/// Asks for a congestion control by name.
+pub(crate) fn choose(stream: &TcpStream, name: &str) -> Result<(), String> {
+    setsockopt(stream, TcpCongestion, &OsString::from(name)).map_err(|error| {
+        format!("cannot use congestion control `{name}` ({error}): it must be among net.ipv4.tcp_allowed_congestion_control")
+    })
+}
+
+/// What has arrived on a connection, in order or not. What is read comes in bursts where a lost segment is waited for, which
+/// says nothing of the path.
+#[derive(Debug, Default)]
+pub(crate) struct Arrived {
+    segments: u32,
+}
+
+impl Arrived {
+    /// Counts from now on.
+    pub(crate) fn at(stream: &TcpStream) -> Self {
+        Self { segments: getsockopt(stream, TcpInfo).map_or(0, |info| info.data_segs_in) }
+    }
+
+    /// Bytes since the last time.
+    pub(crate) fn more(&mut self, stream: &TcpStream) -> u64 {
+        let Ok(info) = getsockopt(stream, TcpInfo) else { return 0 };
+        // The kernel counts in 32 bits, and on.
+        let new = info.data_segs_in.wrapping_sub(self.segments);
+        self.segments = info.data_segs_in;
+        u64::from(new) * u64::from(info.rcv_mss)
+    }
+}
+
+/// Adds a connection to what is known of all.
+pub(crate) fn count(stream: &TcpStream, tally: &mut Tally) {
+    if let Ok(info) = getsockopt(stream, TcpInfo) {
+        tally.segments += u64::from(info.data_segs_out);
+        tally.retransmitted += u64::from(info.total_retrans);
+    }
+    let name = getsockopt(stream, TcpCongestion).ok();
+    let name = name.map(|name| name.to_string_lossy().trim_end_matches('\0').to_owned());
+    tally.congestion = tally.congestion.take().or(name.filter(|name| name.len() < 16));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    #[test]
+    fn segments_are_counted() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut far = listener.accept().unwrap().0;
+        near.write_all(&[0; 1000]).unwrap();
+        far.read_exact(&mut [0; 1000]).unwrap();
+        let mut tally = Tally::default();
+        count(&near, &mut tally);
+        assert!(tally.segments >= 1 && tally.retransmitted == 0, "{tally:?}");
+        assert!(tally.congestion.is_some_and(|name| !name.is_empty()));
+        let mut arrived = Arrived::at(&far);
+        assert_eq!(arrived.more(&far), 0);
+        near.write_all(&[0; 100_000]).unwrap();
+        far.read_exact(&mut [0; 100_000]).unwrap();
+        assert!(arrived.more(&far) >= 50_000 && arrived.more(&far) == 0);
+        assert!(choose(&near, "nosuch").unwrap_err().contains("nosuch"));
+    }
+}

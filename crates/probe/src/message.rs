@@ -1,0 +1,214 @@
+//! What the conductor and the nodes tell each other over their lines, and the bounds that each side holds the other to.
+
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+
+/// Most addresses of one node.
+const MAX_ADDRESSES: usize = 16;
+/// Most connections that one order may ask of a node.
+pub(crate) const MAX_STREAMS: u32 = 256;
+/// Most echoes of one order.
+pub(crate) const MAX_ECHOES: u32 = 1000;
+/// Longest transfer, milliseconds.
+pub(crate) const MAX_TRANSFER_MS: u32 = 60_000;
+const MAX_NAME: usize = 255;
+/// Longest text of a complaint.
+const MAX_REASON: usize = 1000;
+
+/// The first message on a line: what the line is for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Purpose {
+    /// Orders from the conductor to a node that was dialled.
+    Orders,
+    /// Words of a node that has dialled the conductor.
+    Words,
+    /// What comes is to be sent back.
+    Echo,
+    /// A connection to be filled.
+    Stream {
+        /// Of this round.
+        round: u32,
+        /// By whoever dialled it; else by whoever was dialled.
+        dialer_sends: bool,
+    },
+}
+
+/// What the conductor asks of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Order {
+    /// What does your clock say?
+    Clock,
+    /// Send small messages to and fro.
+    Echo {
+        /// One node's addresses, best first.
+        to: Vec<SocketAddr>,
+        /// How many.
+        count: u32,
+        /// Microseconds between two.
+        every_us: u32,
+        /// Not longer than this, milliseconds.
+        for_ms: u32,
+    },
+    /// Make connections, and wait for some.
+    Open {
+        /// Number of the transfer.
+        round: u32,
+        /// To be made.
+        dials: Vec<Dial>,
+        /// To be waited for.
+        expects: u32,
+        /// Congestion control of what this node sends; else the system's.
+        congestion: Option<String>,
+    },
+    /// Fill the connections.
+    Go {
+        /// At most so long, milliseconds.
+        for_ms: u32,
+    },
+    /// It is enough.
+    Stop,
+    /// There will be no more orders.
+    Leave,
+}
+
+/// Connections to one node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Dial {
+    /// The node's addresses, best first.
+    pub(crate) to: Vec<SocketAddr>,
+    /// How many connections.
+    pub(crate) connections: u32,
+    /// Whether the dialer sends.
+    pub(crate) sends: bool,
+}
+
+/// What a node says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Word {
+    /// First of all.
+    Hello(Hello),
+    /// What its clock says, microseconds.
+    Clock(u64),
+    /// Round trips, microseconds.
+    Echoed(Vec<u32>),
+    /// All connections are there.
+    Ready,
+    /// Bytes that have come in all at this moment of its clock.
+    Received {
+        /// Microseconds.
+        at_us: u64,
+        /// Bytes.
+        bytes: u64,
+    },
+    /// It has stopped sending and receiving.
+    Done(Tally),
+    /// It cannot do what it was asked.
+    Failed(String),
+}
+
+/// Who a node is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Hello {
+    /// The cluster it belongs to.
+    pub(crate) cluster: String,
+    /// The machine.
+    pub(crate) host: String,
+    /// Of how many that its launcher has started, if it was told.
+    pub(crate) of: Option<u32>,
+    /// Where others reach it.
+    pub(crate) addresses: Vec<SocketAddr>,
+}
+
+/// What the kernel says of the connections that a node has filled.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Tally {
+    /// Segments with data, those sent again included.
+    pub(crate) segments: u64,
+    /// Segments sent again.
+    pub(crate) retransmitted: u64,
+    /// Name of the congestion control.
+    pub(crate) congestion: Option<String>,
+}
+
+fn are_addresses(addresses: &[SocketAddr]) -> bool {
+    (1..=MAX_ADDRESSES).contains(&addresses.len())
+}
+
+impl Order {
+    /// Whether it keeps to the bounds.
+    pub(crate) fn is_sound(&self) -> bool {
+        match self {
+            Self::Echo { to, count, every_us, for_ms } => {
+                are_addresses(to)
+                    && *count <= MAX_ECHOES
+                    && *every_us <= 1_000_000
+                    && *for_ms <= MAX_TRANSFER_MS
+            }
+            Self::Open { dials, expects, congestion, .. } => {
+                let dialled = dials.iter().map(|dial| u64::from(dial.connections)).sum::<u64>();
+                let is_short = |name: &String| name.len() < 16;
+                dials.iter().all(|dial| are_addresses(&dial.to))
+                    && dialled + u64::from(*expects) <= u64::from(MAX_STREAMS)
+                    && congestion.as_ref().is_none_or(is_short)
+            }
+            Self::Go { for_ms } => *for_ms <= MAX_TRANSFER_MS,
+            Self::Clock | Self::Stop | Self::Leave => true,
+        }
+    }
+}
+
+impl Word {
+    /// Whether it keeps to the bounds.
+    pub(crate) fn is_sound(&self) -> bool {
+        match self {
+            Self::Hello(hello) => {
+                hello.cluster.len() <= MAX_NAME
+                    && hello.host.len() <= MAX_NAME
+                    && hello.addresses.len() <= MAX_ADDRESSES
+            }
+            Self::Echoed(trips) => trips.len() <= MAX_ECHOES as usize,
+            Self::Done(tally) => tally.congestion.as_ref().is_none_or(|name| name.len() < 16),
+            Self::Failed(reason) => reason.len() <= MAX_REASON,
+            Self::Clock(_) | Self::Ready | Self::Received { .. } => true,
+        }
+    }
+
+    /// A complaint that keeps to the bounds.
+    pub(crate) fn failed(reason: &str) -> Self {
+        Self::Failed(reason.chars().take(MAX_REASON / 4).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(connections: u32, expects: u32) -> Order {
+        let dial = Dial { to: vec!["127.0.0.1:1".parse().unwrap()], connections, sends: true };
+        Order::Open { round: 1, dials: vec![dial], expects, congestion: None }
+    }
+
+    #[test]
+    fn orders_out_of_bounds_are_refused() {
+        assert!(open(200, 56).is_sound());
+        assert!(!open(200, 57).is_sound() && !open(u32::MAX, u32::MAX).is_sound());
+        assert!(!Order::Go { for_ms: MAX_TRANSFER_MS + 1 }.is_sound());
+        let echo = |to, count| Order::Echo { to, count, every_us: 0, for_ms: 10 };
+        let here: Vec<SocketAddr> = vec!["127.0.0.1:1".parse().unwrap()];
+        assert!(echo(here.clone(), 5).is_sound());
+        assert!(!echo(vec![], 5).is_sound() && !echo(here.clone(), 1001).is_sound());
+        assert!(!echo(here.repeat(17), 5).is_sound());
+    }
+
+    #[test]
+    fn words_out_of_bounds_are_refused() {
+        assert!(Word::failed(&"é".repeat(5000)).is_sound());
+        assert!(!Word::Failed("x".repeat(5000)).is_sound());
+        assert!(!Word::Echoed(vec![0; 1001]).is_sound());
+        let tally = Tally { congestion: Some("x".repeat(16)), ..Tally::default() };
+        assert!(!Word::Done(tally).is_sound());
+    }
+}
