@@ -51,11 +51,15 @@ fn clusters(table: &JobTable) -> Vec<u16> {
 }
 
 /// Towards each cluster an equal share: B / N for each of the N nodes of this cluster, as if all sent at once (the maximum allowable
-/// transmission bandwidth of an all-to-all), and that of a node for each of its processes alike.
+/// transmission bandwidth of an all-to-all) but no more than its interface carries, and that of a node for each of its processes alike.
 fn static_rates(table: &JobTable, ours: usize, me: ProcId) -> Vec<Option<Rate>> {
     let (nodes, here) = mates(table, ours, me);
-    let share = 1.0 / (nodes * here).max(1) as f64;
-    let rate = |to| Rate::from_bits_per_second(table.network.bandwidth(ours, to)? as f64 * share);
+    let interface = table.network.interfaces.get(ours).copied().flatten();
+    let interface = interface.map_or(f64::INFINITY, |bits| bits as f64);
+    let rate = |to| {
+        let node = table.network.bandwidth(ours, to)? as f64 / nodes.max(1) as f64;
+        Rate::from_bits_per_second(node.min(interface) / here as f64)
+    };
     (0..table.clusters.len()).map(rate).collect()
 }
 

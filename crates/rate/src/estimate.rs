@@ -25,9 +25,11 @@ const WINDOW_SEGMENTS: u64 = 200;
 const LOSS: f64 = 0.02;
 const LOSS_TRYING: f64 = 0.005;
 
-/// Grants sink by this at most for one window, and by that at least.
+/// To this part grants sink at most for one window, and to that at least: where few are lost, and where many are.
 const SINK_MOST: f64 = 0.7;
 const SINK_LEAST: f64 = 0.95;
+const SINK_LEAST_FAR: f64 = 0.85;
+const LOSS_FAR: f64 = 0.05;
 
 /// When they have sunk, and still something is lost: a little more, a few times. What is lost at random does not end by that.
 const EASE: f64 = 0.97;
@@ -147,7 +149,8 @@ impl Estimate {
                 self.rate = self.safe;
                 self.news = Some(self.safe);
             } else {
-                self.sink(granted_bits / seconds, seen.arrived as f64 * FRAME / seconds);
+                let least = if loss > LOSS_FAR { SINK_LEAST_FAR } else { SINK_LEAST };
+                self.sink(granted_bits / seconds, seen.arrived as f64 * FRAME / seconds, least);
             }
             (self.rise, self.well) = (RISE, Duration::ZERO);
         } else if loss > LOSS_TRYING && self.eases > 0 {
@@ -172,9 +175,9 @@ impl Estimate {
     }
 
     /// Too much of what was granted is lost.
-    fn sink(&mut self, granted: f64, arrived: f64) {
+    fn sink(&mut self, granted: f64, arrived: f64, least: f64) {
         let granted = granted.min(self.rate);
-        self.rate = arrived.clamp(SINK_MOST * granted, SINK_LEAST * granted);
+        self.rate = arrived.clamp(SINK_MOST * granted, least * granted);
         self.safe = self.rate;
         (self.patience, self.eases) = (WINDOW, EASES);
     }
