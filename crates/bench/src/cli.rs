@@ -7,8 +7,9 @@ use crate::figure::{self, Figure};
 use crate::group::Group;
 use crate::programs::Fitness;
 use crate::session::Session;
-use crate::{p2p, rates};
+use crate::{network, p2p, rates};
 use clap::{Parser, Subcommand};
+use gridmpi_report::table::Table;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -97,13 +98,18 @@ fn measure(groups: &[Group], fitness: Fitness, options: &Options) -> Result<bool
         }
     }
     session.drop_lab();
-    let table = figure::table(&figures);
-    print!("{}", if options.markdown { table.to_markdown() } else { table.to_text() });
+    print_tables(&figures, options.markdown);
     options.json.as_deref().map_or(Ok(()), |path| write_json(path, &figures))?;
     let missed = figures.iter().filter(|figure| figure.met == Some(false)).count();
     let judged = figures.iter().filter(|figure| figure.met.is_some()).count();
     println!("{} of {judged} bounds met, with {}", judged - missed, session.mpi.name);
     Ok(is_whole && !(options.strict && missed > 0))
+}
+
+fn print_tables(figures: &[Figure], is_markdown: bool) {
+    let text = |table: Table| if is_markdown { table.to_markdown() } else { table.to_text() };
+    let tables = std::iter::once(figure::table(figures)).chain(network::table(figures));
+    print!("{}", tables.map(text).collect::<Vec<_>>().join("\n"));
 }
 
 fn is_wanted(only: &[String], name: &str) -> bool {

@@ -1,5 +1,6 @@
 //! A figure: ours, what it is compared to, the bound and whether it is met.
 
+use crate::network::Network;
 use crate::samples::{median, quantile};
 use gridmpi_report::table::Table;
 use serde::Serialize;
@@ -61,6 +62,9 @@ pub struct Figure {
     pub spread: Spread,
     /// Whether the bound is met; `None` without a bound.
     pub met: Option<bool>,
+    /// What the network did meanwhile, where that was watched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<Network>,
 }
 
 fn quartiles(samples: &[f64]) -> [f64; 2] {
@@ -118,7 +122,14 @@ impl Figure {
             difference,
             spread: Spread { ours: quartiles(ours), against: quartiles(against), samples },
             met: bound.met(median(ours), difference, ratio),
+            network: None,
         }
+    }
+
+    /// The same with what the network did meanwhile.
+    #[must_use]
+    pub fn with_network(self, network: Network) -> Self {
+        Self { network: Some(network), ..self }
     }
 }
 
@@ -145,7 +156,7 @@ impl Bound {
 }
 
 /// Three figures or so.
-fn short(value: f64) -> String {
+pub(crate) fn short(value: f64) -> String {
     let digits = match value.abs() {
         size if size >= 100.0 => 0,
         size if size >= 10.0 => 1,

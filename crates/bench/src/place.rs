@@ -6,7 +6,7 @@ use crate::programs::Mpi;
 use gridmpi_lab::spec::{LoadError, Spec};
 use gridmpi_lab::state::LabDir;
 use gridmpi_lab::up::{self, Lifeline};
-use gridmpi_lab::{control, error::LabError, plan};
+use gridmpi_lab::{error::LabError, plan};
 use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
@@ -36,27 +36,27 @@ pub enum Route {
 pub struct Site {
     /// Nodes in each.
     pub nodes: u32,
-    /// Rate of a node's interface, Mbit/s.
-    pub interface_mbit: u32,
+    /// Rate of a node's interface, Mbit/s; none: no limit.
+    pub interface_mbit: Option<u32>,
     /// Bandwidth of the link, Mbit/s.
     pub link_mbit: u32,
     /// One way, ms.
     pub delay_ms: u32,
     /// The link's buffer, KiB.
     pub buffer_kib: u32,
+    /// Whether the arrival of each frame is recorded.
+    pub records_frames: bool,
 }
 
 impl Site {
     fn text(&self) -> String {
-        let Self { nodes, interface_mbit, link_mbit, delay_ms, buffer_kib } = self;
-        let cluster = |name: &str| {
-            format!(
-                "[[cluster]]\nname = \"{name}\"\nnodes = {nodes}\n\
-                 interface = \"{interface_mbit} Mbit/s\"\n"
-            )
-        };
+        let Self { nodes, interface_mbit, link_mbit, delay_ms, buffer_kib, records_frames } = self;
+        let interface = interface_mbit
+            .map_or_else(String::new, |rate| format!("interface = \"{rate} Mbit/s\"\n"));
+        let cluster =
+            |name: &str| format!("[[cluster]]\nname = \"{name}\"\nnodes = {nodes}\n{interface}");
         format!(
-            "{}{}[[link]]\nbandwidth = \"{link_mbit} Mbit/s\"\ndelay = \"{delay_ms} ms\"\n\
+            "arrivals = {records_frames}\n{}{}[[link]]\nbandwidth = \"{link_mbit} Mbit/s\"\ndelay = \"{delay_ms} ms\"\n\
              buffer = \"{buffer_kib} KiB\"\n[tcp]\ncongestion = \"cubic\"\n",
             cluster("a"),
             cluster("b")
@@ -205,17 +205,15 @@ impl Lab {
         text
     }
 
-    /// What has come to the link so far, and what was dropped there.
-    ///
-    /// # Errors
-    /// The lab does not answer.
-    pub fn packets(&self) -> Result<Packets, BenchError> {
-        let status = control::ask(&self.directory, control::Request::Status)?;
-        let directions = status.directions.iter().map(|direction| direction.traffic);
-        Ok(directions.fold(Packets::default(), |sum, traffic| Packets {
-            arrived: sum.arrived + traffic.arrived.packets,
-            dropped: sum.dropped + traffic.dropped.packets,
-        }))
+    /// Where the lab keeps what it has seen.
+    pub(crate) fn directory(&self) -> &LabDir {
+        &self.directory
+    }
+
+    /// What it is made of.
+    #[must_use]
+    pub fn spec(&self) -> &Spec {
+        &self.spec
     }
 
     /// Runs an MPI program on the first node by the vendor alone.
@@ -249,15 +247,6 @@ pub struct Job<'a> {
     pub settings: &'a [(&'a str, &'a str)],
 }
 
-/// Packets at the bottlenecks of both directions.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Packets {
-    /// Those that came.
-    pub arrived: u64,
-    /// Those of them that found the buffer full.
-    pub dropped: u64,
-}
-
 /// What the launcher is told in the lab's cluster `index` of so many nodes.
 fn launcher_arguments(mpi: &Mpi, index: usize, nodes: usize) -> Vec<String> {
     // Inside the cluster, counted from 1 (docs/lab.md).
@@ -287,9 +276,14 @@ mod tests {
 
     #[test]
     fn every_path_is_a_lab() {
-        let site =
-            Site { nodes: 1, interface_mbit: 50, link_mbit: 160, delay_ms: 0, buffer_kib: 64 };
-        let site = Route::Site(site);
+        let site = Route::Site(Site {
+            nodes: 1,
+            interface_mbit: Some(50),
+            link_mbit: 160,
+            delay_ms: 0,
+            buffer_kib: 64,
+            records_frames: true,
+        });
         for path in [Route::Plain, Route::Shaped, Route::Slow, Route::Fast, site] {
             let spec = Spec::parse(&path.text(), "t", "t").unwrap();
             assert_eq!(spec.clusters.len(), 2);

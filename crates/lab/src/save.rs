@@ -1,5 +1,6 @@
 //! What a lab's user gets to keep: the recording, its picture, and a summary in words.
 
+use crate::arrivals;
 use crate::control::Status;
 use crate::error::{Doing as _, LabError};
 use crate::spec::Spec;
@@ -35,6 +36,9 @@ pub fn save(
     fs::create_dir_all(directory).doing(&what)?;
     let recording = directory.join(traffic::FILE);
     fs::copy(lab.join(traffic::FILE), &recording).doing(&what)?;
+    if spec.arrivals {
+        fs::copy(lab.join(arrivals::FILE), directory.join(arrivals::FILE)).doing(&what)?;
+    }
     let rows = traffic::read(&recording)?;
     fs::write(directory.join(PICTURE), picture(spec, &rows)).doing(&what)?;
     let summary = summary(spec, status, &rows);
@@ -234,7 +238,7 @@ mod tests {
             lateness_p99_us: 5_000.0,
             ..DirectionStatus::default()
         };
-        let status = Status { up_ms: 1, directions: vec![direction] };
+        let status = Status { up_ms: 1, directions: vec![direction], ..Status::default() };
         let text = summary(&spec(), &status, &[row(11, 60_000), row(12, 40_000), row(25, 10)]);
         assert!(text.contains("80 Mbit/s"), "{text}");
         assert!(text.contains("itself lost 3 frames") && text.contains("late by 5.0 ms"), "{text}");
