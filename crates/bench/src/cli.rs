@@ -4,9 +4,9 @@
 
 use crate::error::BenchError;
 use crate::figure::{self, Figure};
-use crate::group::Group;
+use crate::group::{Group, When};
 use crate::programs::Fitness;
-use crate::session::Session;
+use crate::session::{self, Limits, Session};
 use crate::{network, p2p, rates};
 use clap::{Parser, Subcommand};
 use gridmpi_report::table::Table;
@@ -35,7 +35,7 @@ enum Suite {
     Rates(Options),
 }
 
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 struct Options {
     /// Less of everything: ends within 50 s
     #[arg(long)]
@@ -45,7 +45,7 @@ struct Options {
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
-    /// Measure only these groups (p2p: inside, latency, cable, fast, slow, overlap, memory; rates: pairs, all, both)
+    /// Measure only these groups (p2p: inside, latency, cable, fast, slow, overlap, memory; rates: pairs, lone, all, both, exactness)
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
 
@@ -84,10 +84,11 @@ fn measure(groups: &[Group], fitness: Fitness, options: &Options) -> Result<bool
     check_names(groups, &options.only)?;
     // A file that cannot be written is better known before the run than after it.
     options.json.as_deref().map_or(Ok(()), |path| write_json(path, &[]))?;
-    let mut session = Session::new(options.mpi.as_deref(), fitness, options.quick)?;
+    let limits = limits(groups, fitness, options);
+    let mut session = Session::new(options.mpi.as_deref(), fitness, options.quick, limits)?;
     let mut figures = Vec::new();
     let mut is_whole = true;
-    for group in groups.iter().filter(|group| is_wanted(&options.only, group.name)) {
+    for group in groups.iter().filter(|group| is_wanted(group, options)) {
         eprintln!("gridmpi bench: {}: {}", group.name, group.about);
         match group.run(&mut session) {
             Ok(measured) => figures.extend(measured),
@@ -112,8 +113,23 @@ fn print_tables(figures: &[Figure], is_markdown: bool) {
     print!("{}", tables.map(text).collect::<Vec<_>>().join("\n"));
 }
 
-fn is_wanted(only: &[String], name: &str) -> bool {
-    only.is_empty() || only.iter().any(|wanted| wanted == name)
+/// What is not measured by default has no time limit that suits all of it.
+fn limits(groups: &[Group], fitness: Fitness, options: &Options) -> Limits {
+    let mut wanted = groups.iter().filter(|group| is_wanted(group, options));
+    match fitness {
+        _ if !options.quick || wanted.any(|group| group.when != When::Always) => session::WHOLE,
+        Fitness::Any => session::QUICK,
+        Fitness::OverNodes => session::QUICK_OVER_NODES,
+    }
+}
+
+fn is_wanted(group: &Group, options: &Options) -> bool {
+    match group.when {
+        _ if !options.only.is_empty() => options.only.iter().any(|name| name == group.name),
+        When::Always => true,
+        When::Whole => !options.quick,
+        When::Named => false,
+    }
 }
 
 fn check_names(groups: &[Group], only: &[String]) -> Result<(), BenchError> {
@@ -143,6 +159,18 @@ mod tests {
         assert!(check_names(&rates::GROUPS, &["pairs".to_owned()]).is_ok());
         let text = check_names(&p2p::GROUPS, &["lateness".to_owned()]).unwrap_err().to_string();
         assert!(text.contains("`lateness`") && text.contains("latency"), "{text}");
-        assert!(is_wanted(&[], "slow") && !is_wanted(&["fast".to_owned()], "slow"));
+    }
+
+    #[test]
+    fn a_named_group_is_measured_alone() {
+        let wanted = |only: &[&str], quick| {
+            let only = only.iter().map(|name| (*name).to_owned()).collect();
+            let options = Options { quick, only, ..Options::default() };
+            let groups = rates::GROUPS.iter().filter(|group| is_wanted(group, &options));
+            groups.map(|group| group.name).collect::<Vec<_>>()
+        };
+        assert_eq!(wanted(&["exactness"], true), ["exactness"]);
+        assert!(wanted(&[], false).contains(&"exactness"));
+        assert!(!wanted(&[], true).contains(&"exactness"));
     }
 }

@@ -8,13 +8,14 @@ use std::process::Command;
 use std::time::Instant;
 
 const COMMON: &str = include_str!("../programs/common.h");
-const SOURCES: [(&str, &str); 6] = [
+const SOURCES: [(&str, &str); 7] = [
     ("local", include_str!("../programs/local.c")),
     ("latency", include_str!("../programs/latency.c")),
     ("bulk", include_str!("../programs/bulk.c")),
     ("overlap", include_str!("../programs/overlap.c")),
     ("idle", include_str!("../programs/idle.c")),
     ("burst", include_str!("../programs/burst.c")),
+    ("stream", include_str!("../programs/stream.c")),
 ];
 
 /// Directories in the system's temporary one are called this and the process's id.

@@ -10,14 +10,32 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// All of `--quick`, but for taking the last lab down.
-const QUICK: Duration = Duration::from_secs(45);
-/// When `--quick` ends without its results: only if the system hangs in bringing a lab up or down.
-const LAST: Duration = Duration::from_secs(49);
-/// All of a whole run.
-const WHOLE: Duration = Duration::from_secs(2400);
-/// One command of `--quick`; of a whole run.
-const COMMAND: [Duration; 2] = [Duration::from_secs(15), Duration::from_secs(120)];
+/// How long a run may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// All of it, but for taking the last lab down.
+    all: Duration,
+    /// One command.
+    command: Duration,
+    /// When it ends without its results: only if the system hangs in bringing a lab up or down.
+    last: Option<Duration>,
+}
+
+/// Of `--quick`, as far as it is what a quick run is by default.
+pub const QUICK: Limits = Limits {
+    all: Duration::from_secs(45),
+    command: Duration::from_secs(15),
+    last: Some(Duration::from_secs(49)),
+};
+/// The same where many nodes are brought up many times.
+pub const QUICK_OVER_NODES: Limits = Limits {
+    all: Duration::from_secs(60),
+    command: Duration::from_secs(15),
+    last: Some(Duration::from_secs(70)),
+};
+/// Of everything else.
+pub const WHOLE: Limits =
+    Limits { all: Duration::from_secs(3600), command: Duration::from_secs(120), last: None };
 
 /// One run.
 #[derive(Debug)]
@@ -26,6 +44,7 @@ pub struct Session {
     pub mpi: Mpi,
     programs: Programs,
     is_quick: bool,
+    limits: Limits,
     deadline: Instant,
     lab: Option<(Route, Lab)>,
     /// Calls the watchdog off when it is dropped.
@@ -37,12 +56,17 @@ impl Session {
     ///
     /// # Errors
     /// The MPI is not installed, or there is no place for programs.
-    pub fn new(mpi: Option<&str>, fitness: Fitness, is_quick: bool) -> Result<Self, BenchError> {
-        let deadline = Instant::now() + if is_quick { QUICK } else { WHOLE };
+    pub fn new(
+        mpi: Option<&str>,
+        fitness: Fitness,
+        is_quick: bool,
+        limits: Limits,
+    ) -> Result<Self, BenchError> {
+        let deadline = Instant::now() + limits.all;
         let mpi = Mpi::find(mpi, fitness)?;
         let programs = Programs::new(mpi)?;
-        let watched = is_quick.then(|| watch(programs.place(".")));
-        Ok(Self { mpi, programs, is_quick, deadline, lab: None, _watched: watched })
+        let watched = limits.last.map(|last| watch(programs.place("."), last));
+        Ok(Self { mpi, programs, is_quick, limits, deadline, lab: None, _watched: watched })
     }
 
     /// One number for `--quick`, another for a whole run.
@@ -60,7 +84,7 @@ impl Session {
         if now >= self.deadline {
             return Err(BenchError::NoTime);
         }
-        Ok(self.deadline.min(now + COMMAND[usize::from(!self.is_quick)]))
+        Ok(self.deadline.min(now + self.limits.command))
     }
 
     /// The lab with this path; another that was up goes down.
@@ -162,11 +186,11 @@ impl Session {
 }
 
 /// Ends this process, and with it its lab, if it lasts too long.
-fn watch(directory: PathBuf) -> Sender<()> {
+fn watch(directory: PathBuf, last: Duration) -> Sender<()> {
     let (sender, receiver) = channel();
     thread::spawn(move || {
-        if receiver.recv_timeout(LAST) == Err(RecvTimeoutError::Timeout) {
-            eprintln!("gridmpi bench: nothing more within {} s: ended", LAST.as_secs());
+        if receiver.recv_timeout(last) == Err(RecvTimeoutError::Timeout) {
+            eprintln!("gridmpi bench: nothing more within {} s: ended", last.as_secs());
             let _ = std::fs::remove_dir_all(directory);
             std::process::exit(1);
         }

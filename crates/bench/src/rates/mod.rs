@@ -2,32 +2,44 @@
 
 mod burst;
 mod conditions;
+mod exactness;
+mod gaps;
 mod mode;
 mod patterns;
 mod sites;
 
-use crate::group::Group;
+use crate::group::{Group, When};
 
 /// All groups, in the order in which they are run.
-pub const GROUPS: [Group; 4] = [
+pub const GROUPS: [Group; 5] = [
     Group {
         name: "pairs",
         about: "8 pairs, 256 KiB at once",
+        when: When::Always,
         measure: |session| burst::measure(session, &patterns::PAIRS),
     },
     Group {
         name: "lone",
         about: "one of them alone, 1 MiB",
+        when: When::Always,
         measure: |session| burst::measure(session, &patterns::LONE),
     },
     Group {
         name: "all",
         about: "8 senders to 8 receivers, 32 KiB each to each at once",
+        when: When::Always,
         measure: |session| burst::measure(session, &patterns::ALL),
     },
     Group {
         name: "both",
         about: "the same in both directions",
+        when: When::Always,
         measure: |session| burst::measure(session, &patterns::BOTH),
+    },
+    Group {
+        name: "exactness",
+        about: "one sender at a rate of its own, frame by frame",
+        when: When::Whole,
+        measure: exactness::measure,
     },
 ];
