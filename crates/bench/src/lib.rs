@@ -9,6 +9,7 @@
 pub mod cli;
 pub mod error;
 pub mod figure;
+pub mod grid;
 pub mod group;
 pub mod iperf;
 pub mod network;

@@ -154,6 +154,14 @@ impl Lab {
     /// # Errors
     /// It fails or is late.
     pub fn job(&self, job: &Job<'_>, until: Instant) -> Result<Said, BenchError> {
+        self.start_job(job)?.finish(until)
+    }
+
+    /// Starts one.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn start_job(&self, job: &Job<'_>) -> Result<Running, BenchError> {
         let text = self.job_file(job);
         fs::write(job.file, text).map_err(|error| {
             let what = format!("cannot write {}", job.file.display());
@@ -168,7 +176,7 @@ impl Lab {
         command.extend([gridmpi.as_os_str(), run, job.file.as_os_str(), dashes]);
         command.push(job.program.as_os_str());
         command.extend(job.arguments.iter().map(OsStr::new));
-        self.run(plan::HEAD, &command, until)
+        self.start(plan::HEAD, &command)
     }
 
     fn job_file(&self, job: &Job<'_>) -> String {
@@ -178,14 +186,15 @@ impl Lab {
             let mine = nodes.iter().filter(|node| node.cluster == index);
             let hosts: Vec<_> = mine.map(|node| node.lan().to_string()).collect();
             let ranks = job.ranks[index.min(1)];
-            let each = (ranks as usize / hosts.len().max(1)).max(1);
+            let each = (ranks as usize).div_ceil(hosts.len().max(1)).max(1);
             text += &format!(
                 "[[cluster]]\nname = \"{}\"\nlauncher = \"{}\"\nlauncher_args = {:?}\n\
                  ranks = {ranks}\nranks_per_host = {each}\nhosts = {hosts:?}\n\
-                 remote_shell = \"lab-ssh\"\ninterface = \"{INTERFACE}\"\n{}[cluster.env]\n",
+                 remote_shell = \"lab-ssh\"\ninterface = \"{INTERFACE}\"\n{}{}[cluster.env]\n",
                 cluster.name,
                 job.mpi.launcher,
                 launcher_arguments(job.mpi, index, hosts.len()),
+                job.directory.map_or_else(String::new, |path| format!("directory = {path:?}\n")),
                 cluster.interface.map_or_else(String::new, |rate| {
                     format!("interface_bandwidth = \"{rate} bit/s\"\n")
                 }),
@@ -194,6 +203,7 @@ impl Lab {
                 let variables = job.mpi.variables.iter();
                 variables.for_each(|(name, value)| text += &format!("{name} = \"{value}\"\n"));
             }
+            job.variables.iter().for_each(|(name, value)| text += &format!("{name} = {value:?}\n"));
         }
         for link in &self.spec.links {
             let Some(bandwidth) = link.bandwidth else { continue };
@@ -222,7 +232,7 @@ impl Lab {
     /// It fails or is late.
     pub fn alone(&self, job: &Job<'_>, until: Instant) -> Result<Said, BenchError> {
         let ranks = job.ranks[0].to_string();
-        let mut command = vec![OsStr::new(job.mpi.launcher)];
+        let mut command = vec![OsStr::new(job.mpi.launcher.as_ref())];
         command.extend(job.mpi.arguments.iter().map(OsStr::new));
         command.extend([OsStr::new("-n"), OsStr::new(&ranks), job.program.as_os_str()]);
         command.extend(job.arguments.iter().map(OsStr::new));
@@ -245,6 +255,10 @@ pub struct Job<'a> {
     pub ranks: [u32; 2],
     /// Settings of the library.
     pub settings: &'a [(&'a str, &'a str)],
+    /// Variables for its ranks.
+    pub variables: &'a [(&'a str, String)],
+    /// Where its ranks run; none: here.
+    pub directory: Option<&'a Path>,
 }
 
 /// What the launcher is told in the lab's cluster `index` of so many nodes.

@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 /// Longest part of what a failed command said that is passed on, bytes.
 const TAIL: usize = 600;
 
+/// How often it is looked whether there is enough of what a command does.
+const LOOK: Duration = Duration::from_millis(100);
+
 /// What a command said.
 #[derive(Clone, Debug, Default)]
 pub struct Said {
@@ -103,9 +106,32 @@ impl Running {
     /// # Errors
     /// It fails or does not end in time.
     pub fn finish(mut self, until: Instant) -> Result<Said, BenchError> {
-        let Ok((status, said)) = self.ended.recv_timeout(left(until)) else {
-            return Err(self.late(until));
-        };
+        match self.ended.recv_timeout(left(until)) {
+            Ok((status, said)) => self.judge(status, said),
+            Err(_) => Err(self.late(until)),
+        }
+    }
+
+    /// Waits until there is enough of what it does, or it has ended well. Then it is ended.
+    ///
+    /// # Errors
+    /// It fails before, or the time is over.
+    pub fn until(mut self, is_enough: impl Fn() -> bool, until: Instant) -> Result<(), BenchError> {
+        while !is_enough() {
+            match self.ended.recv_timeout(LOOK.min(left(until))) {
+                Ok((status, said)) => return self.judge(status, said).map(drop),
+                Err(_) if left(until).is_zero() => return Err(self.late(until)),
+                Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn judge(
+        &mut self,
+        status: std::io::Result<ExitStatus>,
+        said: Said,
+    ) -> Result<Said, BenchError> {
         self.is_over = true;
         let code = match status {
             Ok(status) if status.success() => return Ok(said),

@@ -37,6 +37,15 @@ pub const QUICK_OVER_NODES: Limits = Limits {
 pub const WHOLE: Limits =
     Limits { all: Duration::from_secs(3600), command: Duration::from_secs(120), last: None };
 
+/// What was asked for beside the groups.
+#[derive(Clone, Debug, Default)]
+pub struct Wishes {
+    /// Where pictures of the traffic go.
+    pub pictures: Option<PathBuf>,
+    /// Where the binaries of the NAS Parallel Benchmarks are.
+    pub npb: Option<PathBuf>,
+}
+
 /// One run.
 #[derive(Debug)]
 pub struct Session {
@@ -47,6 +56,10 @@ pub struct Session {
     limits: Limits,
     deadline: Instant,
     lab: Option<(Route, Lab)>,
+    /// What was asked for beside the groups.
+    pub wishes: Wishes,
+    /// Something could not be measured, and was told.
+    pub has_gaps: bool,
     /// Calls the watchdog off when it is dropped.
     _watched: Option<Sender<()>>,
 }
@@ -64,9 +77,19 @@ impl Session {
     ) -> Result<Self, BenchError> {
         let deadline = Instant::now() + limits.all;
         let mpi = Mpi::find(mpi, fitness)?;
-        let programs = Programs::new(mpi)?;
+        let programs = Programs::new(mpi.clone())?;
         let watched = limits.last.map(|last| watch(programs.place("."), last));
-        Ok(Self { mpi, programs, is_quick, limits, deadline, lab: None, _watched: watched })
+        Ok(Self {
+            mpi,
+            programs,
+            is_quick,
+            limits,
+            deadline,
+            lab: None,
+            wishes: Wishes::default(),
+            has_gaps: false,
+            _watched: watched,
+        })
     }
 
     /// One number for `--quick`, another for a whole run.
@@ -103,6 +126,12 @@ impl Session {
     /// Takes the lab down, and with it everything that still runs in it.
     pub fn drop_lab(&mut self) {
         self.lab = None;
+    }
+
+    /// Where files live that are gone after the run, with the compiled programs.
+    #[must_use]
+    pub fn files(&self) -> &Programs {
+        &self.programs
     }
 
     /// A compiled program.
@@ -164,7 +193,7 @@ impl Session {
         ranks: [u32; 2],
         settings: Option<&[(&str, &str)]>,
     ) -> Result<Samples, BenchError> {
-        let (mpi, file) = (self.mpi, self.programs.place("job.toml"));
+        let (mpi, file) = (self.mpi.clone(), self.programs.place("job.toml"));
         let program = self.program(program)?;
         let job = Job {
             mpi: &mpi,
@@ -173,6 +202,8 @@ impl Session {
             arguments,
             ranks,
             settings: settings.unwrap_or_default(),
+            variables: &[],
+            directory: None,
         };
         self.lab(route)?;
         let until = self.until()?;

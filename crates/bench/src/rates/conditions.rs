@@ -35,6 +35,12 @@ impl Conditions {
         Ok(Self::parse(&said.out))
     }
 
+    /// Of no system.
+    #[cfg(test)]
+    pub(super) fn none() -> Self {
+        Self::parse("")
+    }
+
     fn parse(text: &str) -> Self {
         let mut lines = text.lines().map(str::trim);
         let mut next = || lines.next().unwrap_or_default();

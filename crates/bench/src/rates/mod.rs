@@ -5,13 +5,15 @@ mod conditions;
 mod exactness;
 mod gaps;
 mod mode;
+mod npb;
 mod patterns;
+mod programs;
 mod sites;
 
 use crate::group::{Group, When};
 
 /// All groups, in the order in which they are run.
-pub const GROUPS: [Group; 5] = [
+pub const GROUPS: [Group; 7] = [
     Group {
         name: "pairs",
         about: "8 pairs, 256 KiB at once",
@@ -41,5 +43,17 @@ pub const GROUPS: [Group; 5] = [
         about: "one sender at a rate of its own, frame by frame",
         when: When::Whole,
         measure: exactness::measure,
+    },
+    Group {
+        name: "programs",
+        about: "real programs on 4 + 4 nodes",
+        when: When::Named,
+        measure: programs::measure,
+    },
+    Group {
+        name: "npb",
+        about: "the NAS Parallel Benchmarks",
+        when: When::Named,
+        measure: npb::measure,
     },
 ];
