@@ -1,17 +1,17 @@
-/* stream BYTES COUNT: rank 0 sends COUNT messages of BYTES to each rank of the other half of the ranks (of 1 + n: to all others), two at a
- * time to each. Nobody else sends, so nobody collides. Says `seconds`: from the first send to the last receive. */
+/* stream BYTES COUNT RECEIVERS: rank 0 sends COUNT messages of BYTES to each of the first RECEIVERS ranks of the other half of the ranks (of
+ * 1 + n: of all others), two at a time to each. Nobody else sends, so nobody collides. Says `seconds`: from the first send to the last receive. */
 #include "common.h"
 
-static void send_all(const char *buffer, int bytes, int count, int first, int size)
+static void send_all(const char *buffer, int bytes, int count, int first, int end)
 {
-    int peers = size - first, k = 0;
+    int peers = end - first, k = 0;
     MPI_Request *requests = malloc(2 * (size_t)peers * sizeof *requests);
     if (!requests)
         die("no memory");
     for (int i = 0; i < 2 * peers; i++)
         requests[i] = MPI_REQUEST_NULL;
     for (int i = 0; i < count; i++)
-        for (int peer = first; peer < size; peer++, k = (k + 1) % (2 * peers)) {
+        for (int peer = first; peer < end; peer++, k = (k + 1) % (2 * peers)) {
             MPI_Wait(&requests[k], MPI_STATUS_IGNORE);
             MPI_Isend(buffer, bytes, MPI_BYTE, peer, 0, MPI_COMM_WORLD, &requests[k]);
         }
@@ -21,13 +21,15 @@ static void send_all(const char *buffer, int bytes, int count, int first, int si
 
 int main(int argc, char **argv)
 {
-    if (argc != 3)
+    if (argc != 4)
         return 2;
     int me, size, bytes = atoi(argv[1]), count = atoi(argv[2]);
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &me);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    int first = size % 2 ? 1 : size / 2;
+    int first = size % 2 ? 1 : size / 2, behind = first + atoi(argv[3]), is_receiver = me >= first && me < behind;
+    if (behind > size)
+        die("so many receivers are not there");
     char *buffer = malloc((size_t)bytes);
     if (!buffer)
         die("no memory");
@@ -36,12 +38,12 @@ int main(int argc, char **argv)
     MPI_Barrier(MPI_COMM_WORLD);
     double from = now(), end = from;
     if (me == 0)
-        send_all(buffer, bytes, count, first, size);
-    for (int i = 0; i < count && me >= first; i++) {
+        send_all(buffer, bytes, count, first, behind);
+    for (int i = 0; i < count && is_receiver; i++) {
         MPI_Recv(buffer, bytes, MPI_BYTE, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         end = now();
     }
-    for (int i = 0; i < bytes && me >= first; i++)
+    for (int i = 0; i < bytes && is_receiver; i++)
         if (buffer[i] != (char)(i * 7 + 1))
             die("wrong data");
     double took = end - from, longest;

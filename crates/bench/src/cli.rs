@@ -28,16 +28,17 @@ enum Suite {
     /// is 1 if a figure could not be measured.
     P2p(Options),
 
-    /// Bursts of 8 + 8 nodes over a link with a small buffer, paced and not
+    /// Bursts of 8 + 8 nodes over a link with a small buffer, paced and not; exactness of rates; real programs
     ///
-    /// In labs on this machine, against what bytes, bandwidth and delay allow. The exit code is 1 if a figure could not be
-    /// measured.
+    /// In labs on this machine, against what bytes, bandwidth and delay allow, a token bucket, and the best of other ways.
+    /// Beside each time stands what the network did: packets dropped, segments sent again, retransmission timeouts, how
+    /// much of the link was used, and how TCP was set. The exit code is 1 if a figure could not be measured.
     Rates(RatesOptions),
 }
 
 #[derive(Debug, Default, clap::Args)]
 struct Options {
-    /// Less of everything: ends within 50 s
+    /// Less of everything: ends within 50 s (rates: 70 s; what is measured only if it is named takes longer)
     #[arg(long)]
     quick: bool,
 
@@ -45,7 +46,8 @@ struct Options {
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
-    /// Measure only these groups (p2p: inside, latency, cable, fast, slow, overlap, memory; rates: pairs, lone, all, both, exactness, programs, npb)
+    /// Measure only these groups (p2p: inside, latency, cable, fast, slow, overlap, memory; rates: pairs, lone, all, both,
+    /// exactness, programs, npb)
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
 
@@ -67,25 +69,35 @@ struct RatesOptions {
     #[command(flatten)]
     common: Options,
 
-    /// Measure real programs, as --only programs does; with --quick at 0 and 10 ms, once each
+    /// Measure real programs, as --only programs does: 4 + 4 nodes, three times each at 0, 2, 5 and 10 ms (an hour); with
+    /// --quick once each at 0 and 10 ms
     #[arg(long)]
     programs: bool,
+
+    /// Of these, only those with this text in their names; implies --programs
+    #[arg(long, value_name = "TEXT")]
+    program: Option<String>,
 
     /// Measure the NAS Parallel Benchmarks in this directory (BT CG EP FT IS LU MG SP: `ft.A.x`, `bt.S.16`), built with the
     /// MPI of both clusters
     #[arg(long, value_name = "DIR")]
     npb: Option<PathBuf>,
+
+    /// Draw a burst of each pattern, place and mode into this directory, millisecond by millisecond
+    #[arg(long, value_name = "DIR")]
+    pictures: Option<PathBuf>,
 }
 
 impl RatesOptions {
     /// What both suites have, and the rest.
     fn split(self) -> (Options, Wishes) {
-        let Self { mut common, programs, npb } = self;
-        let named = [("programs", programs), ("npb", npb.is_some())];
+        let Self { mut common, programs, program, npb, pictures } = self;
+        let wants_programs = programs || program.is_some();
+        let named = [("programs", wants_programs), ("npb", npb.is_some())];
         let named = named.iter().filter(|(name, is)| *is && !common.only.iter().any(|o| o == name));
         let named: Vec<_> = named.map(|(name, _)| (*name).to_owned()).collect();
         common.only.extend(named);
-        (common, Wishes { npb, pictures: None })
+        (common, Wishes { npb, pictures, program })
     }
 }
 
@@ -119,6 +131,7 @@ fn measure(
     check_names(groups, &options.only)?;
     // A file that cannot be written is better known before the run than after it.
     options.json.as_deref().map_or(Ok(()), |path| write_json(path, &[]))?;
+    wishes.pictures.as_deref().map_or(Ok(()), make_directory)?;
     let limits = limits(groups, fitness, options);
     let mut session = Session::new(options.mpi.as_deref(), fitness, options.quick, limits)?;
     session.wishes = wishes;
@@ -173,6 +186,13 @@ fn check_names(groups: &[Group], only: &[String]) -> Result<(), BenchError> {
     only.iter().find(is_unknown).map_or(Ok(()), |name| {
         let known: Vec<_> = groups.iter().map(|group| group.name).collect();
         Err(BenchError::Output(format!("nothing is named `{name}`: {}", known.join(", "))))
+    })
+}
+
+fn make_directory(path: &Path) -> Result<(), BenchError> {
+    std::fs::create_dir_all(path).map_err(|error| {
+        let what = format!("cannot make the directory {}", path.display());
+        BenchError::File { what, error }
     })
 }
 

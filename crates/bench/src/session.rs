@@ -42,6 +42,8 @@ pub const WHOLE: Limits =
 pub struct Wishes {
     /// Where pictures of the traffic go.
     pub pictures: Option<PathBuf>,
+    /// What the names of real programs must contain.
+    pub program: Option<String>,
     /// Where the binaries of the NAS Parallel Benchmarks are.
     pub npb: Option<PathBuf>,
 }

@@ -3,6 +3,7 @@
 use super::conditions::Conditions;
 use super::mode::{ALL_MODES, Mode, OFF_AND_AUTO};
 use super::patterns::Burst;
+use super::picture::Scene;
 use super::sites::{DEEPER, FASTER, SITE};
 use crate::error::BenchError;
 use crate::figure::{Bound, Figure};
@@ -140,11 +141,16 @@ fn run(
     let settings = mode.settings(&site);
     let settings: Vec<_> = settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
     let samples = session.job_with(route, "burst", &arguments, [site.nodes; 2], &settings)?;
+    let pictures = session.wishes.pictures.clone();
     let lab = session.lab(route)?;
     let (counters, recording) = (lab.counters(burst.sending())?.since(before), lab.recording()?);
     outcome.milliseconds.extend(samples.scaled("seconds", 1e3)?.iter().skip(1));
     outcome.dropped.push(counters.dropped as f64 / counters.packets.max(1) as f64 * 1e6);
-    outcome.utilisation.extend(utilisation(&samples, &recording, burst, &site)?);
+    let spans = spans(&samples)?;
+    if let Some(directory) = pictures {
+        Scene { burst, site: &site, mode }.draw(&directory, lab.spec(), &recording, &spans)?;
+    }
+    outcome.utilisation.extend(utilisation(&spans, &recording, burst, &site));
     outcome.counters.add(counters);
     outcome.bursts += count;
     Ok(())
@@ -159,18 +165,18 @@ fn spans(samples: &Samples) -> Result<Vec<(f64, f64)>, BenchError> {
 
 /// Of each burst, how much of what the link carries in its time it did carry.
 fn utilisation(
-    samples: &Samples,
+    spans: &[(f64, f64)],
     recording: &Recording,
     burst: &Burst,
     site: &Site,
-) -> Result<Vec<f64>, BenchError> {
+) -> Vec<f64> {
     let senders = burst.sending();
-    let part = |(begin, end): (f64, f64)| {
+    let part = |&(begin, end): &(f64, f64)| {
         let rows = recording.between(begin, end);
         let bits: f64 = senders.iter().map(|from| bits_from(&rows, from)).sum();
         bits / (f64::from(site.link_mbit) * 1e6 * (end - begin) * senders.len() as f64)
     };
-    Ok(spans(samples)?.into_iter().map(part).collect())
+    spans.iter().map(part).collect()
 }
 
 #[cfg(test)]
@@ -191,7 +197,8 @@ mod tests {
         };
         let recording = Recording { origin_ns: 1_000_000_000, rows: (0..3000).map(row).collect() };
         let samples = Samples::parse("@begin 1.5 2\n@seconds 0.1 1\n");
-        let part = |burst| utilisation(&samples, &recording, burst, &SITE).unwrap();
+        let spans = spans(&samples).unwrap();
+        let part = |burst| utilisation(&spans, &recording, burst, &SITE);
         assert!(part(&ALL).len() == 1 && (part(&ALL)[0] - 1.0).abs() < 0.01, "{:?}", part(&ALL));
         assert!((part(&BOTH)[0] - 0.5).abs() < 0.01, "{:?}", part(&BOTH));
     }

@@ -53,7 +53,7 @@ fn run(session: &mut Session, stream: Stream, is_ours: bool) -> Result<Evenness,
     let seconds = session.choose(QUICK_SECONDS, SECONDS);
     let bytes = mbit * 1_000_000 / 8 * seconds;
     let count = bytes.div_ceil(MESSAGE * receivers);
-    let arguments = [MESSAGE.to_string(), count.to_string()];
+    let arguments = [MESSAGE, count, receivers].map(|number| number.to_string());
     let (target, route) = (format!("{mbit}M"), Route::Site(site));
     let paced = [("GRIDMPI_PACING", "static"), ("GRIDMPI_MATB", target.as_str())];
     let settings = if is_ours { &paced[..] } else { &[("GRIDMPI_PACING", "off")] };

@@ -7,6 +7,7 @@ mod gaps;
 mod mode;
 mod npb;
 mod patterns;
+mod picture;
 mod programs;
 mod sites;
 

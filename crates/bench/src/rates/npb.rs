@@ -106,8 +106,9 @@ fn ranks(name: &str) -> Option<u32> {
 fn read(name: &str, said: &str) -> Result<Vec<Reading>, BenchError> {
     let wrong = |what: String| BenchError::Output(format!("{name}: {what}"));
     let value = |key: &str| {
-        let found = said.lines().filter_map(|line| line.split_once('='));
-        let found = found.filter(|(known, _)| known.trim() == key).last();
+        // What it says last is its result.
+        let mut pairs = said.lines().rev().filter_map(|line| line.split_once('='));
+        let found = pairs.find(|(known, _)| known.trim() == key);
         found.map(|(_, value)| value.trim()).ok_or_else(|| wrong(format!("it did not say `{key}`")))
     };
     let verdict = value("Verification")?;

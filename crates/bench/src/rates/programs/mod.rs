@@ -93,9 +93,9 @@ const PROGRAMS: &[Program] = &[
         read: seconds,
     },
     Program {
-        name: "one stream, 8 × 512 KiB",
+        name: "one pair, 16 × 512 KiB",
         how: How::Compiled("stream"),
-        arguments: &["524288", "8"],
+        arguments: &["524288", "16", "1"],
         read: seconds,
     },
     Program {
@@ -108,7 +108,7 @@ const PROGRAMS: &[Program] = &[
 
 pub(super) fn measure(session: &mut Session) -> Result<Vec<Figure>, BenchError> {
     let mut figures = Vec::new();
-    for program in PROGRAMS {
+    for program in wanted(session.wishes.program.as_deref())? {
         session.until()?;
         match run(session, program) {
             Ok(found) => figures.extend(found),
@@ -119,6 +119,18 @@ pub(super) fn measure(session: &mut Session) -> Result<Vec<Figure>, BenchError> 
         }
     }
     Ok(figures)
+}
+
+/// Those whose names contain the text.
+fn wanted(text: Option<&str>) -> Result<Vec<&'static Program>, BenchError> {
+    let is_wanted = |program: &&Program| text.is_none_or(|text| program.name.contains(text));
+    let wanted: Vec<_> = PROGRAMS.iter().filter(is_wanted).collect();
+    if wanted.is_empty() {
+        let known: Vec<_> = PROGRAMS.iter().map(|program| program.name).collect();
+        let message = format!("no program has that in its name: {}", known.join("; "));
+        return Err(BenchError::Output(message));
+    }
+    Ok(wanted)
 }
 
 /// What a program needs, made ready.
@@ -194,6 +206,13 @@ fn seconds(_arguments: &[&str], said: &str) -> Result<Vec<Reading>, BenchError> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn programs_are_chosen_by_name() {
+        assert_eq!(wanted(Some("IMB")).unwrap().len(), 4);
+        assert_eq!(wanted(None).unwrap().len(), PROGRAMS.len());
+        assert!(wanted(Some("no such")).is_err_and(|error| error.to_string().contains("hpcc")));
+    }
 
     #[test]
     fn a_program_that_says_nothing_is_an_error() {
