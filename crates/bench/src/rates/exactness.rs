@@ -77,7 +77,7 @@ fn compare(stream: Stream, ours: &[Evenness], bucket: &[Evenness]) -> Vec<Figure
     let off = |even: &Evenness| 100.0 * (even.mbit - target).abs() / target;
     let by_ideal = |even: &Evenness| even.high_gap_us / ideal_gap_us(target);
     vec![
-        figure("mean rate on the wire", "Mbit/s", &|even| even.mbit, Bound::Told),
+        figure("mean rate on the wire", "kbit/s", &|even| even.mbit * 1e3, Bound::Told),
         figure("off the target", "%", &off, Bound::AtMost(MOST_OFF)),
         figure("gap, median", "µs", &|even| even.median_gap_us, Bound::Told),
         figure("gap, p99", "µs", &|even| even.high_gap_us, Bound::Told),
