@@ -69,7 +69,7 @@ struct RatesOptions {
     #[command(flatten)]
     common: Options,
 
-    /// Measure real programs, as --only programs does: 4 + 4 nodes, three times each at 0, 2, 5 and 10 ms (an hour); with
+    /// Measure real programs, as --only programs does: 4 + 4 nodes, three times each at 0, 2, 5 and 10 ms (an hour and a half); with
     /// --quick once each at 0 and 10 ms
     #[arg(long)]
     programs: bool,

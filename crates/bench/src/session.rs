@@ -35,7 +35,7 @@ pub const QUICK_OVER_NODES: Limits = Limits {
 };
 /// Of everything else.
 pub const WHOLE: Limits =
-    Limits { all: Duration::from_secs(3600), command: Duration::from_secs(120), last: None };
+    Limits { all: Duration::from_secs(3 * 3600), command: Duration::from_secs(300), last: None };
 
 /// What was asked for beside the groups.
 #[derive(Clone, Debug, Default)]
