@@ -1,6 +1,7 @@
 /* burst PATTERN BYTES COUNT PAUSE: the first half of the ranks sends to the second half, all beginning at the same instant, COUNT
  * times with PAUSE seconds between. PATTERN: `pairs`, a message of BYTES from rank i to rank i + n/2; `lone`, from rank 0 only;
- * `all`, one to every rank of the other half; `both`, likewise in both directions. Says `seconds`: from the common start to the last byte. */
+ * `all`, one to every rank of the other half; `both`, likewise in both directions. Says `seconds`: from the common start to the last byte,
+ * and `begin`: when that was, of the clock that never steps. */
 #include "common.h"
 
 /* Everybody's start: rank 0 says when. */
@@ -26,7 +27,7 @@ int main(int argc, char **argv)
     if (argc != 5)
         return 2;
     int me, size, bytes = atoi(argv[2]), count = atoi(argv[3]);
-    double pause = atof(argv[4]), *seconds = calloc((size_t)count, sizeof *seconds);
+    double pause = atof(argv[4]), *seconds = calloc(2 * (size_t)count, sizeof *seconds), *begin = seconds + count;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &me);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -55,6 +56,7 @@ int main(int argc, char **argv)
         }
         MPI_Waitall(waiting, requests, MPI_STATUSES_IGNORE);
         took = now() - from;
+        begin[k] = from;
         if (is_first && !is_both)
             took = 0;
         MPI_Reduce(&took, &seconds[k], 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
@@ -67,8 +69,10 @@ int main(int argc, char **argv)
             if (in[(size_t)i * (size_t)bytes + (size_t)b] != (char)(peer + place * bytes + b))
                 die("wrong data");
     }
-    if (me == 0)
+    if (me == 0) {
         say("seconds", seconds, count);
+        say("begin", begin, count);
+    }
     MPI_Finalize();
     return 0;
 }

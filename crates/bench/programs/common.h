@@ -33,7 +33,7 @@ static inline void say(const char *name, const double *values, int count)
 {
     printf("@%s", name);
     for (int i = 0; i < count; i++)
-        printf(" %.9g", values[i]);
+        printf(" %.15g", values[i]);
     printf("\n");
     fflush(stdout);
 }

@@ -1,5 +1,6 @@
 //! A figure: ours, what it is compared to, the bound and whether it is met.
 
+use crate::network::Network;
 use crate::samples::{median, quantile};
 use gridmpi_report::table::Table;
 use serde::Serialize;
@@ -61,6 +62,21 @@ pub struct Figure {
     pub spread: Spread,
     /// Whether the bound is met; `None` without a bound.
     pub met: Option<bool>,
+    /// What the network did meanwhile, where that was watched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<Network>,
+    /// Its place in the table of programs, if it belongs there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cell: Option<Cell>,
+}
+
+/// A place in the table of programs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Cell {
+    /// What ran, and where.
+    pub row: String,
+    /// How.
+    pub column: &'static str,
 }
 
 fn quartiles(samples: &[f64]) -> [f64; 2] {
@@ -118,7 +134,21 @@ impl Figure {
             difference,
             spread: Spread { ours: quartiles(ours), against: quartiles(against), samples },
             met: bound.met(median(ours), difference, ratio),
+            network: None,
+            cell: None,
         }
+    }
+
+    /// The same in the table of programs.
+    #[must_use]
+    pub fn in_cell(self, cell: Cell) -> Self {
+        Self { cell: Some(cell), ..self }
+    }
+
+    /// The same with what the network did meanwhile.
+    #[must_use]
+    pub fn with_network(self, network: Network) -> Self {
+        Self { network: Some(network), ..self }
     }
 }
 
@@ -145,7 +175,7 @@ impl Bound {
 }
 
 /// Three figures or so.
-fn short(value: f64) -> String {
+pub(crate) fn short(value: f64) -> String {
     let digits = match value.abs() {
         size if size >= 100.0 => 0,
         size if size >= 10.0 => 1,
@@ -164,9 +194,9 @@ fn range([low, high]: [f64; 2]) -> String {
     format!("{}–{}", short(low), short(high))
 }
 
-/// All figures as a table.
+/// All figures as a table but those that have a cell in another; `None` if that leaves none.
 #[must_use]
-pub fn table(figures: &[Figure]) -> Table {
+pub fn table(figures: &[Figure]) -> Option<Table> {
     let mut table = Table::new([
         "figure",
         "unit",
@@ -180,7 +210,9 @@ pub fn table(figures: &[Figure]) -> Table {
         "bound",
         "met",
     ]);
-    for figure in figures {
+    let mut is_empty = true;
+    for figure in figures.iter().filter(|figure| figure.cell.is_none()) {
+        is_empty = false;
         table.row([
             figure.name.clone(),
             figure.unit.to_owned(),
@@ -199,7 +231,7 @@ pub fn table(figures: &[Figure]) -> Table {
             },
         ]);
     }
-    table
+    (!is_empty).then_some(table)
 }
 
 #[cfg(test)]
@@ -231,7 +263,7 @@ mod tests {
         assert_eq!(json["against"]["value"], 2.0);
         assert_eq!(json["bound"]["ratio_at_least"], 0.95);
         assert_eq!(json["met"], false);
-        assert!(table(&[figure]).to_text().contains("× 0.95 at least   NO"));
+        assert!(table(&[figure]).unwrap().to_text().contains("× 0.95 at least   NO"));
         assert_eq!(
             (short(0.1234), short(1234.5), short(10.0)),
             ("0.123".into(), "1234".into(), "10".into())

@@ -4,12 +4,25 @@ use crate::error::BenchError;
 use crate::figure::Figure;
 use crate::session::Session;
 
+/// When a group is measured that nobody named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// In every run.
+    Always,
+    /// Not in quick ones.
+    Whole,
+    /// Never.
+    Named,
+}
+
 /// Figures that are measured together.
 pub struct Group {
     /// As `--only` has it.
     pub name: &'static str,
     /// What it measures.
     pub about: &'static str,
+    /// When it is measured if no group is named.
+    pub when: When,
     /// Measures them.
     pub measure: fn(&mut Session) -> Result<Vec<Figure>, BenchError>,
 }

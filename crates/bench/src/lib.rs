@@ -9,8 +9,10 @@
 pub mod cli;
 pub mod error;
 pub mod figure;
+pub mod grid;
 pub mod group;
 pub mod iperf;
+pub mod network;
 pub mod p2p;
 pub mod place;
 pub mod process;
@@ -18,3 +20,4 @@ pub mod programs;
 pub mod rates;
 pub mod samples;
 pub mod session;
+pub mod watched;

@@ -6,7 +6,7 @@ use crate::programs::Mpi;
 use gridmpi_lab::spec::{LoadError, Spec};
 use gridmpi_lab::state::LabDir;
 use gridmpi_lab::up::{self, Lifeline};
-use gridmpi_lab::{control, error::LabError, plan};
+use gridmpi_lab::{error::LabError, plan};
 use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
@@ -36,27 +36,27 @@ pub enum Route {
 pub struct Site {
     /// Nodes in each.
     pub nodes: u32,
-    /// Rate of a node's interface, Mbit/s.
-    pub interface_mbit: u32,
+    /// Rate of a node's interface, Mbit/s; none: no limit.
+    pub interface_mbit: Option<u32>,
     /// Bandwidth of the link, Mbit/s.
     pub link_mbit: u32,
     /// One way, ms.
     pub delay_ms: u32,
     /// The link's buffer, KiB.
     pub buffer_kib: u32,
+    /// Whether the arrival of each frame is recorded.
+    pub records_frames: bool,
 }
 
 impl Site {
     fn text(&self) -> String {
-        let Self { nodes, interface_mbit, link_mbit, delay_ms, buffer_kib } = self;
-        let cluster = |name: &str| {
-            format!(
-                "[[cluster]]\nname = \"{name}\"\nnodes = {nodes}\n\
-                 interface = \"{interface_mbit} Mbit/s\"\n"
-            )
-        };
+        let Self { nodes, interface_mbit, link_mbit, delay_ms, buffer_kib, records_frames } = self;
+        let interface = interface_mbit
+            .map_or_else(String::new, |rate| format!("interface = \"{rate} Mbit/s\"\n"));
+        let cluster =
+            |name: &str| format!("[[cluster]]\nname = \"{name}\"\nnodes = {nodes}\n{interface}");
         format!(
-            "{}{}[[link]]\nbandwidth = \"{link_mbit} Mbit/s\"\ndelay = \"{delay_ms} ms\"\n\
+            "arrivals = {records_frames}\n{}{}[[link]]\nbandwidth = \"{link_mbit} Mbit/s\"\ndelay = \"{delay_ms} ms\"\n\
              buffer = \"{buffer_kib} KiB\"\n[tcp]\ncongestion = \"cubic\"\n",
             cluster("a"),
             cluster("b")
@@ -154,6 +154,14 @@ impl Lab {
     /// # Errors
     /// It fails or is late.
     pub fn job(&self, job: &Job<'_>, until: Instant) -> Result<Said, BenchError> {
+        self.start_job(job)?.finish(until)
+    }
+
+    /// Starts one.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn start_job(&self, job: &Job<'_>) -> Result<Running, BenchError> {
         let text = self.job_file(job);
         fs::write(job.file, text).map_err(|error| {
             let what = format!("cannot write {}", job.file.display());
@@ -168,7 +176,7 @@ impl Lab {
         command.extend([gridmpi.as_os_str(), run, job.file.as_os_str(), dashes]);
         command.push(job.program.as_os_str());
         command.extend(job.arguments.iter().map(OsStr::new));
-        self.run(plan::HEAD, &command, until)
+        self.start(plan::HEAD, &command)
     }
 
     fn job_file(&self, job: &Job<'_>) -> String {
@@ -178,14 +186,15 @@ impl Lab {
             let mine = nodes.iter().filter(|node| node.cluster == index);
             let hosts: Vec<_> = mine.map(|node| node.lan().to_string()).collect();
             let ranks = job.ranks[index.min(1)];
-            let each = (ranks as usize / hosts.len().max(1)).max(1);
+            let each = (ranks as usize).div_ceil(hosts.len().max(1)).max(1);
             text += &format!(
                 "[[cluster]]\nname = \"{}\"\nlauncher = \"{}\"\nlauncher_args = {:?}\n\
                  ranks = {ranks}\nranks_per_host = {each}\nhosts = {hosts:?}\n\
-                 remote_shell = \"lab-ssh\"\ninterface = \"{INTERFACE}\"\n{}[cluster.env]\n",
+                 remote_shell = \"lab-ssh\"\ninterface = \"{INTERFACE}\"\n{}{}[cluster.env]\n",
                 cluster.name,
                 job.mpi.launcher,
                 launcher_arguments(job.mpi, index, hosts.len()),
+                job.directory.map_or_else(String::new, |path| format!("directory = {path:?}\n")),
                 cluster.interface.map_or_else(String::new, |rate| {
                     format!("interface_bandwidth = \"{rate} bit/s\"\n")
                 }),
@@ -194,6 +203,7 @@ impl Lab {
                 let variables = job.mpi.variables.iter();
                 variables.for_each(|(name, value)| text += &format!("{name} = \"{value}\"\n"));
             }
+            job.variables.iter().for_each(|(name, value)| text += &format!("{name} = {value:?}\n"));
         }
         for link in &self.spec.links {
             let Some(bandwidth) = link.bandwidth else { continue };
@@ -205,17 +215,15 @@ impl Lab {
         text
     }
 
-    /// What has come to the link so far, and what was dropped there.
-    ///
-    /// # Errors
-    /// The lab does not answer.
-    pub fn packets(&self) -> Result<Packets, BenchError> {
-        let status = control::ask(&self.directory, control::Request::Status)?;
-        let directions = status.directions.iter().map(|direction| direction.traffic);
-        Ok(directions.fold(Packets::default(), |sum, traffic| Packets {
-            arrived: sum.arrived + traffic.arrived.packets,
-            dropped: sum.dropped + traffic.dropped.packets,
-        }))
+    /// Where the lab keeps what it has seen.
+    pub(crate) fn directory(&self) -> &LabDir {
+        &self.directory
+    }
+
+    /// What it is made of.
+    #[must_use]
+    pub fn spec(&self) -> &Spec {
+        &self.spec
     }
 
     /// Runs an MPI program on the first node by the vendor alone.
@@ -224,7 +232,7 @@ impl Lab {
     /// It fails or is late.
     pub fn alone(&self, job: &Job<'_>, until: Instant) -> Result<Said, BenchError> {
         let ranks = job.ranks[0].to_string();
-        let mut command = vec![OsStr::new(job.mpi.launcher)];
+        let mut command = vec![OsStr::new(job.mpi.launcher.as_ref())];
         command.extend(job.mpi.arguments.iter().map(OsStr::new));
         command.extend([OsStr::new("-n"), OsStr::new(&ranks), job.program.as_os_str()]);
         command.extend(job.arguments.iter().map(OsStr::new));
@@ -247,15 +255,10 @@ pub struct Job<'a> {
     pub ranks: [u32; 2],
     /// Settings of the library.
     pub settings: &'a [(&'a str, &'a str)],
-}
-
-/// Packets at the bottlenecks of both directions.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Packets {
-    /// Those that came.
-    pub arrived: u64,
-    /// Those of them that found the buffer full.
-    pub dropped: u64,
+    /// Variables for its ranks.
+    pub variables: &'a [(&'a str, String)],
+    /// Where its ranks run; none: here.
+    pub directory: Option<&'a Path>,
 }
 
 /// What the launcher is told in the lab's cluster `index` of so many nodes.
@@ -287,9 +290,14 @@ mod tests {
 
     #[test]
     fn every_path_is_a_lab() {
-        let site =
-            Site { nodes: 1, interface_mbit: 50, link_mbit: 160, delay_ms: 0, buffer_kib: 64 };
-        let site = Route::Site(site);
+        let site = Route::Site(Site {
+            nodes: 1,
+            interface_mbit: Some(50),
+            link_mbit: 160,
+            delay_ms: 0,
+            buffer_kib: 64,
+            records_frames: true,
+        });
         for path in [Route::Plain, Route::Shaped, Route::Slow, Route::Fast, site] {
             let spec = Spec::parse(&path.text(), "t", "t").unwrap();
             assert_eq!(spec.clusters.len(), 2);

@@ -11,6 +11,11 @@ use std::time::{Duration, Instant};
 /// Longest part of what a failed command said that is passed on, bytes.
 const TAIL: usize = 600;
 
+/// How long a command may take to end that is asked to.
+const GRACE: Duration = Duration::from_secs(15);
+/// How often it is looked whether there is enough of what a command does.
+const LOOK: Duration = Duration::from_millis(100);
+
 /// What a command said.
 #[derive(Clone, Debug, Default)]
 pub struct Said {
@@ -103,9 +108,41 @@ impl Running {
     /// # Errors
     /// It fails or does not end in time.
     pub fn finish(mut self, until: Instant) -> Result<Said, BenchError> {
-        let Ok((status, said)) = self.ended.recv_timeout(left(until)) else {
-            return Err(self.late(until));
-        };
+        match self.ended.recv_timeout(left(until)) {
+            Ok((status, said)) => self.judge(status, said),
+            Err(_) => Err(self.late(until)),
+        }
+    }
+
+    /// Waits until there is enough of what it does, or it has ended well. Then it is asked to end, and may clean up.
+    ///
+    /// # Errors
+    /// It fails before, or the time is over.
+    pub fn until(mut self, is_enough: impl Fn() -> bool, until: Instant) -> Result<(), BenchError> {
+        while !is_enough() {
+            match self.ended.recv_timeout(LOOK.min(left(until))) {
+                Ok((status, said)) => return self.judge(status, said).map(drop),
+                Err(_) if left(until).is_zero() => return Err(self.late(until)),
+                Err(_) => {}
+            }
+        }
+        self.signal(Signal::TERM);
+        self.is_over = self.ended.recv_timeout(GRACE).is_ok();
+        Ok(())
+    }
+
+    /// While it has not been waited for, the id is its own.
+    fn signal(&self, signal: Signal) {
+        if let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) {
+            let _ = kill_process(pid, signal);
+        }
+    }
+
+    fn judge(
+        &mut self,
+        status: std::io::Result<ExitStatus>,
+        said: Said,
+    ) -> Result<Said, BenchError> {
         self.is_over = true;
         let code = match status {
             Ok(status) if status.success() => return Ok(said),
@@ -124,12 +161,8 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It has not been waited for, so the id is still its own.
-        if !self.is_over
-            && self.ended.try_recv().is_err()
-            && let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw)
-        {
-            let _ = kill_process(pid, Signal::KILL);
+        if !self.is_over && self.ended.try_recv().is_err() {
+            self.signal(Signal::KILL);
         }
     }
 }
@@ -184,6 +217,22 @@ mod tests {
         running.expect("up", soon()).unwrap();
         let error = running.finish(Instant::now()).unwrap_err();
         assert!(matches!(error, BenchError::Late { .. }), "{error}");
+    }
+
+    #[test]
+    fn what_has_done_enough_is_asked_to_end() {
+        let file = std::env::temp_dir().join(format!("gridmpi-enough-{}", std::process::id()));
+        let script = format!(
+            "trap 'echo end >{0}; exit 1' TERM; echo go >{0}; while :; do sleep 0.1; done",
+            file.display()
+        );
+        let said = || std::fs::read_to_string(&file).unwrap_or_default();
+        let running = start("it", &mut shell(&script)).unwrap();
+        running.until(|| said().contains("go"), soon()).unwrap();
+        assert_eq!(said(), "end\n");
+        std::fs::remove_file(&file).unwrap();
+        let failed = start("it", &mut shell("exit 3")).unwrap();
+        assert!(matches!(failed.until(|| false, soon()), Err(BenchError::Failed { .. })));
     }
 
     #[test]

@@ -2,19 +2,23 @@
 
 use crate::error::BenchError;
 use crate::process;
+use std::borrow::Cow;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
 const COMMON: &str = include_str!("../programs/common.h");
-const SOURCES: [(&str, &str); 6] = [
+const SOURCES: [(&str, &str); 9] = [
     ("local", include_str!("../programs/local.c")),
     ("latency", include_str!("../programs/latency.c")),
     ("bulk", include_str!("../programs/bulk.c")),
     ("overlap", include_str!("../programs/overlap.c")),
     ("idle", include_str!("../programs/idle.c")),
     ("burst", include_str!("../programs/burst.c")),
+    ("stream", include_str!("../programs/stream.c")),
+    ("halo", include_str!("../programs/halo.c")),
+    ("pipeline", include_str!("../programs/pipeline.c")),
 ];
 
 /// Directories in the system's temporary one are called this and the process's id.
@@ -23,12 +27,12 @@ const PREFIX: &str = "gridmpi-bench-";
 const REMEDY: &str = "run `tools/setup`, or install the package that brings it";
 
 /// One MPI that the figures are measured with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mpi {
     /// As `--mpi` has it.
     pub name: &'static str,
-    /// Its launcher.
-    pub launcher: &'static str,
+    /// Its launcher, by name or path.
+    pub launcher: Cow<'static, str>,
     /// Its compiler.
     pub compiler: &'static str,
     /// Arguments that its launcher needs where ranks may outnumber cores.
@@ -50,10 +54,10 @@ pub enum Fitness {
 }
 
 /// Those that are known, in order of preference.
-pub const KNOWN: [Mpi; 2] = [
+pub static KNOWN: [Mpi; 2] = [
     Mpi {
         name: "mpich",
-        launcher: "mpiexec.mpich",
+        launcher: Cow::Borrowed("mpiexec.mpich"),
         compiler: "mpicc.mpich",
         arguments: &[],
         // Over TCP between more than two nodes Debian's 4.0.2 hangs in its own MPI_Finalize, every second time or so.
@@ -62,7 +66,7 @@ pub const KNOWN: [Mpi; 2] = [
     },
     Mpi {
         name: "openmpi",
-        launcher: "mpiexec.openmpi",
+        launcher: Cow::Borrowed("mpiexec.openmpi"),
         compiler: "mpicc.openmpi",
         arguments: &["--oversubscribe", "--bind-to", "none"],
         over_nodes: Some(&[
@@ -114,9 +118,9 @@ impl Mpi {
             return Err(BenchError::Output(message));
         }
         let is_wanted = |mpi: &&Self| is_fit(mpi) && name.is_none_or(|name| mpi.name == name);
-        let is_there = |mpi: &&Self| is_installed(mpi.launcher) && is_installed(mpi.compiler);
+        let is_there = |mpi: &&Self| is_installed(&mpi.launcher) && is_installed(mpi.compiler);
         let mut wanted = KNOWN.iter().filter(is_wanted);
-        wanted.find(is_there).copied().ok_or_else(|| BenchError::Missing {
+        wanted.find(is_there).cloned().ok_or_else(|| BenchError::Missing {
             what: name.map_or("an MPI with compiler and launcher".into(), |name| {
                 format!("{name} with compiler and launcher")
             }),
@@ -147,6 +151,19 @@ impl Programs {
         Ok(Self { directory, mpi })
     }
 
+    /// A file of this directory with that text.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn write(&self, name: &str, text: &str) -> Result<PathBuf, BenchError> {
+        let file = self.place(name);
+        let folder = file.parent().unwrap_or(&self.directory);
+        let written = fs::create_dir_all(folder).and_then(|()| fs::write(&file, text));
+        let what = || format!("cannot write {}", file.display());
+        written.map_err(|error| BenchError::File { what: what(), error })?;
+        Ok(file)
+    }
+
     /// A place for a file.
     #[must_use]
     pub fn place(&self, name: &str) -> PathBuf {
@@ -168,11 +185,7 @@ impl Programs {
     fn compile(&self, name: &str, program: &Path, until: Instant) -> Result<(), BenchError> {
         let source = SOURCES.iter().find(|(known, _)| *known == name);
         let text = source.map_or("", |(_, text)| text);
-        let file = self.place(&format!("{name}.c"));
-        fs::write(&file, text).map_err(|error| {
-            let what = format!("cannot write {}", file.display());
-            BenchError::File { what, error }
-        })?;
+        let file = self.write(&format!("{name}.c"), text)?;
         let compiler = if text.contains("common.h") { self.mpi.compiler } else { "cc" };
         need(compiler)?;
         let mut command = Command::new(compiler);

@@ -10,14 +10,43 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// All of `--quick`, but for taking the last lab down.
-const QUICK: Duration = Duration::from_secs(45);
-/// When `--quick` ends without its results: only if the system hangs in bringing a lab up or down.
-const LAST: Duration = Duration::from_secs(49);
-/// All of a whole run.
-const WHOLE: Duration = Duration::from_secs(2400);
-/// One command of `--quick`; of a whole run.
-const COMMAND: [Duration; 2] = [Duration::from_secs(15), Duration::from_secs(120)];
+/// How long a run may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// All of it, but for taking the last lab down.
+    all: Duration,
+    /// One command.
+    command: Duration,
+    /// When it ends without its results: only if the system hangs in bringing a lab up or down.
+    last: Option<Duration>,
+}
+
+/// Of `--quick`, as far as it is what a quick run is by default.
+pub const QUICK: Limits = Limits {
+    all: Duration::from_secs(45),
+    command: Duration::from_secs(15),
+    last: Some(Duration::from_secs(49)),
+};
+/// The same where many nodes are brought up many times.
+pub const QUICK_OVER_NODES: Limits = Limits {
+    all: Duration::from_secs(60),
+    command: Duration::from_secs(15),
+    last: Some(Duration::from_secs(70)),
+};
+/// Of everything else.
+pub const WHOLE: Limits =
+    Limits { all: Duration::from_secs(3 * 3600), command: Duration::from_secs(300), last: None };
+
+/// What was asked for beside the groups.
+#[derive(Clone, Debug, Default)]
+pub struct Wishes {
+    /// Where pictures of the traffic go.
+    pub pictures: Option<PathBuf>,
+    /// What the names of real programs must contain.
+    pub program: Option<String>,
+    /// Where the binaries of the NAS Parallel Benchmarks are.
+    pub npb: Option<PathBuf>,
+}
 
 /// One run.
 #[derive(Debug)]
@@ -26,8 +55,13 @@ pub struct Session {
     pub mpi: Mpi,
     programs: Programs,
     is_quick: bool,
+    limits: Limits,
     deadline: Instant,
     lab: Option<(Route, Lab)>,
+    /// What was asked for beside the groups.
+    pub wishes: Wishes,
+    /// Something could not be measured, and was told.
+    pub has_gaps: bool,
     /// Calls the watchdog off when it is dropped.
     _watched: Option<Sender<()>>,
 }
@@ -37,12 +71,27 @@ impl Session {
     ///
     /// # Errors
     /// The MPI is not installed, or there is no place for programs.
-    pub fn new(mpi: Option<&str>, fitness: Fitness, is_quick: bool) -> Result<Self, BenchError> {
-        let deadline = Instant::now() + if is_quick { QUICK } else { WHOLE };
+    pub fn new(
+        mpi: Option<&str>,
+        fitness: Fitness,
+        is_quick: bool,
+        limits: Limits,
+    ) -> Result<Self, BenchError> {
+        let deadline = Instant::now() + limits.all;
         let mpi = Mpi::find(mpi, fitness)?;
-        let programs = Programs::new(mpi)?;
-        let watched = is_quick.then(|| watch(programs.place(".")));
-        Ok(Self { mpi, programs, is_quick, deadline, lab: None, _watched: watched })
+        let programs = Programs::new(mpi.clone())?;
+        let watched = limits.last.map(|last| watch(programs.place("."), last));
+        Ok(Self {
+            mpi,
+            programs,
+            is_quick,
+            limits,
+            deadline,
+            lab: None,
+            wishes: Wishes::default(),
+            has_gaps: false,
+            _watched: watched,
+        })
     }
 
     /// One number for `--quick`, another for a whole run.
@@ -60,7 +109,7 @@ impl Session {
         if now >= self.deadline {
             return Err(BenchError::NoTime);
         }
-        Ok(self.deadline.min(now + COMMAND[usize::from(!self.is_quick)]))
+        Ok(self.deadline.min(now + self.limits.command))
     }
 
     /// The lab with this path; another that was up goes down.
@@ -79,6 +128,12 @@ impl Session {
     /// Takes the lab down, and with it everything that still runs in it.
     pub fn drop_lab(&mut self) {
         self.lab = None;
+    }
+
+    /// Where files live that are gone after the run, with the compiled programs.
+    #[must_use]
+    pub fn files(&self) -> &Programs {
+        &self.programs
     }
 
     /// A compiled program.
@@ -140,7 +195,7 @@ impl Session {
         ranks: [u32; 2],
         settings: Option<&[(&str, &str)]>,
     ) -> Result<Samples, BenchError> {
-        let (mpi, file) = (self.mpi, self.programs.place("job.toml"));
+        let (mpi, file) = (self.mpi.clone(), self.programs.place("job.toml"));
         let program = self.program(program)?;
         let job = Job {
             mpi: &mpi,
@@ -149,6 +204,8 @@ impl Session {
             arguments,
             ranks,
             settings: settings.unwrap_or_default(),
+            variables: &[],
+            directory: None,
         };
         self.lab(route)?;
         let until = self.until()?;
@@ -162,11 +219,11 @@ impl Session {
 }
 
 /// Ends this process, and with it its lab, if it lasts too long.
-fn watch(directory: PathBuf) -> Sender<()> {
+fn watch(directory: PathBuf, last: Duration) -> Sender<()> {
     let (sender, receiver) = channel();
     thread::spawn(move || {
-        if receiver.recv_timeout(LAST) == Err(RecvTimeoutError::Timeout) {
-            eprintln!("gridmpi bench: nothing more within {} s: ended", LAST.as_secs());
+        if receiver.recv_timeout(last) == Err(RecvTimeoutError::Timeout) {
+            eprintln!("gridmpi bench: nothing more within {} s: ended", last.as_secs());
             let _ = std::fs::remove_dir_all(directory);
             std::process::exit(1);
         }

@@ -232,7 +232,8 @@ fn list() -> Result<u8, LabError> {
 
 fn show_status(name: Option<&str>, json: bool) -> Result<u8, LabError> {
     let lab = state::choose(name)?;
-    let status = control::ask(&lab, Request::Status)?;
+    let request = if json { Request::Nodes } else { Request::Status };
+    let status = control::ask(&lab, request)?;
     if json {
         println!("{}", serde_json::to_string_pretty(&status).unwrap_or_default());
         return Ok(0);

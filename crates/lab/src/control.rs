@@ -3,6 +3,7 @@
 use crate::error::{Doing as _, LabError};
 use crate::flow::{Traffic, Volume};
 use crate::state::LabDir;
+use crate::tcp::Tcp;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
@@ -18,6 +19,8 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 pub enum Request {
     /// Counters of every direction; the recording is complete up to now when it is answered.
     Status,
+    /// The same and TCP's counters of every node.
+    Nodes,
     /// To end the lab.
     Stop,
 }
@@ -28,6 +31,7 @@ impl Request {
     pub fn word(self) -> &'static str {
         match self {
             Self::Status => "status",
+            Self::Nodes => "nodes",
             Self::Stop => "stop",
         }
     }
@@ -35,7 +39,8 @@ impl Request {
     /// From the line.
     #[must_use]
     pub fn of(word: &str) -> Option<Self> {
-        [Self::Status, Self::Stop].into_iter().find(|request| request.word() == word.trim())
+        let all = [Self::Status, Self::Nodes, Self::Stop];
+        all.into_iter().find(|request| request.word() == word.trim())
     }
 }
 
@@ -44,8 +49,23 @@ impl Request {
 pub struct Status {
     /// How long the lab has been up, ms.
     pub up_ms: u64,
+    /// When the lab's first millisecond began, of the clock that never steps (`CLOCK_MONOTONIC`), ns.
+    #[serde(default)]
+    pub origin_ns: u64,
     /// Every direction of every link.
     pub directions: Vec<DirectionStatus>,
+    /// Every node, if they were asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<NodeStatus>,
+}
+
+/// One node.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeStatus {
+    /// Its name.
+    pub name: String,
+    /// What TCP has done there, on all interfaces.
+    pub tcp: Tcp,
 }
 
 /// One direction of a link.

@@ -5,6 +5,7 @@
 //! due later, and its time stamp is already taken. So the thread wakes once a delivery, or once
 //! for several that are due together.
 
+use crate::arrivals::Arrival;
 use crate::flow::{Flow, Sample, Traffic, Volume};
 use crate::histogram::Histogram;
 use crate::spec::Link;
@@ -49,6 +50,8 @@ pub struct Progress {
     pub lateness: Histogram,
     /// Finished milliseconds not yet collected.
     pub samples: Vec<Sample>,
+    /// Single frames not yet collected, if they are recorded.
+    pub arrivals: Vec<Arrival>,
 }
 
 /// Progress of a direction, shared with whoever reports it.
@@ -60,6 +63,7 @@ pub struct Direction {
     sender: Sender,
     flow: Flow,
     in_flight: VecDeque<(u64, Frame)>,
+    records_arrivals: bool,
     fresh: Progress,
     shared: Shared,
 }
@@ -85,7 +89,14 @@ impl Direction {
         let sender = Sender::new(to)?;
         let shared = Shared::default();
         let (in_flight, fresh) = (VecDeque::new(), Progress::default());
-        Ok(Self { ring, sender, flow, in_flight, fresh, shared })
+        Ok(Self { ring, sender, flow, in_flight, records_arrivals: false, fresh, shared })
+    }
+
+    /// Records the arrival of every frame, too, if `wanted`.
+    #[must_use]
+    pub fn recording_arrivals(mut self, wanted: bool) -> Self {
+        self.records_arrivals = wanted;
+        self
     }
 
     /// Starts the thread; it runs until the process ends.
@@ -111,14 +122,18 @@ impl Direction {
         let before = clock::monotonic();
         // Time stamps are of the clock that may be set; everything here is of the other.
         let offset = clock::realtime().wrapping_sub(before);
-        let Self { ring, flow, in_flight, fresh, .. } = self;
-        let Progress { samples, failures, .. } = fresh;
+        let Self { ring, flow, in_flight, fresh, records_arrivals, .. } = self;
+        let Progress { samples, failures, arrivals, .. } = fresh;
         let mut finished = |sample| samples.push(sample);
         for _ in 0..INTAKE {
             match ring.receive() {
                 Some(Ok(frame)) => {
                     let arrived = frame.stamp.wrapping_sub(offset).min(clock::monotonic());
                     let volume = Volume { bytes: frame.bytes, packets: frame.packets.into() };
+                    if *records_arrivals {
+                        let Volume { bytes, packets } = volume;
+                        arrivals.push(Arrival { stamp: frame.stamp, bytes, packets });
+                    }
                     match flow.arrive(arrived, volume, &mut finished) {
                         Some(release) => in_flight.push_back((release, frame)),
                         None => ring.release(frame),
@@ -168,6 +183,7 @@ impl Direction {
         shared.failures += std::mem::take(&mut self.fresh.failures) + self.ring.overruns();
         shared.lateness.take_from(&mut self.fresh.lateness);
         shared.samples.append(&mut self.fresh.samples);
+        shared.arrivals.append(&mut self.fresh.arrivals);
     }
 
     fn is_published(&self) -> bool {

@@ -2,7 +2,8 @@
 //! with. When it ends, in whatever way, the kernel kills every process of the lab and takes the
 //! network down.
 
-use crate::control::{self, DirectionStatus, Request, Status};
+use crate::arrivals;
+use crate::control::{self, DirectionStatus, NodeStatus, Request, Status};
 use crate::emulator::{Direction, Shared};
 use crate::error::{Doing as _, LabError};
 use crate::flow::{Flow, Volume};
@@ -13,6 +14,7 @@ use crate::spec::Spec;
 use crate::state::{self, Holder, LabDir, NodeNamespaces, State};
 use crate::sys::process::{self, Signals};
 use crate::sys::{clock, namespace, wait_readable};
+use crate::tcp;
 use crate::traffic;
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, BufWriter, Read as _, Write};
@@ -123,10 +125,13 @@ struct Holding {
     origin: u64,
     directions: Vec<Carried>,
     recording: BufWriter<File>,
+    /// Of single frames, if the lab file asks for it.
+    arrivals: Option<BufWriter<File>>,
     recorded: u64,
     listener: UnixListener,
+    names: Vec<String>,
     /// The namespaces of the nodes exist as long as these.
-    _nodes: Vec<NodeHandles>,
+    nodes: Vec<NodeHandles>,
 }
 
 impl Holding {
@@ -137,14 +142,16 @@ impl Holding {
         let nodes = network::build(&spec, &mut notes)?;
         let origin = clock::monotonic();
         let directions = start_links(&spec, origin)?;
-        let file = File::create(lab.join(traffic::FILE)).doing("cannot write the recording")?;
-        let mut recording = BufWriter::new(file);
-        writeln!(recording, "{}", traffic::HEADER).doing("cannot write the recording")?;
+        let recording = begin_file(&lab.join(traffic::FILE), traffic::HEADER)?;
+        let begin_arrivals = || begin_file(&lab.join(arrivals::FILE), arrivals::HEADER);
+        let arrivals = spec.arrivals.then(begin_arrivals).transpose()?;
         let listener = UnixListener::bind(lab.join(control::SOCKET)).doing("cannot listen")?;
         listener.set_nonblocking(true).doing("cannot listen")?;
+        let names = plan::nodes(&spec).into_iter().map(|node| node.name).collect();
         write_state(lab, spec, &nodes, notes)?;
         let home = lab.path().to_owned();
-        Ok(Self { home, origin, directions, recording, recorded: 0, listener, _nodes: nodes })
+        let recorded = 0;
+        Ok(Self { home, origin, directions, recording, arrivals, recorded, listener, names, nodes })
     }
 
     /// Runs the lab until the end.
@@ -177,14 +184,43 @@ impl Holding {
     fn answer(&mut self) -> Option<Request> {
         let (stream, _) = self.listener.accept().ok()?;
         let request = read_request(&stream)?;
-        let mut text = serde_json::to_string(&self.status()).ok()?;
+        let mut status = self.status();
+        if request == Request::Nodes {
+            status.nodes = self.node_status();
+        }
+        let mut text = serde_json::to_string(&status).ok()?;
         text.push('\n');
         let _ = (&stream).write_all(text.as_bytes());
         Some(request)
     }
 
-    /// Writes the milliseconds that have finished since the last time.
+    /// Writes what has come since the last time.
     fn collect(&mut self) {
+        self.collect_arrivals();
+        self.collect_samples();
+    }
+
+    fn collect_arrivals(&mut self) {
+        let Self { arrivals: Some(out), recorded, directions, .. } = self else { return };
+        for Carried { from, to, by } in directions.iter() {
+            let Ok(shared) = by else { continue };
+            let mut progress = shared.lock().unwrap_or_else(PoisonError::into_inner);
+            let arrivals = std::mem::take(&mut progress.arrivals);
+            drop(progress);
+            // Who reads it notices where it ends.
+            for arrival in &arrivals {
+                if *recorded > RECORDING_LIMIT {
+                    break;
+                }
+                let _ = arrivals::write_row(out, from, to, arrival);
+                *recorded += 40;
+            }
+        }
+        let _ = out.flush();
+    }
+
+    /// Writes the milliseconds that have finished.
+    fn collect_samples(&mut self) {
         let mut rows = Vec::new();
         for (index, direction) in self.directions.iter().enumerate() {
             let Ok(shared) = &direction.by else { continue };
@@ -206,7 +242,18 @@ impl Holding {
 
     fn status(&self) -> Status {
         let up_ms = (clock::monotonic() - self.origin) / 1_000_000;
-        Status { up_ms, directions: self.directions.iter().map(Carried::status).collect() }
+        let directions = self.directions.iter().map(Carried::status).collect();
+        Status { up_ms, origin_ns: self.origin, directions, nodes: Vec::new() }
+    }
+
+    /// None if they cannot be read: whoever needs them notices, everybody else goes on.
+    fn node_status(&self) -> Vec<NodeStatus> {
+        let counters = tcp::of_nodes(&self.nodes).unwrap_or_else(|error| {
+            eprintln!("{error}");
+            Vec::new()
+        });
+        let named = self.names.iter().cloned().zip(counters);
+        named.map(|(name, tcp)| NodeStatus { name, tcp }).collect()
     }
 }
 
@@ -245,6 +292,14 @@ fn received(device: &str) -> Volume {
         fs::read_to_string(path).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
     };
     Volume { bytes: count("rx_bytes"), packets: count("rx_packets") }
+}
+
+/// A file that begins with this line.
+fn begin_file(path: &Path, header: &str) -> Result<BufWriter<File>, LabError> {
+    let what = || format!("cannot write {}", path.display());
+    let mut out = BufWriter::new(File::create(path).doing(what())?);
+    writeln!(out, "{header}").and_then(|()| out.flush()).doing(what())?;
+    Ok(out)
 }
 
 fn read_request(stream: &UnixStream) -> Option<Request> {
@@ -294,6 +349,8 @@ fn start_links(spec: &Spec, origin: u64) -> Result<Vec<Carried>, LabError> {
                     (plan::emulator_port(index, backwards), plan::emulator_port(index, !backwards));
                 let direction = Direction::new(link, &rx, &tx, spec.gso, flow);
                 let name = format!("{from}-{to}");
+                let direction =
+                    direction.map(|direction| direction.recording_arrivals(spec.arrivals));
                 Ok(direction.and_then(|direction| direction.start(name)).doing(what)?)
             } else {
                 Err(plan::link_port(index, !backwards))

@@ -14,6 +14,7 @@
 //! Nothing of a lab exists outside the holder's namespaces but one directory ([`state`]): when
 //! the holder ends, in whatever way, the kernel takes processes and devices with it.
 
+pub mod arrivals;
 pub mod chance;
 pub mod cli;
 pub mod control;
@@ -32,6 +33,7 @@ pub mod save;
 pub mod spec;
 pub mod state;
 mod sys;
+pub mod tcp;
 pub mod tools;
 pub mod traffic;
 pub mod up;

@@ -1,5 +1,6 @@
 //! What a lab's user gets to keep: the recording, its picture, and a summary in words.
 
+use crate::arrivals;
 use crate::control::Status;
 use crate::error::{Doing as _, LabError};
 use crate::spec::Spec;
@@ -14,6 +15,8 @@ use std::path::Path;
 
 /// Name of the picture.
 pub const PICTURE: &str = "traffic.svg";
+/// Colour of what was dropped.
+const DROPS: &str = "#c0392b";
 /// Name of the summary.
 pub const SUMMARY: &str = "summary.txt";
 /// A picture shows at most this many milliseconds; a longer recording is cut at its quiet ends
@@ -35,6 +38,9 @@ pub fn save(
     fs::create_dir_all(directory).doing(&what)?;
     let recording = directory.join(traffic::FILE);
     fs::copy(lab.join(traffic::FILE), &recording).doing(&what)?;
+    if spec.arrivals {
+        fs::copy(lab.join(arrivals::FILE), directory.join(arrivals::FILE)).doing(&what)?;
+    }
     let rows = traffic::read(&recording)?;
     fs::write(directory.join(PICTURE), picture(spec, &rows)).doing(&what)?;
     let summary = summary(spec, status, &rows);
@@ -130,6 +136,14 @@ fn peaks(rows: &[Row]) -> BTreeMap<(String, String), u64> {
 #[must_use]
 pub fn picture(spec: &Spec, rows: &[Row]) -> String {
     let first = rows.iter().map(|row| row.sample.millisecond).min().unwrap_or(0);
+    let title = format!("Lab {}: each millisecond from {first} ms on", spec.name);
+    titled_picture(spec, rows, title)
+}
+
+/// The same under another title.
+#[must_use]
+pub fn titled_picture(spec: &Spec, rows: &[Row], title: String) -> String {
+    let first = rows.iter().map(|row| row.sample.millisecond).min().unwrap_or(0);
     let last = rows.iter().map(|row| row.sample.millisecond).max().unwrap_or(0);
     let steps = (last - first + 1).min(MOST_STEPS);
     let mut panels = Vec::new();
@@ -154,29 +168,37 @@ pub fn picture(spec: &Spec, rows: &[Row]) -> String {
             panels.push(queue_panel(from, to, link.buffer, &values));
         }
     }
-    let title = format!("Lab {}: each millisecond from {first} ms on", spec.name);
     Plot { title, step_seconds: 0.001, panels }.to_svg()
 }
 
 /// Turns a column of the recording into one value a millisecond.
 type Values<'a> = dyn Fn(&dyn Fn(&Row) -> f64) -> Vec<f64> + 'a;
 
+fn series_of(name: &str, colour: &'static str, style: Style, values: Vec<f64>) -> Series {
+    Series { name: name.to_owned(), colour, style, values }
+}
+
 fn rate_panel(from: &str, to: &str, limit: f64, values: &Values<'_>) -> Panel {
     let rate = |bytes: u64| bytes as f64 * 8.0 * 1000.0 / 1e6;
-    let series =
-        |name: &str, colour, style, values| Series { name: name.to_owned(), colour, style, values };
     let crossed = values(&|row| rate(row.sample.traffic.left.bytes));
     let offered = values(&|row| rate(row.sample.traffic.arrived.bytes));
+    let drops = values(&|row| row.sample.traffic.dropped.packets as f64);
+    let mut series = vec![
+        series_of("arrived", "#f0b27a", Style::Line, offered),
+        series_of("left", "#2874a6", Style::Line, crossed),
+        series_of("drops", DROPS, Style::Marks, drops),
+    ];
+    if limit > 0.0 {
+        let line = vec![limit; series[0].values.len()];
+        series.push(series_of("bandwidth", "#7f8c8d", Style::Line, line));
+    }
     Panel {
         title: format!("{from} to {to}"),
         unit: "Mbit/s".to_owned(),
         at_least: limit,
         // Bursts arrive at the nodes' own rates, far above what is of interest.
         at_most: if limit > 0.0 { 2.0 * limit } else { f64::MAX },
-        series: vec![
-            series("arrived", "#f0b27a", Style::Line, offered),
-            series("left", "#2874a6", Style::Line, crossed),
-        ],
+        series,
     }
 }
 
@@ -184,8 +206,8 @@ fn queue_panel(from: &str, to: &str, buffer: u64, values: &Values<'_>) -> Panel 
     let queue = values(&|row| row.sample.traffic.queue_peak as f64 / 1e3);
     let drops = values(&|row| row.sample.traffic.dropped.packets as f64);
     let series = vec![
-        Series { name: "queue".to_owned(), colour: "#a9dfbf", style: Style::Area, values: queue },
-        Series { name: "drops".to_owned(), colour: "#c0392b", style: Style::Marks, values: drops },
+        series_of("queue", "#a9dfbf", Style::Area, queue),
+        series_of("drops", DROPS, Style::Marks, drops),
     ];
     Panel {
         title: format!("buffer {from} to {to}"),
@@ -221,7 +243,9 @@ mod tests {
         for title in ["a to b", "buffer a to b", "b to a", "buffer b to a"] {
             assert!(svg.contains(&format!(">{title}, ")), "{title}");
         }
+        assert_eq!(svg.matches(">bandwidth</text>").count(), 2);
         assert!(picture(&spec(), &[]).contains("</svg>"));
+        assert!(titled_picture(&spec(), &[], "a burst".to_owned()).contains(">a burst</text>"));
     }
 
     #[test]
@@ -234,7 +258,7 @@ mod tests {
             lateness_p99_us: 5_000.0,
             ..DirectionStatus::default()
         };
-        let status = Status { up_ms: 1, directions: vec![direction] };
+        let status = Status { up_ms: 1, directions: vec![direction], ..Status::default() };
         let text = summary(&spec(), &status, &[row(11, 60_000), row(12, 40_000), row(25, 10)]);
         assert!(text.contains("80 Mbit/s"), "{text}");
         assert!(text.contains("itself lost 3 frames") && text.contains("late by 5.0 ms"), "{text}");

@@ -4,6 +4,7 @@
 //! name = "two"                  # default: the file's name
 //! gso = false                   # pass super-packets whole (high rates, no packet fidelity)
 //! seed = 1                      # of random loss; default: drawn, and printed
+//! arrivals = false              # record when each frame came to an emulated link
 //!
 //! [[cluster]]
 //! name = "a"
@@ -57,6 +58,8 @@ pub struct Spec {
     pub seed: u64,
     /// Whether super-packets cross whole.
     pub gso: bool,
+    /// Whether the arrival of every frame at an emulated link is recorded.
+    pub arrivals: bool,
     /// The clusters, in the file's order.
     pub clusters: Vec<Cluster>,
     /// The links; no two join the same pair.
@@ -134,6 +137,8 @@ struct RawSpec {
     name: Option<Spanned<String>>,
     seed: Option<u64>,
     gso: Option<bool>,
+    #[serde(default)]
+    arrivals: bool,
     #[serde(default, rename = "cluster")]
     clusters: Vec<RawCluster>,
     #[serde(default, rename = "link")]
@@ -269,7 +274,7 @@ impl Spec {
         let links = links.into_iter().map(|(link, _)| link).collect();
         let tcp = read_tcp(&source, &raw.tcp)?;
         let seed = raw.seed.unwrap_or_else(drawn_seed);
-        Ok(Self { name, seed, gso, clusters, links, tcp })
+        Ok(Self { name, seed, gso, arrivals: raw.arrivals, clusters, links, tcp })
     }
 }
 

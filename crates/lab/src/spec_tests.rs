@@ -19,19 +19,20 @@ fn the_least_file_is_two_clusters_on_a_cable() {
     let spec = parse(TWO).unwrap();
     assert_eq!(spec.name, "my-lab-v2");
     assert_eq!(spec.links.len(), 1);
-    assert!(!spec.links[0].emulate && spec.gso);
+    assert!(!spec.links[0].emulate && spec.gso && !spec.arrivals);
     assert_eq!((spec.tcp.congestion.as_str(), spec.tcp.rmem), ("cubic", 3_000_000));
 }
 
 #[test]
 fn a_full_file_is_read() {
     let text = format!(
-        "name = \"x\"\nseed = 7\n{TWO}interface = \"50 Mbit/s\"\n[[link]]\nbetween = [\"b\", \"a\"]\n\
+        "name = \"x\"\nseed = 7\narrivals = true\n{TWO}interface = \"50 Mbit/s\"\n[[link]]\nbetween = [\"b\", \"a\"]\n\
          bandwidth = \"160 Mbit/s\"\ndelay = \"10 ms\"\nbuffer = 64000\nloss = 0.25\n\
          [tcp]\ncongestion = \"reno\"\nrmem = \"1 MB\"\n"
     );
     let spec = parse(&text).unwrap();
     assert_eq!((spec.name.as_str(), spec.seed, spec.gso), ("x", 7, false));
+    assert!(spec.arrivals);
     assert_eq!(spec.clusters[1].interface, Some(50_000_000));
     let expected = Link {
         between: (0, 1),

@@ -3,6 +3,7 @@
 mod common;
 
 use common::{Lab, clusters, said, two};
+use gridmpi_lab::arrivals;
 use gridmpi_lab::flow::WIRE_OVERHEAD;
 use gridmpi_lab::traffic::{self, Row};
 use std::collections::BTreeMap;
@@ -45,6 +46,38 @@ fn a_ping_takes_the_delay_both_ways() {
     let direction = lab.direction("a", "b");
     assert_eq!((packets(&direction, "arrived"), bytes(&direction, "arrived")), (10, 980));
     assert_adds_up(&direction);
+}
+
+#[test]
+fn single_frames_are_recorded_if_asked_for() {
+    let lab = Lab::up(&("arrivals = true\n".to_owned() + &two("delay = \"1 ms\"\n")));
+    lab.exec("a1", &["ping", "-n", "-c", "5", "-i", "0.05", "10.100.2.1"]);
+    lab.direction("a", "b");
+    let rows = arrivals::read(&lab.save().join(arrivals::FILE)).unwrap();
+    let mine: Vec<_> = rows.iter().filter(|row| row.from == "a" && row.to == "b").collect();
+    assert_eq!((rows.len(), mine.len()), (10, 5), "{rows:?}");
+    assert!(rows.iter().all(|row| (row.arrival.bytes, row.arrival.packets) == (98, 1)));
+    // The pings are 50 ms apart, a late one not less than its successor is early.
+    let span = mine[4].arrival.stamp - mine[0].arrival.stamp;
+    assert!(span > 150_000_000, "{rows:?}");
+}
+
+#[test]
+fn each_node_has_counters_of_its_own() {
+    let lab = Lab::up(&two("loss = 0.2\n"));
+    lab.iperf("a1", "b2", "10.100.2.2", &["-n", "1M"]);
+    let output = lab.place.run(["status", "--json"]);
+    let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let of = |name: &str, counter: &str| {
+        let nodes = status["nodes"].as_array().unwrap();
+        let found = nodes.iter().find(|node| node["name"] == name).expect("no such node");
+        found["tcp"][counter].as_u64().unwrap()
+    };
+    // One segment in five was lost, and all that left the node crossed the link.
+    let arrived = packets(&lab.direction("a", "b"), "arrived");
+    assert!(of("a1", "retransmits") > 0, "{status}");
+    assert_eq!(of("a1", "segments") + of("a1", "retransmits"), arrived, "{status}");
+    assert_eq!((of("a2", "segments"), of("a2", "retransmits")), (0, 0), "{status}");
 }
 
 #[test]

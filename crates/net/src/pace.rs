@@ -223,8 +223,9 @@ impl Pacer {
     }
 
     fn turn_of(&self, share: f64) -> usize {
-        // The conversion saturates.
-        ((self.rate * TURN.as_secs_f64() * share) as usize).max(TURN_LEAST)
+        // The conversion saturates. Whole segments: the headers of what is left over would be counted by nobody.
+        let bytes = (self.rate * TURN.as_secs_f64() * share) as usize;
+        (bytes / SEGMENT * SEGMENT).max(TURN_LEAST)
     }
 
     fn settle(&mut self, now: Instant) {

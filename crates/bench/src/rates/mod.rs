@@ -1,29 +1,60 @@
 //! What pacing gains where senders meet at a link: the experiments of Takano et al. on pacing an MPI's traffic.
 
 mod burst;
+mod conditions;
+mod exactness;
+mod gaps;
+mod mode;
+mod npb;
+mod patterns;
+mod picture;
+mod programs;
+mod sites;
 
-use crate::group::Group;
+use crate::group::{Group, When};
 
 /// All groups, in the order in which they are run.
-pub const GROUPS: [Group; 4] = [
+pub const GROUPS: [Group; 7] = [
     Group {
         name: "pairs",
         about: "8 pairs, 256 KiB at once",
-        measure: |session| burst::measure(session, &burst::PAIRS),
+        when: When::Always,
+        measure: |session| burst::measure(session, &patterns::PAIRS),
     },
     Group {
         name: "lone",
         about: "one of them alone, 1 MiB",
-        measure: |session| burst::measure(session, &burst::LONE),
+        when: When::Always,
+        measure: |session| burst::measure(session, &patterns::LONE),
     },
     Group {
         name: "all",
         about: "8 senders to 8 receivers, 32 KiB each to each at once",
-        measure: |session| burst::measure(session, &burst::ALL),
+        when: When::Always,
+        measure: |session| burst::measure(session, &patterns::ALL),
     },
     Group {
         name: "both",
         about: "the same in both directions",
-        measure: |session| burst::measure(session, &burst::BOTH),
+        when: When::Always,
+        measure: |session| burst::measure(session, &patterns::BOTH),
+    },
+    Group {
+        name: "exactness",
+        about: "one sender at a rate of its own, frame by frame",
+        when: When::Whole,
+        measure: exactness::measure,
+    },
+    Group {
+        name: "programs",
+        about: "real programs on 4 + 4 nodes",
+        when: When::Named,
+        measure: programs::measure,
+    },
+    Group {
+        name: "npb",
+        about: "the NAS Parallel Benchmarks",
+        when: When::Named,
+        measure: npb::measure,
     },
 ];

@@ -1,0 +1,87 @@
+//! What times depend on beside the network: how TCP is set.
+
+use super::mode::Mode;
+use crate::error::BenchError;
+use crate::place::Lab;
+use std::time::Instant;
+
+/// What GridMPI's connections wait at least for an acknowledgement, ms, and the first Linux that lets them (docs/rates.md).
+const OWN_LEAST_MS: f64 = 40.0;
+const OWN_LEAST_SINCE: (u32, u32) = (6, 15);
+/// Of kernels that have no setting for it.
+const KERNEL_LEAST_US: f64 = 200_000.0;
+
+/// How TCP is set in the nodes.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Conditions {
+    /// The system's congestion control.
+    control: String,
+    has_bbr: bool,
+    /// Of GridMPI's connections.
+    pub(super) least_timeout_ms: f64,
+}
+
+impl Conditions {
+    /// As they are in the lab.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub(super) fn of(lab: &Lab, until: Instant) -> Result<Self, BenchError> {
+        // Kernels before 6.11 have no least timeout to be set: an empty line.
+        let script = "cd /proc/sys/net/ipv4; for file in tcp_congestion_control \
+                      tcp_available_congestion_control tcp_rto_min_us ../../kernel/osrelease; do \
+                      cat $file 2>/dev/null || echo; done";
+        let said = lab.run("a1", &["sh", "-c", script], until)?;
+        Ok(Self::parse(&said.out))
+    }
+
+    /// Of no system.
+    #[cfg(test)]
+    pub(super) fn none() -> Self {
+        Self::parse("")
+    }
+
+    fn parse(text: &str) -> Self {
+        let mut lines = text.lines().map(str::trim);
+        let mut next = || lines.next().unwrap_or_default();
+        let (control, available, least_us, release) = (next(), next(), next(), next());
+        let system_ms = least_us.parse().unwrap_or(KERNEL_LEAST_US) / 1e3;
+        let is_ours = version(release) >= Some(OWN_LEAST_SINCE);
+        Self {
+            control: control.to_owned(),
+            has_bbr: available.split_whitespace().any(|known| known == "bbr"),
+            least_timeout_ms: if is_ours { OWN_LEAST_MS } else { system_ms },
+        }
+    }
+
+    /// The congestion control of the connections in this mode.
+    pub(super) fn control(&self, mode: Mode) -> String {
+        let chosen = std::env::var("GRIDMPI_CONGESTION").ok().filter(|name| !name.is_empty());
+        match chosen.filter(|_| mode.is_ours()) {
+            Some(name) => name,
+            None if mode.is_ours() && self.has_bbr => format!("{}, at rest bbr", self.control),
+            None => self.control.clone(),
+        }
+    }
+}
+
+/// The first two numbers of a kernel's name.
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn older_kernels_have_their_own_timeout() {
+        let new = Conditions::parse("cubic\nreno cubic bbr\n200000\n6.18.1-cloud\n");
+        assert_eq!((new.least_timeout_ms, new.has_bbr), (40.0, true));
+        let old = Conditions::parse("cubic\nreno cubic\n100000\n6.12.0\n");
+        assert_eq!((old.least_timeout_ms, old.has_bbr), (100.0, false));
+        assert_eq!(Conditions::parse("reno\nreno\n\n5.10\n").least_timeout_ms, 200.0);
+        assert_eq!(new.control(Mode::Tbf), "cubic");
+    }
+}

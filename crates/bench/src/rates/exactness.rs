@@ -1,0 +1,101 @@
+//! How exactly a paced sender keeps its rate, beside a token bucket (tbf) at the same rate: seen frame by frame where the
+//! link begins.
+
+use super::gaps::{Evenness, evenness, ideal_gap_us};
+use super::sites::SITE;
+use crate::error::BenchError;
+use crate::figure::{Bound, Figure};
+use crate::place::{Route, Site};
+use crate::session::Session;
+
+/// Of the target, how much the mean rate may be off, percent.
+const MOST_OFF: f64 = 0.5;
+/// The 99th percentile of the gaps between packets, by what it would be if all were alike.
+const HIGH_GAP: f64 = 1.5;
+/// Each message, bytes.
+const MESSAGE: u32 = 1 << 20;
+/// How long a stream is, seconds; of `--quick`.
+const SECONDS: u32 = 12;
+const QUICK_SECONDS: u32 = 7;
+
+/// What is sent: how fast, on the wire, and to how many nodes.
+#[derive(Clone, Copy, Debug)]
+struct Stream {
+    mbit: u32,
+    receivers: u32,
+}
+
+const STREAMS: [Stream; 3] = [
+    Stream { mbit: 20, receivers: 1 },
+    Stream { mbit: 40, receivers: 1 },
+    // One connection after another has its turn.
+    Stream { mbit: 20, receivers: 4 },
+];
+
+pub(super) fn measure(session: &mut Session) -> Result<Vec<Figure>, BenchError> {
+    let mut figures = Vec::new();
+    for stream in &STREAMS {
+        let (mut ours, mut bucket) = (Vec::new(), Vec::new());
+        for _ in 0..session.choose(1, 3) {
+            ours.push(run(session, *stream, true)?);
+            bucket.push(run(session, *stream, false)?);
+        }
+        figures.extend(compare(*stream, &ours, &bucket));
+    }
+    Ok(figures)
+}
+
+/// Paced by us, or by the interface.
+fn run(session: &mut Session, stream: Stream, is_ours: bool) -> Result<Evenness, BenchError> {
+    let Stream { mbit, receivers } = stream;
+    let interface_mbit = (!is_ours).then_some(mbit);
+    let site = Site { nodes: receivers, interface_mbit, records_frames: true, ..SITE };
+    let seconds = session.choose(QUICK_SECONDS, SECONDS);
+    let bytes = mbit * 1_000_000 / 8 * seconds;
+    let count = bytes.div_ceil(MESSAGE * receivers);
+    let arguments = [MESSAGE, count, receivers].map(|number| number.to_string());
+    let (target, route) = (format!("{mbit}M"), Route::Site(site));
+    let paced = [("GRIDMPI_PACING", "static"), ("GRIDMPI_MATB", target.as_str())];
+    let settings = if is_ours { &paced[..] } else { &[("GRIDMPI_PACING", "off")] };
+    // A lab of its own: its record begins with this stream.
+    session.drop_lab();
+    session.job_with(route, "stream", &arguments, [1, receivers], settings)?;
+    let frames = session.lab(route)?.frames("a")?;
+    let too_short = || BenchError::Output(format!("the stream of {mbit} Mbit/s was too short"));
+    evenness(&frames).ok_or_else(too_short)
+}
+
+fn compare(stream: Stream, ours: &[Evenness], bucket: &[Evenness]) -> Vec<Figure> {
+    let Stream { mbit, receivers } = stream;
+    let target = f64::from(mbit);
+    let to = if receivers == 1 { String::new() } else { format!(" to {receivers} nodes") };
+    let figure = |what: &str, unit, value: &dyn Fn(&Evenness) -> f64, bound| {
+        let of = |runs: &[Evenness]| runs.iter().map(value).collect::<Vec<_>>();
+        let name = format!("{mbit} Mbit/s{to}: {what}");
+        Figure::new(name, unit, &of(ours), "tbf", &of(bucket), bound)
+    };
+    let off = |even: &Evenness| 100.0 * (even.mbit - target).abs() / target;
+    let by_ideal = |even: &Evenness| even.high_gap_us / ideal_gap_us(target);
+    vec![
+        figure("mean rate on the wire", "kbit/s", &|even| even.mbit * 1e3, Bound::Told),
+        figure("off the target", "%", &off, Bound::AtMost(MOST_OFF)),
+        figure("gap, median", "µs", &|even| even.median_gap_us, Bound::Told),
+        figure("gap, p99", "µs", &|even| even.high_gap_us, Bound::Told),
+        figure("gap, p99 by ideal", "×", &by_ideal, Bound::AtMost(HIGH_GAP)),
+        figure("full frames", "", &|even| even.frames as f64, Bound::Told),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_are_of_the_target() {
+        let even = Evenness { mbit: 19.8, median_gap_us: 615.0, high_gap_us: 900.0, frames: 9 };
+        let figures = compare(STREAMS[0], &[even], &[even]);
+        let met =
+            |what: &str| figures.iter().find(|figure| figure.name.ends_with(what)).unwrap().met;
+        assert_eq!((met("off the target"), met("by ideal")), (Some(false), Some(true)));
+    }
+}

@@ -1,0 +1,73 @@
+//! What holds the senders back.
+
+use crate::place::Site;
+
+/// What holds the senders back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// Nothing.
+    Off,
+    /// A token bucket (tbf) as each node's interface, at an equal share of the link.
+    Tbf,
+    /// Ours, at an equal share of the link.
+    Static,
+    /// Ours, at half of that.
+    Half,
+    /// Ours, as it finds.
+    Auto,
+}
+
+pub(super) const ALL_MODES: [Mode; 5] =
+    [Mode::Off, Mode::Tbf, Mode::Static, Mode::Half, Mode::Auto];
+pub(super) const OFF_AND_AUTO: [Mode; 2] = [Mode::Off, Mode::Auto];
+
+impl Mode {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Off => "not paced",
+            Self::Tbf => "tbf at B/N",
+            Self::Static => "static, B/N",
+            Self::Half => "static, B/2N",
+            Self::Auto => "auto",
+        }
+    }
+
+    /// Whether it is our library that paces.
+    pub(super) fn is_ours(self) -> bool {
+        !matches!(self, Self::Off | Self::Tbf)
+    }
+
+    /// The place with this mode's interfaces.
+    pub(super) fn site(self, site: &Site) -> Site {
+        match self {
+            Self::Tbf => Site { interface_mbit: Some(site.link_mbit / site.nodes), ..*site },
+            _ => *site,
+        }
+    }
+
+    /// What the library is told.
+    pub(super) fn settings(self, site: &Site) -> Vec<(&'static str, String)> {
+        let pacing = |how: &str| ("GRIDMPI_PACING", how.to_owned());
+        let half = || format!("{}k", site.link_mbit * 1000 / (2 * site.nodes));
+        match self {
+            Self::Off | Self::Tbf => vec![pacing("off")],
+            Self::Static => vec![pacing("static")],
+            Self::Half => vec![pacing("static"), ("GRIDMPI_MATB", half())],
+            Self::Auto => vec![pacing("auto")],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rates::sites::SITE;
+
+    #[test]
+    fn only_tbf_is_of_the_place() {
+        assert_eq!(Mode::Tbf.site(&SITE).interface_mbit, Some(20));
+        assert_eq!(Mode::Auto.site(&SITE), SITE);
+        assert!(Mode::Half.settings(&SITE).contains(&("GRIDMPI_MATB", "10000k".to_owned())));
+        assert_eq!(ALL_MODES.iter().filter(|mode| mode.is_ours()).count(), 3);
+    }
+}

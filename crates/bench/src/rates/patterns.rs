@@ -1,0 +1,90 @@
+//! Who sends to whom in a burst, and what that takes at least.
+
+use crate::place::Site;
+
+/// Of a full frame, what TCP carries.
+const PAYLOAD: f64 = 1448.0 / 1538.0;
+/// The acknowledgement of two full frames, by their size.
+const ACKNOWLEDGEMENT: f64 = 90.0 / (2.0 * 1538.0);
+
+/// Who sends to whom.
+pub(super) struct Burst {
+    /// As the program has it.
+    pub(super) pattern: &'static str,
+    pub(super) name: &'static str,
+    /// Each message.
+    pub(super) bytes: u32,
+    /// To how many each node sends.
+    pub(super) peers: u32,
+    /// How many nodes send; `None`: all.
+    pub(super) senders: Option<u32>,
+    pub(super) is_both_ways: bool,
+    /// What ours may take at most, by what it is compared to.
+    pub(super) bound: f64,
+}
+
+pub(super) const PAIRS: Burst = Burst {
+    pattern: "pairs",
+    name: "8 pairs, 256 KiB each",
+    bytes: 256 << 10,
+    peers: 1,
+    senders: None,
+    is_both_ways: false,
+    bound: 1.1,
+};
+pub(super) const ALL: Burst = Burst {
+    pattern: "all",
+    name: "8 to 8, 32 KiB each",
+    bytes: 32 << 10,
+    peers: 8,
+    senders: None,
+    is_both_ways: false,
+    bound: 1.1,
+};
+/// Nobody collides with it.
+pub(super) const LONE: Burst = Burst {
+    pattern: "lone",
+    name: "1 of 8 pairs, 1 MiB",
+    bytes: 1 << 20,
+    peers: 1,
+    senders: Some(1),
+    is_both_ways: false,
+    bound: 1.01,
+};
+pub(super) const BOTH: Burst =
+    Burst { pattern: "both", name: "8 to 8 and back, 32 KiB each", is_both_ways: true, ..ALL };
+
+impl Burst {
+    /// The clusters that send.
+    pub(super) fn sending(&self) -> &'static [&'static str] {
+        if self.is_both_ways { &["a", "b"] } else { &["a"] }
+    }
+
+    /// Bytes by bandwidth, and the delay.
+    pub(super) fn least_ms(&self, site: &Site) -> f64 {
+        let node_bits = f64::from(self.bytes) * f64::from(self.peers) * 8.0 / PAYLOAD;
+        let acknowledged = if self.is_both_ways { 1.0 + ACKNOWLEDGEMENT } else { 1.0 };
+        let all_bits = node_bits * f64::from(self.senders.unwrap_or(site.nodes)) * acknowledged;
+        let by_link = all_bits / (f64::from(site.link_mbit) * 1e3);
+        let by_interface =
+            site.interface_mbit.map(|rate| node_bits * acknowledged / (f64::from(rate) * 1e3));
+        by_link.max(by_interface.unwrap_or(0.0)) + f64::from(site.delay_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rates::sites::SITE;
+
+    #[test]
+    fn the_least_time_is_that_of_the_neck() {
+        let least = |burst: &Burst| burst.least_ms(&SITE);
+        assert!((least(&PAIRS) - 121.4).abs() < 0.1, "{}", least(&PAIRS));
+        assert!((least(&LONE) - 188.2).abs() < 0.1, "{}", least(&LONE));
+        assert!((least(&ALL) - 121.4).abs() < 0.1);
+        assert!((least(&BOTH) - 124.6).abs() < 0.1, "{}", least(&BOTH));
+        let slow = Site { interface_mbit: Some(10), ..SITE };
+        assert!((PAIRS.least_ms(&slow) - 232.8).abs() < 0.1, "{}", PAIRS.least_ms(&slow));
+    }
+}

@@ -1,0 +1,243 @@
+//! One program in every mode at every delay, beside the best of those that need nothing found online.
+
+use crate::error::BenchError;
+use crate::figure::{Bound, Cell, Figure};
+use crate::network::Network;
+use crate::place::{Job, Route, Site};
+use crate::programs::Mpi;
+use crate::rates::conditions::Conditions;
+use crate::rates::mode::{ALL_MODES, Mode};
+use crate::rates::sites::SITE;
+use crate::samples::median;
+use crate::session::Session;
+use crate::watched::Counters;
+use std::path::Path;
+
+/// Most nodes of a cluster; more ranks share them.
+const MOST_NODES: u32 = 8;
+/// What the others are compared to: the best of these.
+const REFERENCES: [Mode; 3] = [Mode::Off, Mode::Static, Mode::Half];
+const WHOM: &str = "the best of off, static, half";
+
+/// One figure that a program says of itself.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Reading {
+    /// Which, if it says several.
+    pub(crate) name: &'static str,
+    /// The less the better, and in the table of programs, if it is seconds.
+    pub(crate) unit: &'static str,
+    pub(crate) value: f64,
+}
+
+impl Reading {
+    pub(crate) const fn seconds(name: &'static str, value: f64) -> Self {
+        Self { name, unit: "s", value }
+    }
+
+    pub(crate) const fn other(unit: &'static str, value: f64) -> Self {
+        Self { name: "", unit, value }
+    }
+}
+
+/// What a file must hold before the program has done what is wanted; the rest of it is not waited for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Enough<'a> {
+    pub(crate) file: &'a Path,
+    pub(crate) text: &'a str,
+}
+
+/// Reads what a program has said, or its file if it is not run to its end; its own verdict, too.
+pub(crate) type Read<'a> = &'a dyn Fn(&str) -> Result<Vec<Reading>, BenchError>;
+
+/// A program, unmodified, and how it is run.
+pub(crate) struct Trial<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) mpi: Mpi,
+    pub(crate) program: &'a Path,
+    pub(crate) arguments: &'a [String],
+    pub(crate) ranks: [u32; 2],
+    pub(crate) variables: &'a [(&'a str, String)],
+    pub(crate) directory: Option<&'a Path>,
+    pub(crate) enough: Option<Enough<'a>>,
+    pub(crate) read: Read<'a>,
+}
+
+/// What came of one mode.
+#[derive(Clone, Debug, Default)]
+struct Outcome {
+    /// What the program said, run by run.
+    readings: Vec<Vec<Reading>>,
+    counters: Counters,
+}
+
+/// At every delay. What fails is told, and the rest goes on.
+pub(crate) fn measure(session: &mut Session, trial: &Trial<'_>) -> Vec<Figure> {
+    let delays: &[u32] = session.choose(&[0, 10], &[0, 2, 5, 10]);
+    let mut figures = Vec::new();
+    for &delay_ms in delays {
+        let nodes = trial.ranks[0].min(MOST_NODES);
+        match compare(session, trial, Site { nodes, delay_ms, ..SITE }) {
+            Ok(found) => figures.extend(found),
+            Err(error) => {
+                session.has_gaps = true;
+                // Whatever is left of it goes with the lab.
+                session.drop_lab();
+                eprintln!("gridmpi bench: {}, {delay_ms} ms: not measured: {error}", trial.name);
+            }
+        }
+    }
+    figures
+}
+
+fn compare(
+    session: &mut Session,
+    trial: &Trial<'_>,
+    site: Site,
+) -> Result<Vec<Figure>, BenchError> {
+    let mut outcomes = ALL_MODES.map(|_| Outcome::default());
+    let until = session.until()?;
+    let conditions = Conditions::of(session.lab(Route::Site(site))?, until)?;
+    for _ in 0..session.choose(1, 3) {
+        for (mode, outcome) in ALL_MODES.iter().zip(&mut outcomes) {
+            run(session, trial, &site, *mode, outcome)?;
+        }
+    }
+    Ok(figures(trial.name, site.delay_ms, &conditions, &outcomes))
+}
+
+fn run(
+    session: &mut Session,
+    trial: &Trial<'_>,
+    site: &Site,
+    mode: Mode,
+    outcome: &mut Outcome,
+) -> Result<(), BenchError> {
+    let site = mode.site(site);
+    let (route, file) = (Route::Site(site), session.files().place("job.toml"));
+    let settings = mode.settings(&site);
+    let settings: Vec<_> = settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let job = Job {
+        mpi: &trial.mpi,
+        file: &file,
+        program: trial.program,
+        arguments: trial.arguments,
+        ranks: trial.ranks,
+        settings: &settings,
+        variables: trial.variables,
+        directory: trial.directory,
+    };
+    let before = session.lab(route)?.counters(&["a", "b"])?;
+    let said = carry_out(session, route, &job, trial.enough)?;
+    outcome.counters.add(session.lab(route)?.counters(&["a", "b"])?.since(before));
+    outcome.readings.push((trial.read)(&said)?);
+    if trial.enough.is_some() {
+        // What still runs of it.
+        session.drop_lab();
+    }
+    Ok(())
+}
+
+fn carry_out(
+    session: &mut Session,
+    route: Route,
+    job: &Job<'_>,
+    enough: Option<Enough<'_>>,
+) -> Result<String, BenchError> {
+    let until = session.until()?;
+    let lab = session.lab(route)?;
+    let Some(Enough { file, text }) = enough else { return Ok(lab.job(job, until)?.out) };
+    // An earlier run's must not be taken for this one's.
+    let _ = std::fs::remove_file(file);
+    let written = || std::fs::read_to_string(file).unwrap_or_default();
+    lab.start_job(job)?.until(|| written().contains(text), until)?;
+    Ok(written())
+}
+
+fn figures(
+    name: &str,
+    delay_ms: u32,
+    conditions: &Conditions,
+    outcomes: &[Outcome; ALL_MODES.len()],
+) -> Vec<Figure> {
+    let kinds = outcomes[0].readings.first().map_or(0, Vec::len);
+    let mut figures = Vec::new();
+    for kind in 0..kinds {
+        let best = best(outcomes, kind);
+        for (mode, outcome) in ALL_MODES.into_iter().zip(outcomes) {
+            let values = outcome.values(kind);
+            let Some(Reading { name: part, unit, .. }) = outcome.reading(kind) else { continue };
+            let row = [name, *part].join(if part.is_empty() { "" } else { " " });
+            let row = format!("{row}, {delay_ms} ms");
+            let title = format!("{row}: {}", mode.name());
+            let figure = Figure::new(title, unit, &values, WHOM, &best, Bound::Told);
+            if *unit != "s" {
+                figures.push(figure);
+                continue;
+            }
+            let network = outcome.network(conditions, mode);
+            let cell = Cell { row, column: mode.name() };
+            figures.push(figure.in_cell(cell).with_network(network));
+        }
+    }
+    figures
+}
+
+/// The samples of the mode that is compared to: that of the least median, or of the highest where more is better.
+fn best(outcomes: &[Outcome; ALL_MODES.len()], kind: usize) -> Vec<f64> {
+    let is_seconds = outcomes[0].reading(kind).is_some_and(|reading| reading.unit == "s");
+    let references = ALL_MODES.iter().zip(outcomes).filter(|(mode, _)| REFERENCES.contains(mode));
+    let mut samples: Vec<_> = references.map(|(_, outcome)| outcome.values(kind)).collect();
+    samples.sort_by(|a, b| median(a).total_cmp(&median(b)));
+    let chosen = if is_seconds { samples.first() } else { samples.last() };
+    chosen.cloned().unwrap_or_default()
+}
+
+impl Outcome {
+    fn reading(&self, kind: usize) -> Option<&Reading> {
+        self.readings.first()?.get(kind)
+    }
+
+    fn values(&self, kind: usize) -> Vec<f64> {
+        let of = |run: &Vec<Reading>| run.get(kind).map(|reading| reading.value);
+        self.readings.iter().filter_map(of).collect()
+    }
+
+    fn network(&self, conditions: &Conditions, mode: Mode) -> Network {
+        let Counters { packets, dropped, tcp } = self.counters;
+        Network {
+            count: self.readings.len() as u32,
+            packets,
+            dropped,
+            retransmits: tcp.retransmits,
+            timeouts: tcp.timeouts,
+            loss_probes: tcp.loss_probes,
+            utilisation: None,
+            connections: None,
+            least_timeout_ms: conditions.least_timeout_ms,
+            congestion_control: conditions.control(mode),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(seconds: &[f64]) -> Outcome {
+        let run = |s: &f64| vec![Reading::seconds("", *s), Reading::other("Mop/s", 10.0 / s)];
+        Outcome { readings: seconds.iter().map(run).collect(), ..Outcome::default() }
+    }
+
+    #[test]
+    fn each_mode_is_compared_to_the_best_of_three() {
+        // Neither tbf nor auto is a reference.
+        let outcomes = [&[4.0][..], &[1.0], &[2.0, 2.2, 2.1], &[3.0], &[1.05]].map(outcome);
+        assert_eq!(best(&outcomes, 0), [2.0, 2.2, 2.1]);
+        assert_eq!(median(&best(&outcomes, 1)), 10.0 / 2.1);
+        let figures = figures("ft", 10, &Conditions::none(), &outcomes);
+        assert_eq!(figures.len(), 10);
+        let auto = figures.iter().find(|figure| figure.name == "ft, 10 ms: auto").unwrap();
+        assert!((auto.ratio - 0.5).abs() < 1e-9 && auto.cell.is_some() && auto.network.is_some());
+        assert!(figures.iter().filter(|figure| figure.cell.is_none()).all(|f| f.unit == "Mop/s"));
+    }
+}

@@ -1,0 +1,17 @@
+//! The places of the experiments.
+
+use crate::place::Site;
+
+/// The place of most measurements.
+pub(super) const SITE: Site = Site {
+    nodes: 8,
+    interface_mbit: Some(50),
+    link_mbit: 160,
+    delay_ms: 10,
+    buffer_kib: 64,
+    records_frames: false,
+};
+
+/// What is only looked at: twice as fast, with as much buffer and with four times that.
+pub(super) const FASTER: Site = Site { interface_mbit: Some(100), link_mbit: 320, ..SITE };
+pub(super) const DEEPER: Site = Site { buffer_kib: 256, ..FASTER };
