@@ -415,9 +415,10 @@ mod tests {
             world.now = world.pacer.due().unwrap_or(world.now) + Duration::from_secs(1);
             world.pacer.ask(ProcId(0), Ask { backlog: 1 << 30, is_young: false, share }, world.now)
         };
-        let whole = (RATE * TURN.as_secs_f64()) as usize;
+        let bytes = RATE * TURN.as_secs_f64();
+        let whole = bytes as usize / SEGMENT * SEGMENT;
         assert_eq!(ask(1.0, &mut world), Turn::Now(whole));
-        assert_eq!(ask(2.5, &mut world), Turn::Now(whole * 5 / 2));
+        assert_eq!(ask(2.5, &mut world), Turn::Now((2.5 * bytes) as usize / SEGMENT * SEGMENT));
         assert_eq!(ask(1e-9, &mut world), Turn::Now(TURN_LEAST));
         world.pacer.wrote(ProcId(0), whole, world.now);
         let before = world.pacer.level;
