@@ -74,6 +74,7 @@ pub(crate) struct Pacer {
     large: BTreeSet<ProcId>,
     /// Who comes after this is next among the large ones. Each process begins with another, so that they do not meet there.
     cursor: ProcId,
+    first: ProcId,
     waiting: HashSet<ProcId>,
 }
 
@@ -89,6 +90,7 @@ impl Pacer {
             small: VecDeque::new(),
             large: BTreeSet::new(),
             cursor,
+            first: cursor,
             waiting: HashSet::new(),
         }
     }
@@ -136,6 +138,8 @@ impl Pacer {
         if !self.has_waiting() {
             // A moment that nobody wanted to use is no credit.
             self.level = self.level.max(0.0);
+            // Processes that ended with the same one do not begin with the same one.
+            self.cursor = self.first;
         }
         let is_small = ask.backlog <= SMALL;
         let (is_first, lead) = match (is_small, ask.is_young) {

@@ -1,7 +1,7 @@
 //! Alltoall(v,w): the vendor exchanges within the cluster, pairs of ranks of different clusters exchange
 //! directly. One delay.
 //!
-//! Every rank begins with the rank after its own and goes round, so that not everybody sends to the same
+//! Every rank of a cluster begins with another one of the others and goes round, so that not everybody sends to the same
 //! receiver first.
 
 use gridmpi_wire::Rank;
@@ -33,7 +33,35 @@ pub(crate) fn build(shape: &Shape, send: &Blocks, recv: &Blocks, in_place: bool)
     b.finish()
 }
 
-fn remote_ranks(shape: &Shape) -> impl Iterator<Item = Rank> + '_ {
-    let (me, size) = (shape.me().0, shape.size());
-    (1..size).map(move |step| Rank((me + step) % size)).filter(|&rank| !shape.is_local(rank))
+fn remote_ranks(shape: &Shape) -> Vec<Rank> {
+    let mut remote: Vec<_> = shape.ranks().filter(|&rank| !shape.is_local(rank)).collect();
+    // The local ranks' beginnings are spread evenly.
+    let locals = shape.members(shape.my_cluster()).len();
+    let first = shape.my_local_rank() as usize * remote.len() / locals;
+    remote.rotate_left(first);
+    remote
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gridmpi_wire::ClusterId;
+
+    #[test]
+    fn ranks_of_a_cluster_begin_with_different_ones() {
+        let first = |me: u32, clusters: &[u16]| {
+            let clusters: Vec<_> = clusters.iter().copied().map(ClusterId).collect();
+            remote_ranks(&Shape::new(Rank(me), &clusters)).first().copied()
+        };
+        let firsts = |ranks: std::ops::Range<u32>, clusters: &[u16]| {
+            ranks.map(|me| first(me, clusters).unwrap().0).collect::<Vec<_>>()
+        };
+        let two = [0, 0, 0, 0, 1, 1, 1, 1];
+        assert_eq!(firsts(0..4, &two), [4, 5, 6, 7]);
+        assert_eq!(firsts(4..8, &two), [0, 1, 2, 3]);
+        let uneven = [0, 1, 1, 1, 1, 0];
+        assert_eq!(firsts(0..1, &uneven), [1]);
+        assert_eq!(firsts(5..6, &uneven), [3]);
+        assert_eq!(first(0, &[0, 0]), None);
+    }
 }
