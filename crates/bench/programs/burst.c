@@ -1,6 +1,6 @@
 /* burst PATTERN BYTES COUNT PAUSE: the first half of the ranks sends to the second half, all beginning at the same instant, COUNT
  * times with PAUSE seconds between. PATTERN: `pairs`, a message of BYTES from rank i to rank i + n/2; `lone`, from rank 0 only;
- * `all`, one to every rank of the other half; `both`, likewise in both directions. Says `seconds`: from the common start to the last byte,
+ * `incast`, one to the first rank of the other half; `all`, one to every rank of it; `both`, likewise in both directions. Says `seconds`: from the common start to the last byte,
  * and `begin`: when that was, of the clock that never steps. */
 #include "common.h"
 
@@ -17,9 +17,9 @@ static double start(int me, double pause)
 }
 
 /* The i-th of those of the other half, which begins at base; each rank begins with another one. */
-static int peer_of(int me, int i, int base, int half)
+static int peer_of(int me, int i, int base, int half, int is_incast)
 {
-    return base + (me + i) % half;
+    return is_incast && base ? base : base + (me + i) % half;
 }
 
 int main(int argc, char **argv)
@@ -33,7 +33,10 @@ int main(int argc, char **argv)
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     int half = size / 2, is_first = me < half, is_lone = !strcmp(argv[1], "lone");
     int is_pairs = is_lone || !strcmp(argv[1], "pairs"), is_both = !strcmp(argv[1], "both");
+    int is_incast = !strcmp(argv[1], "incast");
     int peers = is_lone && me % half ? 0 : is_pairs ? 1 : half, base = is_first ? half : 0;
+    if (is_incast)
+        peers = is_first ? 1 : me == half ? half : 0;
     size_t room = (size_t)(peers + 1) * (size_t)bytes;
     char *out = malloc(room), *in = calloc(room, 1);
     MPI_Request *requests = malloc(2 * (size_t)(peers + 1) * sizeof *requests);
@@ -44,13 +47,13 @@ int main(int argc, char **argv)
     for (int k = 0; k < count; k++) {
         int waiting = 0;
         for (int i = 0; i < peers; i++) {
-            int peer = peer_of(me, i, base, half);
+            int peer = peer_of(me, i, base, half, is_incast);
             if (is_both || !is_first)
                 MPI_Irecv(in + (size_t)i * (size_t)bytes, bytes, MPI_BYTE, peer, k, MPI_COMM_WORLD, &requests[waiting++]);
         }
         double from = start(me, pause), took;
         for (int i = 0; i < peers; i++) {
-            int peer = peer_of(me, i, base, half);
+            int peer = peer_of(me, i, base, half, is_incast);
             if (is_both || is_first)
                 MPI_Isend(out + (size_t)i * (size_t)bytes, bytes, MPI_BYTE, peer, k, MPI_COMM_WORLD, &requests[waiting++]);
         }
@@ -62,9 +65,9 @@ int main(int argc, char **argv)
         MPI_Reduce(&took, &seconds[k], 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
     }
     for (int i = 0; i < peers && (is_both || !is_first); i++) {
-        int peer = peer_of(me, i, base, half);
+        int peer = peer_of(me, i, base, half, is_incast);
         /* Where in its buffer the sender kept what it sent here. */
-        int place = is_pairs ? 0 : ((me - peer) % half + half) % half;
+        int place = is_pairs || is_incast ? 0 : ((me - peer) % half + half) % half;
         for (int b = 0; b < bytes; b++)
             if (in[(size_t)i * (size_t)bytes + (size_t)b] != (char)(peer + place * bytes + b))
                 die("wrong data");

@@ -44,17 +44,30 @@ pub struct Site {
     pub delay_ms: u32,
     /// The link's buffer, KiB.
     pub buffer_kib: u32,
+    /// The buffer in front of each node, KiB, if what comes in is limited, too.
+    pub inlet_kib: Option<u32>,
     /// Whether the arrival of each frame is recorded.
     pub records_frames: bool,
 }
 
 impl Site {
     fn text(&self) -> String {
-        let Self { nodes, interface_mbit, link_mbit, delay_ms, buffer_kib, records_frames } = self;
+        let Self {
+            nodes,
+            interface_mbit,
+            link_mbit,
+            delay_ms,
+            buffer_kib,
+            inlet_kib,
+            records_frames,
+        } = self;
+        let inlet = inlet_kib
+            .map_or_else(String::new, |size| format!("interface_buffer = \"{size} KiB\"\n"));
         let interface = interface_mbit
             .map_or_else(String::new, |rate| format!("interface = \"{rate} Mbit/s\"\n"));
-        let cluster =
-            |name: &str| format!("[[cluster]]\nname = \"{name}\"\nnodes = {nodes}\n{interface}");
+        let cluster = |name: &str| {
+            format!("[[cluster]]\nname = \"{name}\"\nnodes = {nodes}\n{interface}{inlet}")
+        };
         format!(
             "arrivals = {records_frames}\n{}{}[[link]]\nbandwidth = \"{link_mbit} Mbit/s\"\ndelay = \"{delay_ms} ms\"\n\
              buffer = \"{buffer_kib} KiB\"\n[tcp]\ncongestion = \"cubic\"\n",
@@ -296,6 +309,7 @@ mod tests {
             link_mbit: 160,
             delay_ms: 0,
             buffer_kib: 64,
+            inlet_kib: None,
             records_frames: true,
         });
         for path in [Route::Plain, Route::Shaped, Route::Slow, Route::Fast, site] {

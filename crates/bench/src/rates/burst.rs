@@ -20,9 +20,9 @@ const DROPS: f64 = 100.0;
 
 /// What came of one mode.
 #[derive(Default)]
-struct Outcome {
+pub(super) struct Outcome {
     /// Of each burst.
-    milliseconds: Vec<f64>,
+    pub(super) milliseconds: Vec<f64>,
     /// Of a million packets.
     dropped: Vec<f64>,
     /// Part of what the link can carry, of each burst.
@@ -107,7 +107,7 @@ fn figures(
 }
 
 impl Outcome {
-    fn network(&self, burst: &Burst, conditions: &Conditions, mode: Mode) -> Network {
+    pub(super) fn network(&self, burst: &Burst, conditions: &Conditions, mode: Mode) -> Network {
         let Counters { packets, dropped, tcp } = self.counters;
         Network {
             count: self.bursts,
@@ -124,7 +124,7 @@ impl Outcome {
     }
 }
 
-fn run(
+pub(super) fn run(
     session: &mut Session,
     burst: &Burst,
     site: &Site,

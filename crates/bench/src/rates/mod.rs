@@ -4,6 +4,7 @@ mod burst;
 mod conditions;
 mod exactness;
 mod gaps;
+mod incast;
 mod mode;
 mod npb;
 mod patterns;
@@ -14,7 +15,7 @@ mod sites;
 use crate::group::{Group, When};
 
 /// All groups, in the order in which they are run.
-pub const GROUPS: [Group; 7] = [
+pub const GROUPS: [Group; 8] = [
     Group {
         name: "pairs",
         about: "8 pairs, 256 KiB at once",
@@ -38,6 +39,12 @@ pub const GROUPS: [Group; 7] = [
         about: "the same in both directions",
         when: When::Always,
         measure: |session| burst::measure(session, &patterns::BOTH),
+    },
+    Group {
+        name: "incast",
+        about: "8 senders to one receiver, and to eight with slow interfaces",
+        when: When::Whole,
+        measure: incast::measure,
     },
     Group {
         name: "exactness",

@@ -13,6 +13,8 @@ pub(super) enum Mode {
     Static,
     /// Ours, at half of that.
     Half,
+    /// Ours, at so many thousandths of an equal share of the link; and what to call it.
+    Swept(u32, &'static str),
     /// Ours, as it finds.
     Auto,
 }
@@ -21,6 +23,17 @@ pub(super) const ALL_MODES: [Mode; 5] =
     [Mode::Off, Mode::Tbf, Mode::Static, Mode::Half, Mode::Auto];
 pub(super) const OFF_AND_AUTO: [Mode; 2] = [Mode::Off, Mode::Auto];
 
+/// Static rates from an eighth of an equal share to two of them; that of a receiver's interface by the nodes is among them.
+pub(super) const SWEEP: [Mode; 7] = [
+    Mode::Swept(125, "static, B/8N"),
+    Mode::Swept(250, "static, B/4N"),
+    Mode::Swept(312, "static, 0.31 B/N"),
+    Mode::Swept(500, "static, B/2N"),
+    Mode::Swept(750, "static, 0.75 B/N"),
+    Mode::Swept(1000, "static, B/N"),
+    Mode::Swept(2000, "static, 2B/N"),
+];
+
 impl Mode {
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -28,6 +41,7 @@ impl Mode {
             Self::Tbf => "tbf at B/N",
             Self::Static => "static, B/N",
             Self::Half => "static, B/2N",
+            Self::Swept(_, name) => name,
             Self::Auto => "auto",
         }
     }
@@ -48,11 +62,14 @@ impl Mode {
     /// What the library is told.
     pub(super) fn settings(self, site: &Site) -> Vec<(&'static str, String)> {
         let pacing = |how: &str| ("GRIDMPI_PACING", how.to_owned());
-        let half = || format!("{}k", site.link_mbit * 1000 / (2 * site.nodes));
+        let share = |thousandths| format!("{}k", site.link_mbit * thousandths / site.nodes);
         match self {
             Self::Off | Self::Tbf => vec![pacing("off")],
             Self::Static => vec![pacing("static")],
-            Self::Half => vec![pacing("static"), ("GRIDMPI_MATB", half())],
+            Self::Half => vec![pacing("static"), ("GRIDMPI_MATB", share(500))],
+            Self::Swept(thousandths, _) => {
+                vec![pacing("static"), ("GRIDMPI_MATB", share(thousandths))]
+            }
             Self::Auto => vec![pacing("auto")],
         }
     }

@@ -18,6 +18,8 @@ pub(super) struct Burst {
     pub(super) peers: u32,
     /// How many nodes send; `None`: all.
     pub(super) senders: Option<u32>,
+    /// How many receive; `None`: all.
+    pub(super) receivers: Option<u32>,
     pub(super) is_both_ways: bool,
     /// What ours may take at most, by what it is compared to.
     pub(super) bound: f64,
@@ -29,6 +31,7 @@ pub(super) const PAIRS: Burst = Burst {
     bytes: 256 << 10,
     peers: 1,
     senders: None,
+    receivers: None,
     is_both_ways: false,
     bound: 1.1,
 };
@@ -38,6 +41,7 @@ pub(super) const ALL: Burst = Burst {
     bytes: 32 << 10,
     peers: 8,
     senders: None,
+    receivers: None,
     is_both_ways: false,
     bound: 1.1,
 };
@@ -48,11 +52,20 @@ pub(super) const LONE: Burst = Burst {
     bytes: 1 << 20,
     peers: 1,
     senders: Some(1),
+    receivers: None,
     is_both_ways: false,
     bound: 1.01,
 };
 pub(super) const BOTH: Burst =
     Burst { pattern: "both", name: "8 to 8 and back, 32 KiB each", is_both_ways: true, ..ALL };
+
+pub(super) const INCAST: Burst = Burst {
+    pattern: "incast",
+    name: "8 to 1, 64 KiB each",
+    bytes: 64 << 10,
+    receivers: Some(1),
+    ..PAIRS
+};
 
 impl Burst {
     /// The clusters that send.
@@ -68,7 +81,11 @@ impl Burst {
         let by_link = all_bits / (f64::from(site.link_mbit) * 1e3);
         let by_interface =
             site.interface_mbit.map(|rate| node_bits * acknowledged / (f64::from(rate) * 1e3));
-        by_link.max(by_interface.unwrap_or(0.0)) + f64::from(site.delay_ms)
+        let receivers = f64::from(self.receivers.unwrap_or(site.nodes));
+        let by_receiver = site.inlet_kib.and(site.interface_mbit);
+        let by_receiver = by_receiver.map(|rate| all_bits / receivers / (f64::from(rate) * 1e3));
+        by_link.max(by_interface.unwrap_or(0.0)).max(by_receiver.unwrap_or(0.0))
+            + f64::from(site.delay_ms)
     }
 }
 
@@ -84,6 +101,8 @@ mod tests {
         assert!((least(&LONE) - 188.2).abs() < 0.1, "{}", least(&LONE));
         assert!((least(&ALL) - 121.4).abs() < 0.1);
         assert!((least(&BOTH) - 124.6).abs() < 0.1, "{}", least(&BOTH));
+        let inlets = Site { inlet_kib: Some(64), ..SITE };
+        assert!((INCAST.least_ms(&inlets) - 99.1).abs() < 0.1, "{}", INCAST.least_ms(&inlets));
         let slow = Site { interface_mbit: Some(10), ..SITE };
         assert!((PAIRS.least_ms(&slow) - 232.8).abs() < 0.1, "{}", PAIRS.least_ms(&slow));
     }

@@ -9,8 +9,13 @@ pub(super) const SITE: Site = Site {
     link_mbit: 160,
     delay_ms: 10,
     buffer_kib: 64,
+    inlet_kib: None,
     records_frames: false,
 };
+
+/// There the interfaces limit what comes in, too.
+pub(super) const INLETS: Site = Site { inlet_kib: Some(64), ..SITE };
+pub(super) const SLOW_INLETS: Site = Site { interface_mbit: Some(15), ..INLETS };
 
 /// What is only looked at: twice as fast, with as much buffer and with four times that.
 pub(super) const FASTER: Site = Site { interface_mbit: Some(100), link_mbit: 320, ..SITE };
