@@ -43,8 +43,9 @@ const RISE_MOST: f64 = 1.5;
 const PATIENCE: Duration = Duration::from_secs(10);
 const PATIENCE_MOST: Duration = Duration::from_secs(600);
 
-/// A link is full when so much of it is granted.
+/// A link is full when so much of it is granted, and as much arrives: who is granted something need not use it.
 const FULL: f64 = 0.9;
+const USED: f64 = 0.8;
 
 /// What one direction of a link is believed to carry, bits per second.
 #[derive(Clone, Debug)]
@@ -141,6 +142,8 @@ impl Estimate {
     fn judge(&mut self) {
         let Window { busy, full, granted_bits, seen } = std::mem::take(&mut self.window);
         let seconds = busy.as_secs_f64();
+        let arrived = seen.arrived as f64 * FRAME / seconds;
+        let is_full = full.as_secs_f64() >= FULL * seconds && arrived >= USED * self.rate;
         let loss = seen.resent as f64 / (seen.arrived + seen.resent) as f64;
         let is_trying = self.rate > self.safe;
         if loss > if is_trying { LOSS_TRYING } else { LOSS } {
@@ -150,7 +153,7 @@ impl Estimate {
                 self.news = Some(self.safe);
             } else {
                 let least = if loss > LOSS_FAR { SINK_LEAST_FAR } else { SINK_LEAST };
-                self.sink(granted_bits / seconds, seen.arrived as f64 * FRAME / seconds, least);
+                self.sink(granted_bits / seconds, arrived, least);
             }
             (self.rise, self.well) = (RISE, Duration::ZERO);
         } else if loss > LOSS_TRYING && self.eases > 0 {
@@ -158,7 +161,7 @@ impl Estimate {
             self.rate *= EASE;
             self.safe = self.rate;
             self.news = (self.eases == 0).then_some(self.safe);
-        } else if loss <= LOSS_TRYING && full.as_secs_f64() >= FULL * seconds {
+        } else if loss <= LOSS_TRYING && is_full {
             self.well += busy;
             if std::mem::take(&mut self.eases) > 0 {
                 self.news = Some(self.safe);
@@ -267,6 +270,14 @@ mod tests {
         let mut world = World::new(160e6, 160e6, 50e6);
         world.run(Duration::from_secs(100));
         assert_eq!(world.estimate.rate(), 160e6);
+        // Nor does who is granted it and sends less.
+        let mut estimate = Estimate::new(160e6);
+        let mut now = Instant::now();
+        for _ in 0..2000 {
+            estimate.grant(156e6, true, now);
+            now += 50 * MS;
+            assert!(!estimate.see(Seen { arrived: 200, resent: 0 }, now));
+        }
         // What is lost elsewhere is not the link's.
         let mut estimate = Estimate::new(160e6);
         let mut now = Instant::now();
