@@ -144,7 +144,7 @@ impl Estimate {
         let seconds = busy.as_secs_f64();
         let arrived = seen.arrived as f64 * FRAME / seconds;
         let is_full = full.as_secs_f64() >= FULL * seconds && arrived >= USED * self.rate;
-        let loss = seen.resent as f64 / (seen.arrived + seen.resent) as f64;
+        let loss = seen.resent as f64 / (seen.arrived as f64 + seen.resent as f64);
         let is_trying = self.rate > self.safe;
         if loss > if is_trying { LOSS_TRYING } else { LOSS } {
             if is_trying {
