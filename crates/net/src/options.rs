@@ -161,7 +161,7 @@ pub(crate) fn carried(fd: &OwnedFd) -> io::Result<Carried> {
 
 /// How many segments a connection has sent again.
 pub(crate) fn retransmits(fd: &OwnedFd) -> u64 {
-    getsockopt(fd, TcpInfo).map_or(0, |info| info.total_retrans.into())
+    carried(fd).map_or(0, |carried| carried.resent)
 }
 
 impl Info {

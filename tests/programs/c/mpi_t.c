@@ -207,20 +207,6 @@ static double seconds_of(MPI_T_pvar_session session, MPI_T_pvar_handle handle)
     return value;
 }
 
-/* Seconds for BYTES from rank 0 to the last one, which answers. */
-static double crossing(char *data)
-{
-    double from = MPI_Wtime();
-    if (rank == 0) {
-        MPI_Send(data, BYTES, MPI_CHAR, size - 1, 1, MPI_COMM_WORLD);
-        MPI_Recv(NULL, 0, MPI_CHAR, size - 1, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    } else if (rank == size - 1) {
-        MPI_Recv(data, BYTES, MPI_CHAR, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        MPI_Send(NULL, 0, MPI_CHAR, 0, 2, MPI_COMM_WORLD);
-    }
-    return MPI_Wtime() - from;
-}
-
 static int matb_attribute(void)
 {
     int *value, flag = 0;
@@ -241,7 +227,7 @@ static void count_crossings(char *data)
     level = watch(session, "gridmpi_rate_granted", MPI_T_PVAR_CLASS_LEVEL);
 
     /* Nothing counts before it is started; a level is always there. */
-    crossing(data);
+    crossing(data, BYTES);
     for (int i = 0; i < COUNTED; i++) SAME(number_of(session, counters[i]), 0);
     SAME(MPI_T_pvar_start(session, level), MPI_T_ERR_PVAR_NO_STARTSTOP);
     SAME(number_of(session, level), read_matb());
@@ -255,7 +241,7 @@ static void count_crossings(char *data)
         SAME(matb_attribute(), rate / 8000);
         SAME(number_of(session, level), rate);
     }
-    double slow = crossing(data), least = (BYTES - 100000) * 8.0 / (double)rate;
+    double slow = crossing(data, BYTES), least = (BYTES - 100000) * 8.0 / (double)rate;
     Number sent = number_of(session, counters[SENT]), received = number_of(session, counters[RECEIVED]);
     double waited = seconds_of(session, stalled);
     MPI_Barrier(MPI_COMM_WORLD); /* What comes next counts, too. */
@@ -276,7 +262,7 @@ static void count_crossings(char *data)
     /* Each handle goes its own way. */
     FINE(MPI_T_pvar_stop(session, counters[SENT]));
     sent = number_of(session, counters[SENT]);
-    crossing(data);
+    crossing(data, BYTES);
     SAME(number_of(session, counters[SENT]), sent);
     if (rank == 0) {
         const char *pacing = getenv("GRIDMPI_PACING");
@@ -342,7 +328,7 @@ int main(int argc, char **argv)
         ask_for_little();
         check_pacing();
         char *data = calloc(BYTES, 1);
-        crossing(data); /* Connections are made. */
+        crossing(data, BYTES); /* Connections are made. */
         count_crossings(data);
         free(data);
     }
