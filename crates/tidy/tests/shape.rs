@@ -22,6 +22,7 @@ const LAYERS: &[&str] = &[
     "trunk",
     "rate",
     "bootstrap",
+    "leg",
     "buffer",
     "wire",
     "abi",

@@ -21,6 +21,14 @@ pub enum Role {
     Proof,
     /// The listener's last word.
     Welcome,
+    /// A relay token's name.
+    TokenId,
+    /// A relay's answer to a process's hello.
+    LegChallenge,
+    /// The process's answer to it.
+    LegRequest,
+    /// The relay's last word.
+    LegAnswer,
 }
 
 impl Role {
@@ -29,6 +37,10 @@ impl Role {
             Self::Challenge => b"gridmpi challenge",
             Self::Proof => b"gridmpi proof",
             Self::Welcome => b"gridmpi welcome",
+            Self::TokenId => b"gridmpi token id",
+            Self::LegChallenge => b"gridmpi leg challenge",
+            Self::LegRequest => b"gridmpi leg request",
+            Self::LegAnswer => b"gridmpi leg answer",
         }
     }
 }
