@@ -89,7 +89,7 @@ impl State {
         }
     }
 
-    fn accepted(&mut self, fd: OwnedFd) {
+    pub(crate) fn accepted(&mut self, fd: OwnedFd) {
         self.stats.accepted += 1;
         let socket = RawSocket::from(fd);
         let address = socket.peer_addr().ok().and_then(|address| address.as_socket());

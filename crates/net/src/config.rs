@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::relays::Relays;
 use gridmpi_engine::Config as EngineConfig;
 use gridmpi_rate::{Network, NodeId, Rate};
 use gridmpi_wire::{JobId, JobKey, ProcId};
@@ -21,6 +22,8 @@ pub struct NetConfig {
     /// Where each process of the job listens, by [`ProcId`], in the order to try. Those of this
     /// cluster are only dialled where rates are found online ([`Pacing::online`]), and may be empty otherwise.
     pub peers: Vec<Vec<SocketAddr>>,
+    /// The relays of this cluster, if it has any.
+    pub relays: Option<Relays>,
     /// Bounds of time and number.
     pub limits: Limits,
     /// How fast to send.

@@ -1,10 +1,12 @@
 //! Making connections: addresses in turn, in bounded time.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use gridmpi_wire::{Nonce, ProcId};
+use gridmpi_leg as leg;
+use gridmpi_wire::{Errand, Nonce, ProcId};
 use rustix::net::{RecvFlags, SendFlags};
 use socket2::{Domain, Protocol, SockRef, Socket as RawSocket, TcpKeepalive, Type};
 
@@ -12,6 +14,7 @@ use crate::handshake::{Ask, AskStep};
 use crate::link::received;
 use crate::options::shorten_timeouts;
 use crate::poller::{Interest, Ready, Token};
+use crate::relays::read_ask;
 use crate::state::{Socket, State};
 use crate::timers::Due;
 use crate::{DialError, Failure, Limits, LinkError};
@@ -32,9 +35,9 @@ const YIELD: Duration = Duration::from_millis(250);
 #[derive(Debug)]
 pub(crate) struct Dial {
     started: Instant,
-    /// Each address and how its last attempt ended.
-    tried: Vec<(SocketAddr, Option<DialError>)>,
-    /// Index of the address tried now or next.
+    /// Each way and how its last attempt ended.
+    tried: Vec<(Target, Option<DialError>)>,
+    /// Index of the way tried now or next.
     index: usize,
     pub(crate) attempt: Option<Token>,
     /// When the attempt, or the pause, ends.
@@ -44,20 +47,59 @@ pub(crate) struct Dial {
     patience: Duration,
 }
 
+/// A way to a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// It listens there.
+    Direct(SocketAddr),
+    /// A relay of ours, that listens there, knows a way.
+    Relay(SocketAddr),
+}
+
+impl Target {
+    const fn address(self) -> SocketAddr {
+        match self {
+            Self::Direct(address) | Self::Relay(address) => address,
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Direct(address) => write!(f, "{address}"),
+            Self::Relay(address) => write!(f, "through the relay {address}"),
+        }
+    }
+}
+
 /// One socket on its way to a peer.
 #[derive(Debug)]
 pub(crate) struct Attempt {
     fd: OwnedFd,
     peer: ProcId,
-    address: SocketAddr,
-    /// `None` until the connection is made.
-    ask: Option<Ask>,
+    target: Target,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Connecting,
+    /// Of the relay a circuit is wanted.
+    Leg(leg::Ask),
+    /// The circuit has been asked for, and our hello sent behind that.
+    Opening(leg::Ask, Ask),
+    Handshake(Ask),
 }
 
 impl Attempt {
     /// Whether the listener may already count this as a connection.
     pub(crate) fn has_proven(&self) -> bool {
-        self.ask.as_ref().is_some_and(Ask::has_proven)
+        matches!(&self.stage, Stage::Handshake(ask) if ask.has_proven())
+    }
+
+    fn is_connected(&self) -> bool {
+        !matches!(self.stage, Stage::Connecting)
     }
 }
 
@@ -74,7 +116,7 @@ impl State {
     }
 
     fn dial_after(&mut self, id: ProcId, wait: Duration) {
-        let addresses = self.config.peers.get(id.0 as usize).cloned().unwrap_or_default();
+        let targets = self.targets(id);
         let (now, is_closing) = (Instant::now(), self.is_closing);
         let peer = self.peer(id);
         if is_closing || peer.link.is_some() || peer.is_lost || peer.dial.is_some() {
@@ -83,7 +125,7 @@ impl State {
         let due = now + wait;
         peer.dial = Some(Dial {
             started: due,
-            tried: addresses.into_iter().map(|address| (address, None)).collect(),
+            tried: targets.into_iter().map(|target| (target, None)).collect(),
             index: 0,
             attempt: None,
             due,
@@ -94,6 +136,19 @@ impl State {
             self.attempt_next(id);
         } else {
             self.timers.set(due, Due::Dial(id));
+        }
+    }
+
+    /// The ways to a peer, in the order to try.
+    fn targets(&self, id: ProcId) -> Vec<Target> {
+        match &self.config.relays {
+            Some(relays) if relays.leads_to.get(id.0 as usize).copied().unwrap_or(false) => {
+                relays.in_turn(self.us.me, id).map(Target::Relay).collect()
+            }
+            _ => {
+                let addresses = self.config.peers.get(id.0 as usize).into_iter().flatten();
+                addresses.copied().map(Target::Direct).collect()
+            }
         }
     }
 
@@ -118,11 +173,11 @@ impl State {
                 self.dial_failed(id);
                 return;
             }
-            let Some(&(address, _)) = dial.tried.get(dial.index) else {
+            let Some(&(target, _)) = dial.tried.get(dial.index) else {
                 self.pause(id, now);
                 return;
             };
-            match self.attempt(id, address) {
+            match self.attempt(id, target) {
                 Ok(token) => {
                     let Some(dial) = self.peer(id).dial.as_mut() else { return };
                     dial.attempt = Some(token);
@@ -150,23 +205,14 @@ impl State {
         self.timers.set(due, Due::Dial(id));
     }
 
-    fn attempt(&mut self, peer: ProcId, address: SocketAddr) -> std::io::Result<Token> {
-        let kind = Type::STREAM.nonblocking().cloexec();
-        let socket = RawSocket::new(Domain::for_address(address), kind, Some(Protocol::TCP))?;
-        prepare(&socket, self.limits())?;
-        match socket.connect(&address.into()) {
-            Ok(()) => {}
-            Err(error)
-                if error.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error()) => {}
-            Err(error) => return Err(error),
-        }
+    fn attempt(&mut self, peer: ProcId, target: Target) -> std::io::Result<Token> {
+        let fd = begin_connect(target.address(), self.limits())?;
         let token = self.sockets.reserve();
-        let fd: OwnedFd = socket.into();
         if let Err(error) = self.poller.add(&fd, token, Interest::ReadWrite) {
             self.sockets.release(token);
             return Err(error);
         }
-        let attempt = Attempt { fd, peer, address, ask: None };
+        let attempt = Attempt { fd, peer, target, stage: Stage::Connecting };
         self.sockets.put(token, Socket::Attempt(Box::new(attempt)));
         Ok(token)
     }
@@ -182,7 +228,7 @@ impl State {
         }
         if let Some(token) = dial.attempt.take() {
             let has_connected = match self.sockets.release(token) {
-                Some(Socket::Attempt(attempt)) => attempt.ask.is_some(),
+                Some(Socket::Attempt(attempt)) => attempt.is_connected(),
                 _ => false,
             };
             let error = if has_connected { DialError::Unanswered } else { DialError::TimedOut };
@@ -209,7 +255,8 @@ impl State {
     }
 
     fn attempt_succeeded(&mut self, token: Token, attempt: Attempt, resume: u64) {
-        let Attempt { fd, peer, address, .. } = attempt;
+        let Attempt { fd, peer, target, .. } = attempt;
+        let address = target.address();
         // The same descriptor gets another token; the old one must not be met again.
         let _ = self.poller.remove(&fd);
         self.sockets.release(token);
@@ -228,33 +275,79 @@ impl State {
         token: Token,
         attempt: &mut Attempt,
     ) -> Result<Option<u64>, DialError> {
-        if attempt.ask.is_none() {
-            let error = SockRef::from(&attempt.fd).take_error().map_err(DialError::Connect)?;
-            if let Some(error) = error {
-                return Err(DialError::Connect(error));
-            }
-            if SockRef::from(&attempt.fd).peer_addr().is_err() {
-                // Not yet: an event before the outcome.
+        if !attempt.is_connected() {
+            if !is_connected(&attempt.fd).map_err(DialError::Connect)? {
                 return Ok(None);
             }
-            let (ask, hello) = Ask::new(&self.us, attempt.peer, nonce()?);
-            self.poller
-                .modify(&attempt.fd, token, Interest::Read)
-                .and_then(|()| send_all(&attempt.fd, &hello))
-                .map_err(DialError::Io)?;
-            attempt.ask = Some(ask);
+            self.poller.modify(&attempt.fd, token, Interest::Read).map_err(DialError::Io)?;
+            attempt.stage = self.greet(attempt)?;
             self.attempt_connected(attempt.peer);
         }
-        let Some(ask) = attempt.ask.as_mut() else { return Ok(None) };
         loop {
-            let read = rustix::net::recv(&attempt.fd, ask.space(), RecvFlags::empty());
-            let Some(count) = received(read.map(|read| read.0))? else { return Ok(None) };
-            match ask.read(count, &self.us, self.endpoint.expects(attempt.peer))? {
-                AskStep::More => {}
-                AskStep::Send(proof) => send_all(&attempt.fd, &proof).map_err(DialError::Io)?,
-                AskStep::Welcomed(resume) => return Ok(Some(resume)),
+            match &mut attempt.stage {
+                Stage::Connecting => return Ok(None),
+                Stage::Leg(_) | Stage::Opening(..) => {
+                    if !self.leg_of_attempt(attempt)? {
+                        return Ok(None);
+                    }
+                }
+                Stage::Handshake(ask) => {
+                    let read = rustix::net::recv(&attempt.fd, ask.space(), RecvFlags::empty());
+                    let Some(count) = received(read.map(|read| read.0))? else { return Ok(None) };
+                    match ask.read(count, &self.us, self.endpoint.expects(attempt.peer))? {
+                        AskStep::More => {}
+                        AskStep::Send(proof) => {
+                            send_all(&attempt.fd, &proof).map_err(DialError::Io)?;
+                        }
+                        AskStep::Welcomed(resume) => return Ok(Some(resume)),
+                    }
+                }
             }
         }
+    }
+
+    /// The connection is made: the first words on it.
+    fn greet(&self, attempt: &Attempt) -> Result<Stage, DialError> {
+        match attempt.target {
+            Target::Direct(_) => Ok(Stage::Handshake(self.say_hello(attempt)?)),
+            Target::Relay(_) => {
+                let asker = self.asker().ok_or(DialError::Closed)?;
+                let errand = Errand::Open { to: attempt.peer };
+                let (ask, hello) = leg::Ask::new(&asker, errand, nonce()?);
+                send_all(&attempt.fd, &hello).map_err(DialError::Io)?;
+                Ok(Stage::Leg(ask))
+            }
+        }
+    }
+
+    fn say_hello(&self, attempt: &Attempt) -> Result<Ask, DialError> {
+        let (ask, hello) = Ask::new(&self.us, attempt.peer, nonce()?);
+        send_all(&attempt.fd, &hello).map_err(DialError::Io)?;
+        Ok(ask)
+    }
+
+    /// Goes on at the relay. Whether there may be more to read.
+    fn leg_of_attempt(&self, attempt: &mut Attempt) -> Result<bool, DialError> {
+        let asker = self.asker().ok_or(DialError::Closed)?;
+        let (Stage::Leg(ask) | Stage::Opening(ask, _)) = &mut attempt.stage else {
+            return Ok(true);
+        };
+        let Some(step) = read_ask(&attempt.fd, ask, &asker)? else { return Ok(false) };
+        let hello = match &step {
+            leg::AskStep::More => return Ok(true),
+            leg::AskStep::Send(request) => {
+                send_all(&attempt.fd, request).map_err(DialError::Io)?;
+                // Sent on once the circuit stands, which saves a round trip.
+                Some(self.say_hello(attempt)?)
+            }
+            leg::AskStep::Done => None,
+        };
+        attempt.stage = match (std::mem::replace(&mut attempt.stage, Stage::Connecting), hello) {
+            (Stage::Leg(leg), Some(hello)) => Stage::Opening(leg, hello),
+            (Stage::Opening(_, hello), None) => Stage::Handshake(hello),
+            _ => return Err(DialError::Closed),
+        };
+        Ok(true)
     }
 
     /// There is a connection: now the peer has its time to answer.
@@ -328,6 +421,28 @@ impl From<LinkError> for DialError {
             LinkError::Io(error) => Self::Io(error),
             _ => Self::Closed,
         }
+    }
+}
+
+/// A socket that is being connected, without waiting for it.
+pub(crate) fn begin_connect(address: SocketAddr, limits: &Limits) -> std::io::Result<OwnedFd> {
+    let kind = Type::STREAM.nonblocking().cloexec();
+    let socket = RawSocket::new(Domain::for_address(address), kind, Some(Protocol::TCP))?;
+    prepare(&socket, limits)?;
+    match socket.connect(&address.into()) {
+        Ok(()) => {}
+        Err(error)
+            if error.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error()) => {}
+        Err(error) => return Err(error),
+    }
+    Ok(socket.into())
+}
+
+/// Whether it is connected by now: an event may come before the outcome.
+pub(crate) fn is_connected(fd: &OwnedFd) -> std::io::Result<bool> {
+    match SockRef::from(fd).take_error()? {
+        Some(error) => Err(error),
+        None => Ok(SockRef::from(fd).peer_addr().is_ok()),
     }
 }
 

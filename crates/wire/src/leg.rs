@@ -29,6 +29,9 @@ pub struct CircuitId(pub u64);
 impl ProcId {
     /// The job's coordinator, as the end of a circuit. No rank bears this number.
     pub const COORDINATOR: Self = Self(u32::MAX);
+
+    /// One who looks for the coordinator and has no number in the job yet.
+    pub const NEWCOMER: Self = Self(u32::MAX - 1);
 }
 
 impl JobKey {
