@@ -125,6 +125,7 @@ mod tests {
             vendor: String::new(),
             tag_ub: 32767,
             credit: None,
+            has_relays: false,
         }
     }
 
@@ -137,6 +138,7 @@ mod tests {
             between,
             bandwidth_bits_per_s,
             delay_us: None,
+            via: None,
         };
         JobTable {
             job: [0; 16],

@@ -30,6 +30,10 @@ pub struct JobSpec {
     pub timeout: Option<Duration>,
     /// Where the coordinator listens, as `address:port`.
     pub listen: Option<String>,
+    /// Relays through which clusters reach the coordinator, as `host:port`.
+    pub relays: Vec<String>,
+    /// The file with the relays' token, where a cluster has none of its own.
+    pub relay_token: Option<PathBuf>,
 }
 
 impl JobSpec {
@@ -100,6 +104,12 @@ pub struct ClusterSpec {
     /// What each of its nodes may send to each other cluster, bits per second.
     #[serde(default)]
     pub matb: Option<u64>,
+    /// The relays that its nodes use, as `host:port`.
+    #[serde(default)]
+    pub relays: Vec<String>,
+    /// The file with their token, on the machine of `gridmpi run`.
+    #[serde(default)]
+    pub relay_token: Option<PathBuf>,
     /// Program of its own.
     pub program: Option<String>,
     /// Arguments of its own.
@@ -159,6 +169,8 @@ impl ClusterSpec {
             interface: None,
             interface_bandwidth: None,
             matb: None,
+            relays: Vec::new(),
+            relay_token: None,
             program: None,
             args: None,
             mpi: None,
@@ -277,6 +289,7 @@ mod tests {
             between,
             bandwidth_bits_per_s,
             delay_us: None,
+            via: None,
         };
         let mut spec =
             JobSpec { clusters: ["a", "b", "c"].map(named).into(), ..JobSpec::default() };
