@@ -34,6 +34,9 @@ pub const CONGESTION: &str = "GRIDMPI_CONGESTION";
 /// What each node may send to each other cluster, bits per second with an optional suffix k, M or G (powers of 1000): a
 /// rate of the user's own, whatever is known of links.
 pub const MATB: &str = "GRIDMPI_MATB";
+/// Whether connections between clusters are encrypted and authenticated by TLS: `on` or `off`. Read by `gridmpi run` only, since all
+/// clusters must do alike.
+pub const TLS: &str = "GRIDMPI_TLS";
 /// How much the library tells on stderr: `0` (default) to `2`.
 pub const DEBUG: &str = "GRIDMPI_DEBUG";
 /// Seconds a cluster waits for the others; `0` for a day.
@@ -102,6 +105,8 @@ pub struct Settings {
     pub congestion: Option<String>,
     /// What each node may send to each other cluster, bits per second, more than 0.
     pub matb: Option<u64>,
+    /// Whether connections between clusters use TLS; the job's choice otherwise. Not handed on to ranks: the job's table says it.
+    pub tls: Option<bool>,
     /// How much to tell on stderr, 0 to 2.
     pub debug: u8,
 }
@@ -207,6 +212,7 @@ impl Settings {
             pacing: pacing(get(PACING)?.as_deref())?,
             congestion: congestion(get(CONGESTION)?)?,
             matb: get(MATB)?.map(|v| rate(MATB, &v)).transpose()?,
+            tls: get(TLS)?.map(|value| switch(TLS, &value)).transpose()?,
             debug: debug(get(DEBUG)?.as_deref())?,
         })
     }
@@ -303,6 +309,20 @@ fn yielding(value: Option<&str>) -> Result<Yielding, EnvError> {
         Some("off" | "0") => Ok(Yielding::Off),
         Some(other) => Err(error(YIELD, format!("{other:?} is none of auto, on, off"))),
     }
+}
+
+/// Reads `on` or `off`.
+#[must_use]
+pub fn parse_switch(text: &str) -> Option<bool> {
+    match text.trim() {
+        "on" | "1" => Some(true),
+        "off" | "0" => Some(false),
+        _ => None,
+    }
+}
+
+fn switch(name: &'static str, text: &str) -> Result<bool, EnvError> {
+    parse_switch(text).ok_or_else(|| error(name, format!("{text:?} is none of on, off")))
 }
 
 fn pacing(value: Option<&str>) -> Result<Option<Pacing>, EnvError> {
@@ -404,6 +424,7 @@ mod tests {
             (CREDIT, "99999999999G", "bytes"),
             (YIELD, "maybe", "auto"),
             (PACING, "fast", "off, static, auto"),
+            (TLS, "maybe", "on, off"),
             (CONGESTION, "no such thing", "cubic or bbr"),
             (MATB, "0", "more than 0"),
             (MATB, "-5M", "more than 0"),

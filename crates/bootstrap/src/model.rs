@@ -124,6 +124,8 @@ pub struct NetworkInfo {
     pub pacing: Option<Pacing>,
     /// What each node may send to each other cluster, bits per second, by cluster, if stated: nothing else counts then.
     pub matb: Vec<Option<u64>>,
+    /// Whether connections between clusters use TLS, if stated.
+    pub tls: Option<bool>,
 }
 
 impl Via {
@@ -328,6 +330,12 @@ impl JobTable {
             let has_relays = |at: usize| self.clusters.get(at).is_some_and(|it| it.has_relays);
             if has_relays(one) && has_relays(other) { Via::Relays } else { Via::Direct }
         })
+    }
+
+    /// Whether connections between clusters use TLS: unless the job says otherwise.
+    #[must_use]
+    pub fn is_secure(&self) -> bool {
+        self.network.tls.unwrap_or(true)
     }
 
     /// The job's `MPI_TAG_UB`: what every cluster's MPI can carry.

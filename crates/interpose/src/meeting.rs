@@ -11,7 +11,7 @@ use gridmpi_bootstrap::{
     Control, DataModel, JobEnv, JobTable, ProcInfo, Registration, Via, Yielding,
 };
 use gridmpi_engine::{Communicator, JobMap};
-use gridmpi_net::{Bound, Listen, Net, NetConfig, Relays};
+use gridmpi_net::{Bound, Listen, Net, NetConfig, Relays, Security};
 use gridmpi_wire::ProcId;
 use std::ffi::{c_char, c_int, c_void};
 use std::net::SocketAddr;
@@ -297,12 +297,15 @@ fn start_net(
     let usual = credit(table.size());
     engine.credit_bytes = table.credit().unwrap_or(usual);
     engine.eager_limit = env.settings.eager_limit.unwrap_or(usual);
+    let key = gridmpi_wire::JobKey::new(env.key.bytes());
+    let security = table.is_secure().then(|| Security::of_job(env.job.0, &key));
     let config = NetConfig {
         me,
         job: env.job.0,
-        key: gridmpi_wire::JobKey::new(env.key.bytes()),
+        key,
         engine,
         peers: peers.collect(),
+        security: security.transpose().map_err(|error| error.to_string())?,
         relays,
         limits: gridmpi_net::Limits::default(),
         pacing,

@@ -29,6 +29,7 @@
 use crate::spec::{ClusterSpec, Family, JobSpec, Launcher, Style};
 use crate::suggest::nearest;
 use crate::table::{At, FileError, Source, Table};
+use gridmpi_bootstrap::env::parse_switch;
 use gridmpi_bootstrap::{ClusterName, LinkInfo, MAX_RELAYS, Pacing, RelayAccess, Via};
 use gridmpi_report::units::format_rate;
 
@@ -80,6 +81,7 @@ fn job(mut table: Table<'_>) -> Result<JobSpec, FileError> {
         relays: relays(&mut table)?,
         relay_token: plain(table.text("relay_token")?).map(Into::into),
         pacing: choice(&mut table, "pacing", &Pacing::NAMES, Pacing::parse)?,
+        tls: choice(&mut table, "tls", &["on", "off"], parse_switch)?,
         matb: table.rate("matb")?,
         ..JobSpec::default()
     };
@@ -278,6 +280,7 @@ args = ["-n", "5"]
 wait = "120 s"
 timeout = 30
 pacing = "static"
+tls = "off"
 matb = "40 Mbit/s"
 listen = "0.0.0.0:7000"
 env = { A = "1", B = 2 }
@@ -322,7 +325,7 @@ via = "relays"
         assert_eq!(spec.clusters[1].launcher, Launcher::Join);
         let network = spec.network();
         assert_eq!(network.interfaces, [Some(50_000_000), None]);
-        assert_eq!(network.pacing, Some(Pacing::Static));
+        assert_eq!((network.pacing, network.tls), (Some(Pacing::Static), Some(false)));
         assert_eq!(network.matb, [Some(20_000_000), Some(40_000_000)]);
         let link = &spec.links[0];
         assert_eq!((link.between, link.via), ([1, 0], Some(Via::Relays)));
@@ -386,6 +389,7 @@ via = "relays"
                 "job.toml:1: `relays`: \"gw\" is no relay: write host:port",
             ),
             (format!("{a}relays = []\n"), "must name 1 to 64 relays"),
+            (format!("[job]\ntls = \"maybe\"\n{a}"), "job.toml:2: `tls` must be one of on, off"),
             (format!("[job]\nwait = \"soon\"\n{a}"), "job.toml:2: `wait`"),
             (format!("[job]\nmatb = \"0\"\n{a}"), "job.toml:2: `matb`"),
             (format!("[job]\nmatb = \"0 Mbit/s\"\n{a}"), "job.toml:2: `matb` must be more than 0"),

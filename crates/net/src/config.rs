@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::relays::Relays;
+use crate::security::Security;
 use gridmpi_engine::Config as EngineConfig;
 use gridmpi_rate::{Network, NodeId, Rate};
 use gridmpi_wire::{JobId, JobKey, ProcId};
@@ -22,6 +23,8 @@ pub struct NetConfig {
     /// Where each process of the job listens, by [`ProcId`], in the order to try. Those of this
     /// cluster are only dialled where rates are found online ([`Pacing::online`]), and may be empty otherwise.
     pub peers: Vec<Vec<SocketAddr>>,
+    /// TLS on connections with other clusters; `None`: none, and then whoever is on the way can read and change what passes.
+    pub security: Option<Security>,
     /// The relays of this cluster, if it has any.
     pub relays: Option<Relays>,
     /// Bounds of time and number.

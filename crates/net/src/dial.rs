@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use gridmpi_leg as leg;
 use gridmpi_wire::{Errand, Nonce, ProcId};
-use rustix::net::{RecvFlags, SendFlags};
+use rustix::net::SendFlags;
 use socket2::{Domain, Protocol, SockRef, Socket as RawSocket, TcpKeepalive, Type};
 
+use crate::carrier::Carrier;
 use crate::handshake::{Ask, AskStep};
 use crate::link::received;
 use crate::options::shorten_timeouts;
@@ -76,7 +77,7 @@ impl fmt::Display for Target {
 /// One socket on its way to a peer.
 #[derive(Debug)]
 pub(crate) struct Attempt {
-    fd: OwnedFd,
+    carrier: Carrier,
     peer: ProcId,
     target: Target,
     stage: Stage,
@@ -86,9 +87,9 @@ pub(crate) struct Attempt {
 enum Stage {
     Connecting,
     /// Of the relay a circuit is wanted.
-    Leg(leg::Ask),
+    Leg(Box<leg::Ask>),
     /// The circuit has been asked for, and our hello sent behind that.
-    Opening(leg::Ask, Ask),
+    Opening(Box<leg::Ask>, Ask),
     Handshake(Ask),
 }
 
@@ -212,7 +213,8 @@ impl State {
             self.sockets.release(token);
             return Err(error);
         }
-        let attempt = Attempt { fd, peer, target, stage: Stage::Connecting };
+        let carrier = Carrier::bare(fd);
+        let attempt = Attempt { carrier, peer, target, stage: Stage::Connecting };
         self.sockets.put(token, Socket::Attempt(Box::new(attempt)));
         Ok(token)
     }
@@ -255,16 +257,16 @@ impl State {
     }
 
     fn attempt_succeeded(&mut self, token: Token, attempt: Attempt, resume: u64) {
-        let Attempt { fd, peer, target, .. } = attempt;
+        let Attempt { carrier, peer, target, .. } = attempt;
         let address = target.address();
         // The same descriptor gets another token; the old one must not be met again.
-        let _ = self.poller.remove(&fd);
+        let _ = self.poller.remove(&carrier.fd);
         self.sockets.release(token);
         if let Some(dial) = self.peer(peer).dial.as_mut() {
             dial.attempt = None;
         }
         match self.endpoint.connected(peer, resume) {
-            Ok(()) => self.establish(peer, fd, Some(address)),
+            Ok(()) => self.establish(peer, carrier, Some(address)),
             Err(error) => self.cannot_resume(peer, Some(address), error),
         }
     }
@@ -276,10 +278,12 @@ impl State {
         attempt: &mut Attempt,
     ) -> Result<Option<u64>, DialError> {
         if !attempt.is_connected() {
-            if !is_connected(&attempt.fd).map_err(DialError::Connect)? {
+            if !is_connected(&attempt.carrier.fd).map_err(DialError::Connect)? {
                 return Ok(None);
             }
-            self.poller.modify(&attempt.fd, token, Interest::Read).map_err(DialError::Io)?;
+            self.poller
+                .modify(&attempt.carrier.fd, token, Interest::Read)
+                .map_err(DialError::Io)?;
             attempt.stage = self.greet(attempt)?;
             self.attempt_connected(attempt.peer);
         }
@@ -292,12 +296,12 @@ impl State {
                     }
                 }
                 Stage::Handshake(ask) => {
-                    let read = rustix::net::recv(&attempt.fd, ask.space(), RecvFlags::empty());
-                    let Some(count) = received(read.map(|read| read.0))? else { return Ok(None) };
+                    let read = attempt.carrier.read(ask.space());
+                    let Some(count) = received(read)? else { return Ok(None) };
                     match ask.read(count, &self.us, self.endpoint.expects(attempt.peer))? {
                         AskStep::More => {}
                         AskStep::Send(proof) => {
-                            send_all(&attempt.fd, &proof).map_err(DialError::Io)?;
+                            attempt.carrier.write_all(&proof).map_err(DialError::Io)?;
                         }
                         AskStep::Welcomed(resume) => return Ok(Some(resume)),
                     }
@@ -307,22 +311,28 @@ impl State {
     }
 
     /// The connection is made: the first words on it.
-    fn greet(&self, attempt: &Attempt) -> Result<Stage, DialError> {
+    fn greet(&self, attempt: &mut Attempt) -> Result<Stage, DialError> {
         match attempt.target {
             Target::Direct(_) => Ok(Stage::Handshake(self.say_hello(attempt)?)),
             Target::Relay(_) => {
                 let asker = self.asker().ok_or(DialError::Closed)?;
                 let errand = Errand::Open { to: attempt.peer };
                 let (ask, hello) = leg::Ask::new(&asker, errand, nonce()?);
-                send_all(&attempt.fd, &hello).map_err(DialError::Io)?;
-                Ok(Stage::Leg(ask))
+                send_all(&attempt.carrier.fd, &hello).map_err(DialError::Io)?;
+                Ok(Stage::Leg(Box::new(ask)))
             }
         }
     }
 
-    fn say_hello(&self, attempt: &Attempt) -> Result<Ask, DialError> {
+    /// The first words to the peer itself.
+    fn say_hello(&self, attempt: &mut Attempt) -> Result<Ask, DialError> {
+        if let Some(security) = &self.config.security
+            && self.must_be_secure(attempt.peer)
+        {
+            attempt.carrier.secure_dialled(security).map_err(DialError::Io)?;
+        }
         let (ask, hello) = Ask::new(&self.us, attempt.peer, nonce()?);
-        send_all(&attempt.fd, &hello).map_err(DialError::Io)?;
+        attempt.carrier.write_all(&hello).map_err(DialError::Io)?;
         Ok(ask)
     }
 
@@ -332,11 +342,11 @@ impl State {
         let (Stage::Leg(ask) | Stage::Opening(ask, _)) = &mut attempt.stage else {
             return Ok(true);
         };
-        let Some(step) = read_ask(&attempt.fd, ask, &asker)? else { return Ok(false) };
+        let Some(step) = read_ask(&attempt.carrier.fd, ask, &asker)? else { return Ok(false) };
         let hello = match &step {
             leg::AskStep::More => return Ok(true),
             leg::AskStep::Send(request) => {
-                send_all(&attempt.fd, request).map_err(DialError::Io)?;
+                send_all(&attempt.carrier.fd, request).map_err(DialError::Io)?;
                 // Sent on once the circuit stands, which saves a round trip.
                 Some(self.say_hello(attempt)?)
             }
@@ -470,7 +480,7 @@ pub(crate) fn nonce() -> Result<Nonce, DialError> {
     Ok(nonce)
 }
 
-/// Sends a message of the handshake. The buffer of a new socket takes it whole.
+/// Sends a message of a leg's handshake. The buffer of a new socket takes it whole.
 pub(crate) fn send_all(fd: &OwnedFd, bytes: &[u8]) -> std::io::Result<()> {
     let sent = rustix::net::send(fd, bytes, SendFlags::NOSIGNAL)?;
     if sent == bytes.len() { Ok(()) } else { Err(std::io::ErrorKind::WriteZero.into()) }

@@ -14,6 +14,7 @@
 
 mod accept;
 mod bind;
+mod carrier;
 mod config;
 mod counts;
 mod dial;
@@ -29,6 +30,7 @@ mod paces;
 mod poller;
 mod regulation;
 mod relays;
+mod security;
 mod seen;
 mod state;
 mod timers;
@@ -39,3 +41,4 @@ pub use counts::Counts;
 pub use failure::{DialError, Failure, HandshakeError, LinkError};
 pub use net::{Epoch, Guard, Net};
 pub use relays::Relays;
+pub use security::{Security, SecurityError};

@@ -1,12 +1,12 @@
 //! Connections that stand: made, ready, lost.
 
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use gridmpi_engine::PeerMisbehaved;
 use gridmpi_wire::ProcId;
 
+use crate::carrier::Carrier;
 use crate::link::{Link, Read};
 use crate::options::CongestionControl;
 use crate::poller::{Interest, Ready, Token};
@@ -14,26 +14,31 @@ use crate::state::{Socket, State};
 use crate::{Failure, LinkError};
 
 impl State {
-    /// A handshake has succeeded and the endpoint has agreed: `fd` is the connection to `id` from now
-    /// on. The caller has registered nothing for `fd`, or taken it back.
-    pub(crate) fn establish(&mut self, id: ProcId, fd: OwnedFd, address: Option<SocketAddr>) {
+    /// A handshake has succeeded and the endpoint has agreed: `carrier` is the connection to `id` from now
+    /// on. The caller has registered nothing for it, or taken it back.
+    pub(crate) fn establish(&mut self, id: ProcId, carrier: Carrier, address: Option<SocketAddr>) {
         self.drop_dial(id);
         let token = self.sockets.reserve();
-        if let Err(error) = self.poller.add(&fd, token, Interest::Read) {
+        if let Err(error) = self.poller.add(&carrier.fd, token, Interest::Read) {
             // Out of kernel memory: as if the connection had failed at once.
             self.sockets.release(token);
             self.link_lost(id, address, &error.into());
             return;
         }
-        let mut link = Link::new(fd, id, address, Instant::now());
+        let mut link = Link::new(carrier, id, address, Instant::now());
         if self.paces.cluster_of(id).is_some() {
             let wanted = self.config.pacing.congestion.as_deref();
-            link.control = Some(CongestionControl::new(&link.fd, wanted));
+            link.control = Some(CongestionControl::new(&link.carrier.fd, wanted));
         }
         link.is_far = self.paces.is_far(id);
         self.peer(id).link = Some(token);
         self.stats.connections += 1;
+        let has_more = link.carrier.has_readable();
         self.write_link(token, Box::new(link));
+        // What came right behind the handshake: no event will tell of it.
+        if has_more && let Some(Socket::Link(link)) = self.sockets.take(token) {
+            self.link_ready(&Ready { token, readable: true, writable: false }, link);
+        }
     }
 
     /// The peer broke the rules already when it said where to go on.
@@ -91,7 +96,7 @@ impl State {
     pub(crate) fn write_link(&mut self, token: Token, mut link: Box<Link>) {
         let result = self.write_turns(&mut link).and_then(|wanted| {
             if wanted != link.interest {
-                self.poller.modify(&link.fd, token, wanted)?;
+                self.poller.modify(&link.carrier.fd, token, wanted)?;
                 link.interest = wanted;
             }
             Ok(())

@@ -70,7 +70,7 @@ pub(crate) struct Leg {
 #[derive(Debug)]
 enum Stage {
     Connecting,
-    Asking(Ask),
+    Asking(Box<Ask>),
     /// We are registered: notices come.
     Registered(Inbox<{ LegNotice::LEN }>),
 }
@@ -174,7 +174,7 @@ impl State {
             let (ask, hello) = Ask::new(&asker, leg.errand, nonce()?);
             let watched = self.poller.modify(&leg.fd, token, Interest::Read);
             watched.and_then(|()| send_all(&leg.fd, &hello)).map_err(DialError::Io)?;
-            leg.stage = Stage::Asking(ask);
+            leg.stage = Stage::Asking(Box::new(ask));
         }
         loop {
             match &mut leg.stage {
@@ -198,7 +198,9 @@ impl State {
                 }
                 Stage::Registered(inbox) => {
                     let read = rustix::net::recv(&leg.fd, &mut *inbox.space(), RecvFlags::empty());
-                    let Some(count) = received(read.map(|read| read.0))? else { return Ok(false) };
+                    let Some(count) = received(read.map(|read| read.0).map_err(Into::into))? else {
+                        return Ok(false);
+                    };
                     let notice = inbox.filled(count).map(|bytes| LegNotice::decode(&bytes));
                     if let Some(notice) = notice.transpose().map_err(gridmpi_leg::LegError::from)? {
                         self.called(leg.relay, notice.circuit);
@@ -230,6 +232,8 @@ pub(crate) fn read_ask(
     asker: &Asker,
 ) -> Result<Option<AskStep>, DialError> {
     let read = rustix::net::recv(fd, ask.space(), RecvFlags::empty());
-    let Some(count) = received(read.map(|read| read.0))? else { return Ok(None) };
+    let Some(count) = received(read.map(|read| read.0).map_err(Into::into))? else {
+        return Ok(None);
+    };
     Ok(Some(ask.read(count, asker)?))
 }

@@ -27,6 +27,7 @@ pub fn config(me: u32, peers: Vec<Vec<SocketAddr>>) -> NetConfig {
         key: JobKey::new([9; 32]),
         engine: Config::new(me),
         peers,
+        security: None,
         relays: None,
         limits: Limits::default(),
         pacing: Pacing::default(),
