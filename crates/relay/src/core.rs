@@ -240,6 +240,8 @@ pub struct Core {
     again: Vec<LinkKey>,
     /// Flows with bytes in the buffer that is being read.
     fresh: Vec<(CircuitKey, Side)>,
+    /// Flows whose senders have more than they may send.
+    wanting: Vec<(CircuitKey, Side)>,
     actions: VecDeque<Action>,
     rested: Duration,
     is_draining: bool,
@@ -264,6 +266,7 @@ impl Core {
             dirty: VecDeque::new(),
             again: Vec::new(),
             fresh: Vec::new(),
+            wanting: Vec::new(),
             actions: VecDeque::new(),
             rested: Duration::ZERO,
             is_draining: false,
@@ -423,6 +426,7 @@ impl Core {
             self.serve(key, inbound, wires);
         }
         self.settle(inbound);
+        self.grow_wanting();
         self.dirty.extend(self.again.drain(..));
     }
 

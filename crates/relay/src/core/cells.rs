@@ -110,7 +110,7 @@ impl Core {
             Cell::Answer(verdict) => self.answered(key, number, circuit, side, verdict),
             Cell::Credit(bytes) => self.credited(number, circuit, side, bytes as usize),
             Cell::Blocked => {
-                self.grow(circuit, side);
+                self.wanting.push((circuit, side));
                 Ok(())
             }
             Cell::Return(bytes) => self.returned(number, circuit, side, bytes as usize),
@@ -215,6 +215,13 @@ impl Core {
         flow.has_ended = true;
         self.wake(circuit, side);
         Ok(())
+    }
+
+    /// Looks at those whose senders have more than they may send, once it is seen what could be passed on.
+    pub(super) fn grow_wanting(&mut self) {
+        for (circuit, side) in std::mem::take(&mut self.wanting) {
+            self.grow(circuit, side);
+        }
     }
 
     /// The sender has more than it may send. Where that was not because of what we could not pass on it is granted more.
