@@ -10,6 +10,7 @@ const LAYERS: &[&str] = &[
     "bench",
     "sim",
     "job",
+    "relay",
     "probe",
     "lab",
     "report",

@@ -31,6 +31,10 @@ pub enum Role {
     LegRequest,
     /// The relay's last word.
     LegAnswer,
+    /// A relay that has dialled another one, without TLS.
+    TrunkDialer,
+    /// The other one.
+    TrunkListener,
 }
 
 impl Role {
@@ -44,6 +48,8 @@ impl Role {
             Self::LegChallenge => b"gridmpi leg challenge",
             Self::LegRequest => b"gridmpi leg request",
             Self::LegAnswer => b"gridmpi leg answer",
+            Self::TrunkDialer => b"gridmpi trunk dialer",
+            Self::TrunkListener => b"gridmpi trunk listener",
         }
     }
 }
