@@ -139,7 +139,7 @@ impl Stream {
         behind: u64,
         write: impl FnOnce(&[IoSlice<'_>]) -> io::Result<usize>,
     ) -> io::Result<Progress> {
-        let Some(at) = self.place(strand).filter(|&at| self.has_for(at, behind)) else {
+        let Some(at) = self.place(strand).filter(|&at| self.has_for_place(at, behind)) else {
             return Ok(Progress::Idle);
         };
         self.plan(at, max, behind);
@@ -152,7 +152,7 @@ impl Stream {
             Err(error) => return Err(error),
         };
         self.account(at, done.written);
-        Ok(match (done.is_short, self.has_for(at, behind)) {
+        Ok(match (done.is_short, self.has_for_place(at, behind)) {
             (true, _) => Progress::Blocked,
             (false, true) => Progress::More,
             (false, false) => {
@@ -171,8 +171,13 @@ impl Stream {
         Choice { queue, standing, early, bounds, main: *main, behind }
     }
 
-    /// Whether there is something for the connection at this place.
-    fn has_for(&self, at: usize, behind: u64) -> bool {
+    /// Whether [`Self::transmit`] would find something for this connection.
+    #[must_use]
+    pub fn has_for(&self, strand: Strand, behind: u64) -> bool {
+        self.place(strand).is_some_and(|at| self.has_for_place(at, behind))
+    }
+
+    fn has_for_place(&self, at: usize, behind: u64) -> bool {
         let standing = &self.standing[at];
         standing.cursor.is_some()
             || standing.control.is_wanted()
@@ -367,11 +372,11 @@ impl Stream {
     /// # Errors
     /// That frame does not exist.
     pub fn resume(&mut self, strand: Strand, peer_expects: u64) -> Result<(), StreamError> {
-        self.disconnect(strand);
         let last = self.written + 1;
         if !(1..=last).contains(&peer_expects) {
             return Err(StreamError::CannotResume { wanted: peer_expects, last });
         }
+        self.disconnect(strand);
         if self.standing.is_empty() {
             self.queue.acknowledge_below(peer_expects);
             self.early.settle(&self.queue);
