@@ -17,6 +17,8 @@ pub(crate) struct Kept {
     data_before: u16,
     /// The far process has it; those before it are still kept.
     is_acknowledged: bool,
+    /// It was written whole at least once.
+    is_written: bool,
     /// It was given to another connection than the main one.
     is_away: bool,
 }
@@ -80,6 +82,8 @@ pub(crate) struct Queue {
     data: Runs,
     /// The number of the last pushed frame that must be in order.
     last_ordered: u64,
+    /// All up to this one were written whole at least once.
+    written: u64,
     kept_bytes: u64,
     waiting_bytes: u64,
     away: u64,
@@ -93,6 +97,7 @@ impl Default for Queue {
             ordered: Runs::default(),
             data: Runs::default(),
             last_ordered: 0,
+            written: 0,
             kept_bytes: 0,
             waiting_bytes: 0,
             away: 0,
@@ -119,13 +124,14 @@ impl Queue {
         }
         self.kept_bytes += payload.len();
         self.waiting_bytes += payload.len();
-        let (is_acknowledged, is_away) = (false, false);
+        let (is_acknowledged, is_written, is_away) = (false, false, false);
         self.kept.push_back(Kept {
             frame,
             payload,
             opened_by,
             data_before,
             is_acknowledged,
+            is_written,
             is_away,
         });
         seq
@@ -158,10 +164,19 @@ impl Queue {
         !self.ordered.is_empty() || !self.data.is_empty()
     }
 
-    /// The lowest number that waits; the next one to be pushed if none does.
-    pub(crate) fn first_waiting(&self) -> u64 {
-        let ordered = self.ordered.front().unwrap_or(u64::MAX);
-        ordered.min(self.data.front().unwrap_or(u64::MAX)).min(self.end())
+    /// The highest number up to which all were written whole at least once.
+    pub(crate) fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// The frame is written whole.
+    pub(crate) fn wrote(&mut self, seq: u64) {
+        self.kept[(seq - self.first) as usize].is_written = true;
+        // What is acknowledged was written, so the next one is kept.
+        let next = |written: u64| self.kept.get((written + 1 - self.first) as usize);
+        while next(self.written).is_some_and(|kept| kept.is_written) {
+            self.written += 1;
+        }
     }
 
     /// How many of the frames from the first on were given to other connections than the main one.

@@ -92,8 +92,6 @@ pub struct Stream {
     main: Option<Strand>,
     early: Early,
     bounds: Bounds,
-    /// All up to this one were written whole at least once.
-    written: u64,
     gather: Gather,
 }
 
@@ -230,6 +228,7 @@ impl Stream {
                 return;
             }
             rest -= left;
+            queue.wrote(cursor.seq);
             standing.wrote(cursor.seq);
         }
         let was_begun = standing.control.is_begun();
@@ -256,12 +255,10 @@ impl Stream {
                 standing.cursor = Some(Cursor { seq, at: rest, ack });
                 break;
             }
+            queue.wrote(seq);
             standing.wrote(seq);
             rest -= len;
         }
-        let begun = self.standing.iter().filter_map(|standing| standing.cursor);
-        let first = begun.map(|cursor| cursor.seq).fold(self.queue.first_waiting(), u64::min);
-        self.written = self.written.max(first - 1);
     }
 
     /// Whether [`Self::transmit`] has something to write on one of the connections: frames, a due
@@ -280,7 +277,7 @@ impl Stream {
     /// whole at least once. Never falls, not even when a connection is lost.
     #[must_use]
     pub fn written(&self) -> u64 {
-        self.written
+        self.queue.written()
     }
 
     /// The number up to which the far process has acknowledged all; perhaps others, too.
@@ -372,7 +369,7 @@ impl Stream {
     /// # Errors
     /// That frame does not exist.
     pub fn resume(&mut self, strand: Strand, peer_expects: u64) -> Result<(), StreamError> {
-        let last = self.written + 1;
+        let last = self.written() + 1;
         if !(1..=last).contains(&peer_expects) {
             return Err(StreamError::CannotResume { wanted: peer_expects, last });
         }
