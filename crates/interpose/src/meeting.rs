@@ -9,7 +9,7 @@ use crate::runtime::Runtime;
 use gridmpi_abi::{Abi, Handle, Named};
 use gridmpi_bootstrap::{Control, DataModel, JobEnv, JobTable, ProcInfo, Registration, Yielding};
 use gridmpi_engine::{Communicator, JobMap};
-use gridmpi_net::{Bound, Listen, Net, NetConfig};
+use gridmpi_net::{Bound, Listen, Net, NetConfig, Way};
 use gridmpi_wire::ProcId;
 use std::ffi::{c_char, c_int, c_void};
 use std::net::SocketAddr;
@@ -285,7 +285,8 @@ fn start_net(
     let peers = table.clusters.iter().enumerate().flat_map(|(cluster, registration)| {
         // Those of this cluster are the vendor's business, but for the broker.
         let is_wanted = cluster != ours || has_broker;
-        let addresses = |p: &ProcInfo| if is_wanted { p.addresses.clone() } else { Vec::new() };
+        let addresses =
+            |p: &ProcInfo| if is_wanted { vec![Way::direct(p.addresses.clone())] } else { Vec::new() };
         registration.procs.iter().map(addresses).collect::<Vec<_>>()
     });
     let mut engine = gridmpi_engine::Config::new(me);

@@ -18,13 +18,29 @@ pub struct NetConfig {
     pub key: JobKey,
     /// Settings of the endpoint; its `me` is this process too.
     pub engine: EngineConfig,
-    /// Where each process of the job listens, by [`ProcId`], in the order to try. Those of this
-    /// cluster are only dialled where rates are found online ([`Pacing::online`]), and may be empty otherwise.
-    pub peers: Vec<Vec<SocketAddr>>,
+    /// The ways to each process of the job, by [`ProcId`], in the order to try: the first connection takes any, others
+    /// one each, in turn. Those of this cluster are only dialled where rates are found online
+    /// ([`Pacing::online`]), and may be empty otherwise.
+    pub peers: Vec<Vec<Way>>,
     /// Bounds of time and number.
     pub limits: Limits,
     /// How fast to send.
     pub pacing: Pacing,
+}
+
+/// A way to a process that others do not share: the network interface, or the relay, that it ends at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Way {
+    /// Where to connect to, in the order to try.
+    pub addresses: Vec<SocketAddr>,
+}
+
+impl Way {
+    /// To where the process listens itself.
+    #[must_use]
+    pub const fn direct(addresses: Vec<SocketAddr>) -> Self {
+        Self { addresses }
+    }
 }
 
 /// How fast this process may send to each other cluster.
@@ -78,6 +94,9 @@ pub struct Limits {
     pub silence: Duration,
     /// How long an acknowledgement waits for a frame to ride on, at least; at most twice as long.
     pub tick: Duration,
+    /// How many connections to a process of another cluster there may be at a time, 1 to
+    /// [`Strand::MAX`](gridmpi_wire::Strand::MAX): more than one are made when much waits to be sent to it.
+    pub connections: usize,
     /// Size of the kernel's socket buffers in bytes. `None`: the kernel fits them to the path, which
     /// is better nearly always.
     pub socket_buffer: Option<usize>,
@@ -94,6 +113,7 @@ impl Default for Limits {
             pending: 64,
             silence: Duration::from_secs(30),
             tick: Duration::from_millis(3),
+            connections: 1,
             socket_buffer: None,
         }
     }

@@ -1,20 +1,23 @@
 //! Making connections: addresses in turn, in bounded time.
+//!
+//! A peer that there is no connection with is dialled on all its ways, until one leads there or it is given up. Where one stands and
+//! much waits, others are made beside it, each on a way of its own; one that cannot be made is no failure.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use gridmpi_wire::{Nonce, ProcId};
+use gridmpi_wire::{Nonce, ProcId, Strand};
 use rustix::net::{RecvFlags, SendFlags};
 use socket2::{Domain, Protocol, SockRef, Socket as RawSocket, TcpKeepalive, Type};
 
-use crate::handshake::{Ask, AskStep};
+use crate::handshake::{Ask, AskStep, Claim};
 use crate::link::received;
 use crate::options::shorten_timeouts;
 use crate::poller::{Interest, Ready, Token};
 use crate::state::{Socket, State};
 use crate::timers::Due;
-use crate::{DialError, Failure, Limits, LinkError};
+use crate::{DialError, Failure, Limits, LinkError, Way};
 
 /// Pause after all addresses have failed; doubled each time, up to [`PAUSE_MOST`].
 const PAUSE_LEAST: Duration = Duration::from_millis(20);
@@ -28,9 +31,12 @@ const FIRST_ROUND: Duration = Duration::from_secs(1);
 /// two seldom cross.
 const YIELD: Duration = Duration::from_millis(250);
 
-/// The state of dialling one peer.
+/// The state of dialling one peer for one connection.
 #[derive(Debug)]
 pub(crate) struct Dial {
+    pub(crate) strand: Strand,
+    /// Another connection stands or stood: the peer is not given up if this one cannot be made.
+    is_extra: bool,
     started: Instant,
     /// Each address and how its last attempt ended.
     tried: Vec<(SocketAddr, Option<DialError>)>,
@@ -49,6 +55,7 @@ pub(crate) struct Dial {
 pub(crate) struct Attempt {
     fd: OwnedFd,
     peer: ProcId,
+    strand: Strand,
     address: SocketAddr,
     /// `None` until the connection is made.
     ask: Option<Ask>,
@@ -64,24 +71,60 @@ impl Attempt {
 impl State {
     /// Begins to make a connection to `id`, unless there is or soon will be one.
     pub(crate) fn dial(&mut self, id: ProcId) {
-        self.dial_after(id, Duration::ZERO);
+        self.dial_first(id, Duration::ZERO);
     }
 
-    /// Begins to make a lost connection again.
+    /// Begins to make a lost connection again, if no other is left.
     pub(crate) fn redial(&mut self, id: ProcId) {
         let wait = if self.us.me < id { Duration::ZERO } else { YIELD };
-        self.dial_after(id, wait);
+        self.dial_first(id, wait);
     }
 
-    fn dial_after(&mut self, id: ProcId, wait: Duration) {
-        let addresses = self.config.peers.get(id.0 as usize).cloned().unwrap_or_default();
-        let (now, is_closing) = (Instant::now(), self.is_closing);
+    fn dial_first(&mut self, id: ProcId, wait: Duration) {
+        let now = Instant::now();
         let peer = self.peer(id);
-        if is_closing || peer.link.is_some() || peer.is_lost || peer.dial.is_some() {
+        if peer.has_link() || peer.dials.iter().any(|dial| !dial.is_extra) {
             return;
         }
+        if peer.dial(Strand::FIRST).is_none() {
+            self.dial_strand(id, Strand::FIRST, wait);
+            return;
+        }
+        // What it was tried for in addition is all that there is now, and any way will do.
+        let all = self.addresses(id, Strand::FIRST, false);
+        let Some(dial) = self.peer(id).dial(Strand::FIRST) else { return };
+        (dial.is_extra, dial.started) = (false, now);
+        for address in all {
+            if dial.tried.iter().all(|tried| tried.0 != address) {
+                dial.tried.push((address, None));
+            }
+        }
+    }
+
+    /// Begins to make those connections to `id` that are missing, each on a way of its own.
+    pub(crate) fn dial_extra(&mut self, id: ProcId) {
+        let now = Instant::now();
+        let peer = self.peer(id);
+        if !peer.has_link() || peer.alone_until.is_some_and(|until| now < until) {
+            return;
+        }
+        for strand in Strand::first(self.config.limits.connections) {
+            self.dial_strand(id, strand, Duration::ZERO);
+        }
+    }
+
+    fn dial_strand(&mut self, id: ProcId, strand: Strand, wait: Duration) {
+        let (now, is_closing) = (Instant::now(), self.is_closing);
+        let peer = self.peer(id);
+        let is_extra = peer.has_link();
+        if is_closing || peer.is_lost || peer.link(strand).is_some() || peer.dial(strand).is_some() {
+            return;
+        }
+        let addresses = self.addresses(id, strand, is_extra);
         let due = now + wait;
-        peer.dial = Some(Dial {
+        self.peer(id).dials.push(Dial {
+            strand,
+            is_extra,
             started: due,
             tried: addresses.into_iter().map(|address| (address, None)).collect(),
             index: 0,
@@ -91,48 +134,68 @@ impl State {
             patience: FIRST_ROUND,
         });
         if wait.is_zero() {
-            self.attempt_next(id);
+            self.attempt_next(id, strand);
         } else {
-            self.timers.set(due, Due::Dial(id));
+            self.timers.set(due, Due::Dial(id, strand));
         }
     }
 
-    /// Ends dialling: there is a connection, or none is wanted.
-    pub(crate) fn drop_dial(&mut self, id: ProcId) {
-        let dial = self.peer(id).dial.take();
-        if let Some(token) = dial.and_then(|dial| dial.attempt) {
+    /// Where to try: on all ways, or on that of the connection's number.
+    fn addresses(&self, id: ProcId, strand: Strand, is_extra: bool) -> Vec<SocketAddr> {
+        let ways = self.config.peers.get(id.0 as usize).map_or(&[][..], Vec::as_slice);
+        let of = |ways: &[Way]| ways.iter().flat_map(|way| way.addresses.clone()).collect();
+        match ways.len() {
+            0 | 1 => of(ways),
+            _ if !is_extra => of(ways),
+            count => of(&ways[strand.index() % count..][..1]),
+        }
+    }
+
+    /// This connection is there; others that were not to be failures are none now.
+    pub(crate) fn end_dial(&mut self, id: ProcId, strand: Strand) {
+        let peer = self.peer(id);
+        peer.dials.iter_mut().for_each(|dial| dial.is_extra = true);
+        self.drop_dial(id, strand);
+    }
+
+    fn drop_dial(&mut self, id: ProcId, strand: Strand) -> Option<Dial> {
+        let peer = self.peer(id);
+        let at = peer.dials.iter().position(|dial| dial.strand == strand)?;
+        let dial = peer.dials.swap_remove(at);
+        if let Some(token) = dial.attempt {
             self.sockets.release(token);
         }
+        Some(dial)
     }
 
     /// Tries the address whose turn it is, and those after it while they fail at once.
-    fn attempt_next(&mut self, id: ProcId) {
+    fn attempt_next(&mut self, id: ProcId, strand: Strand) {
         loop {
             let limits = self.config.limits.clone();
             let has_closed = self.endpoint.peer_closed(id);
             let peer = self.peer(id);
             let was_connected = peer.ended.is_some();
-            let Some(dial) = peer.dial.as_mut() else { return };
+            let Some(dial) = peer.dial(strand) else { return };
             let now = Instant::now();
             if dial.is_over(now, &limits, has_closed, was_connected) {
-                self.dial_failed(id);
+                self.dial_failed(id, strand);
                 return;
             }
             let Some(&(address, _)) = dial.tried.get(dial.index) else {
-                self.pause(id, now);
+                self.pause(id, strand, now);
                 return;
             };
-            match self.attempt(id, address) {
+            match self.attempt((id, strand), address) {
                 Ok(token) => {
-                    let Some(dial) = self.peer(id).dial.as_mut() else { return };
+                    let Some(dial) = self.peer(id).dial(strand) else { return };
                     dial.attempt = Some(token);
                     dial.set_due(now, dial.patience, &limits);
                     let due = dial.due;
-                    self.timers.set(due, Due::Dial(id));
+                    self.timers.set(due, Due::Dial(id, strand));
                     return;
                 }
                 Err(error) => {
-                    let Some(dial) = self.peer(id).dial.as_mut() else { return };
+                    let Some(dial) = self.peer(id).dial(strand) else { return };
                     dial.failed(DialError::Connect(error));
                 }
             }
@@ -140,17 +203,21 @@ impl State {
     }
 
     /// All addresses have failed: waits a little and begins anew.
-    fn pause(&mut self, id: ProcId, now: Instant) {
-        let Some(dial) = self.peer(id).dial.as_mut() else { return };
+    fn pause(&mut self, id: ProcId, strand: Strand, now: Instant) {
+        let Some(dial) = self.peer(id).dial(strand) else { return };
         dial.index = 0;
         dial.due = now + dial.pause;
         dial.pause = (dial.pause * 2).min(PAUSE_MOST);
         dial.patience = dial.patience.saturating_mul(2);
         let due = dial.due;
-        self.timers.set(due, Due::Dial(id));
+        self.timers.set(due, Due::Dial(id, strand));
     }
 
-    fn attempt(&mut self, peer: ProcId, address: SocketAddr) -> std::io::Result<Token> {
+    fn attempt(
+        &mut self,
+        (peer, strand): (ProcId, Strand),
+        address: SocketAddr,
+    ) -> std::io::Result<Token> {
         let kind = Type::STREAM.nonblocking().cloexec();
         let socket = RawSocket::new(Domain::for_address(address), kind, Some(Protocol::TCP))?;
         prepare(&socket, self.limits())?;
@@ -166,15 +233,15 @@ impl State {
             self.sockets.release(token);
             return Err(error);
         }
-        let attempt = Attempt { fd, peer, address, ask: None };
+        let attempt = Attempt { fd, peer, strand, address, ask: None };
         self.sockets.put(token, Socket::Attempt(Box::new(attempt)));
         Ok(token)
     }
 
     /// A timer of this peer's dialling has run out; perhaps an old one.
-    pub(crate) fn dial_due(&mut self, id: ProcId) {
+    pub(crate) fn dial_due(&mut self, id: ProcId, strand: Strand) {
         let now = Instant::now();
-        let Some(dial) = self.peers.get_mut(&id).and_then(|peer| peer.dial.as_mut()) else {
+        let Some(dial) = self.peers.get_mut(&id).and_then(|peer| peer.dial(strand)) else {
             return;
         };
         if now < dial.due {
@@ -188,36 +255,38 @@ impl State {
             let error = if has_connected { DialError::Unanswered } else { DialError::TimedOut };
             dial.failed(error);
         }
-        self.attempt_next(id);
+        self.attempt_next(id, strand);
     }
 
     pub(crate) fn attempt_ready(&mut self, ready: &Ready, mut attempt: Box<Attempt>) {
-        let id = attempt.peer;
+        let (id, strand) = (attempt.peer, attempt.strand);
         match self.attempt_step(ready.token, &mut attempt) {
             Ok(None) => self.sockets.put(ready.token, Socket::Attempt(attempt)),
             Ok(Some(resume)) => self.attempt_succeeded(ready.token, *attempt, resume),
             Err(error) => {
                 self.sockets.release(ready.token);
                 drop(attempt);
-                if let Some(dial) = self.peer(id).dial.as_mut() {
+                if let Some(dial) = self.peer(id).dial(strand) {
                     dial.attempt = None;
                     dial.failed(error);
-                    self.attempt_next(id);
+                    self.attempt_next(id, strand);
                 }
             }
         }
     }
 
     fn attempt_succeeded(&mut self, token: Token, attempt: Attempt, resume: u64) {
-        let Attempt { fd, peer, address, .. } = attempt;
+        let Attempt { fd, peer, strand, address, .. } = attempt;
         // The same descriptor gets another token; the old one must not be met again.
         let _ = self.poller.remove(&fd);
         self.sockets.release(token);
-        if let Some(dial) = self.peer(peer).dial.as_mut() {
+        if let Some(dial) = self.peer(peer).dial(strand) {
             dial.attempt = None;
         }
-        match self.endpoint.connected(peer, resume) {
-            Ok(()) => self.establish(peer, fd, Some(address)),
+        // One that stood under this number was not what the other side has chosen.
+        self.drop_link(peer, strand);
+        match self.endpoint.connected(peer, strand, resume) {
+            Ok(()) => self.establish((peer, strand), fd, Some(address)),
             Err(error) => self.cannot_resume(peer, Some(address), error),
         }
     }
@@ -243,13 +312,14 @@ impl State {
                 .and_then(|()| send_all(&attempt.fd, &hello))
                 .map_err(DialError::Io)?;
             attempt.ask = Some(ask);
-            self.attempt_connected(attempt.peer);
+            self.attempt_connected(attempt.peer, attempt.strand);
         }
+        let claim = self.claim_of(attempt.peer, attempt.strand);
         let Some(ask) = attempt.ask.as_mut() else { return Ok(None) };
         loop {
             let read = rustix::net::recv(&attempt.fd, ask.space(), RecvFlags::empty());
             let Some(count) = received(read.map(|read| read.0))? else { return Ok(None) };
-            match ask.read(count, &self.us, self.endpoint.expects(attempt.peer))? {
+            match ask.read(count, &self.us, claim)? {
                 AskStep::More => {}
                 AskStep::Send(proof) => send_all(&attempt.fd, &proof).map_err(DialError::Io)?,
                 AskStep::Welcomed(resume) => return Ok(Some(resume)),
@@ -257,21 +327,41 @@ impl State {
         }
     }
 
+    /// What we say of ourselves to a listener.
+    fn claim_of(&mut self, id: ProcId, strand: Strand) -> Claim {
+        let claim = Claim::new(self.endpoint.expects(id), strand);
+        let Some(peer) = self.peers.get(&id) else { return claim };
+        let standing = peer.links.iter().map(|link| link.0);
+        // The listener may count those already that were asked for.
+        let asked = peer.dials.iter().map(|dial| (dial.strand, dial.attempt)).filter(|dial| {
+            match dial.1.and_then(|token| self.sockets.get(token)) {
+                Some(Socket::Attempt(attempt)) => attempt.has_proven(),
+                _ => false,
+            }
+        });
+        standing.chain(asked.map(|dial| dial.0)).fold(claim, Claim::with)
+    }
+
     /// There is a connection: now the peer has its time to answer.
-    fn attempt_connected(&mut self, id: ProcId) {
+    fn attempt_connected(&mut self, id: ProcId, strand: Strand) {
         let limits = self.config.limits.clone();
-        if let Some(dial) = self.peer(id).dial.as_mut() {
+        if let Some(dial) = self.peer(id).dial(strand) {
             dial.set_due(Instant::now(), limits.dial_address, &limits);
             let due = dial.due;
-            self.timers.set(due, Due::Dial(id));
+            self.timers.set(due, Due::Dial(id, strand));
         }
     }
 
     /// No address led to the peer in the time there was.
-    fn dial_failed(&mut self, id: ProcId) {
+    fn dial_failed(&mut self, id: ProcId, strand: Strand) {
         let has_closed = self.endpoint.peer_closed(id);
+        let Some(dial) = self.drop_dial(id, strand) else { return };
+        let again = Instant::now() + self.config.limits.dial_total;
         let peer = self.peer(id);
-        let Some(dial) = peer.dial.take() else { return };
+        if dial.is_extra {
+            peer.alone_until = Some(again);
+            return;
+        }
         let seconds = dial.started.elapsed().as_secs();
         let failure = Failure::unreachable(id, &dial.tried, seconds.max(1), peer.ended.as_deref());
         // A peer that said it was done owes us nothing more; what we still had for it is lost.

@@ -29,11 +29,12 @@ mod paces;
 mod poller;
 mod regulation;
 mod seen;
+mod spread;
 mod state;
 mod timers;
 
 pub use bind::{BindError, Bound, Listen, bind};
-pub use config::{Limits, NetConfig, Online, Pacing, Stats};
+pub use config::{Limits, NetConfig, Online, Pacing, Stats, Way};
 pub use counts::Counts;
 pub use failure::{DialError, Failure, HandshakeError, LinkError};
 pub use net::{Epoch, Guard, Net};

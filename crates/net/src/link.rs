@@ -7,12 +7,13 @@ use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use gridmpi_engine::{Endpoint, Progress, Sink};
-use gridmpi_wire::{MAX_HEAD, ProcId, parse};
+use gridmpi_wire::{MAX_HEAD, ProcId, Strand, parse};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
 
 use crate::LinkError;
 use crate::options::{Carried, CongestionControl};
 use crate::poller::Interest;
+use crate::spread::Speed;
 
 /// Most bytes read or, by whole frames, written on one connection before others get their turn.
 const TURN: usize = 1 << 20;
@@ -37,6 +38,8 @@ const BEHIND_DIRECT: usize = 4 * 1024;
 pub(crate) struct Link {
     pub(crate) fd: OwnedFd,
     pub(crate) peer: ProcId,
+    /// Which of the connections to it.
+    pub(crate) strand: Strand,
     pub(crate) address: Option<SocketAddr>,
     pub(crate) interest: Interest,
     /// What the kernel was told to pace it to, bytes per second.
@@ -48,6 +51,8 @@ pub(crate) struct Link {
     /// What had come of that when it was looked at, and how much was written when all of it had arrived then.
     pub(crate) carried: Carried,
     pub(crate) looked_at: u64,
+    /// How fast it has been seen to be, where it is one of several.
+    pub(crate) speed: Speed,
     /// When the connection was made.
     pub(crate) since: Instant,
     /// The peer is of another cluster.
@@ -100,13 +105,14 @@ pub(crate) struct Read {
 impl Link {
     pub(crate) fn new(
         fd: OwnedFd,
-        peer: ProcId,
+        (peer, strand): (ProcId, Strand),
         address: Option<SocketAddr>,
         since: Instant,
     ) -> Self {
         Self {
             fd,
             peer,
+            strand,
             address,
             interest: Interest::Read,
             paced_to: None,
@@ -114,6 +120,7 @@ impl Link {
             carried: Carried::default(),
             looked_at: 0,
             written: 0,
+            speed: Speed::new(since),
             since,
             is_far: true,
             is_waiting: false,
@@ -244,7 +251,7 @@ impl Link {
                 return Ok(());
             };
             let header = parsed.header;
-            let sink = endpoint.frame(self.peer, &header, parsed.frame, header.payload_len())?;
+            let sink = endpoint.frame(self.peer, self.strand, &header, parsed.frame)?;
             self.arriving = Some(Arriving { sink, at: 0 });
             bytes = &bytes[header.head_len()..];
         }
@@ -267,7 +274,7 @@ impl Link {
             Most::Bytes(end) => (end, end),
         };
         while bytes < end {
-            let progress = endpoint.transmit(self.peer, end - bytes, |slices| {
+            let progress = endpoint.transmit(self.peer, self.strand, end - bytes, |slices| {
                 let count = send(&self.fd, &cut(slices, limit - bytes))?;
                 bytes += count;
                 Ok(count)

@@ -7,11 +7,11 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use common::*;
-use gridmpi_net::handshake::{Ask, AskStep, Identity};
-use gridmpi_net::{HandshakeError, Net, NetConfig};
+use gridmpi_net::handshake::{Ask, AskStep, Claim, Identity};
+use gridmpi_net::{HandshakeError, Net, NetConfig, Way};
 use gridmpi_wire::{
     Challenge, ContextId, Envelope, Frame, Hello, JobKey, MAGIC, MAX_PAYLOAD, ProcId, Rank,
-    VERSION_MAX, Verdict,
+    Strand, VERSION_MAX, Verdict,
 };
 
 /// A network and where it listens. Rank 1 exists in its table but not in truth.
@@ -37,22 +37,24 @@ fn is_closed_silently(stream: &mut TcpStream) -> bool {
     }
 }
 
+const FIRST: Claim = Claim::new(1, Strand::FIRST);
+
 fn identity(key: u8) -> Identity {
     Identity { me: ProcId(1), procs: 2, job: JOB, key: JobKey::new([key; 32]) }
 }
 
-/// The handshake of a peer that expects frame `expects` next, by blocking calls.
+/// The handshake of a peer, by blocking calls.
 fn try_authenticate(
     stream: &mut TcpStream,
     us: &Identity,
-    expects: u64,
+    claim: Claim,
 ) -> Result<u64, HandshakeError> {
     let (mut ask, hello) = Ask::new(us, ProcId(0), [5; 32]);
     stream.write_all(&hello).unwrap();
     loop {
         let count = stream.read(ask.space()).unwrap();
         assert_ne!(count, 0, "refused");
-        match ask.read(count, us, expects)? {
+        match ask.read(count, us, claim)? {
             AskStep::More => {}
             AskStep::Send(proof) => stream.write_all(&proof).unwrap(),
             AskStep::Welcomed(resume) => return Ok(resume),
@@ -61,7 +63,7 @@ fn try_authenticate(
 }
 
 fn authenticate(stream: &mut TcpStream, us: &Identity) {
-    assert_eq!(try_authenticate(stream, us, 1), Ok(1));
+    assert_eq!(try_authenticate(stream, us, FIRST), Ok(1));
 }
 
 /// A message from the authenticated rank 1 still arrives.
@@ -135,7 +137,7 @@ fn a_proof_with_another_key_is_rejected() {
     stream.write_all(&hello).unwrap();
     let mut proof = loop {
         let count = stream.read(ask.space()).unwrap();
-        if let AskStep::Send(proof) = ask.read(count, &right, 1).unwrap() {
+        if let AskStep::Send(proof) = ask.read(count, &right, FIRST).unwrap() {
             break proof;
         }
     };
@@ -149,7 +151,7 @@ fn a_proof_with_another_key_is_rejected() {
     let (mut ask, hello) = Ask::new(&wrong, ProcId(0), [5; 32]);
     stream.write_all(&hello).unwrap();
     stream.read_exact(ask.space()).unwrap();
-    assert!(ask.read(Challenge::LEN, &wrong, 1).unwrap_err().to_string().contains("key"));
+    assert!(ask.read(Challenge::LEN, &wrong, FIRST).unwrap_err().to_string().contains("key"));
 }
 
 #[test]
@@ -180,7 +182,7 @@ fn a_build_of_another_version_is_told_so_and_says_so() {
     let refused = Challenge { mac: [0; 32], ..challenge };
     let refused = refused.signed(&us.key, &Hello::decode(&own).unwrap());
     ask.space().copy_from_slice(&refused.encode());
-    let error = ask.read(Challenge::LEN, &us, 1).unwrap_err();
+    let error = ask.read(Challenge::LEN, &us, FIRST).unwrap_err();
     assert_eq!(error, HandshakeError::NoCommonVersion);
 }
 
@@ -243,7 +245,7 @@ fn an_oversize_frame_is_refused() {
 #[test]
 fn a_peer_that_wants_frames_that_never_were_is_refused() {
     let (net, address) = victim(|_| {});
-    let refused = try_authenticate(&mut connect(address), &identity(9), 5);
+    let refused = try_authenticate(&mut connect(address), &identity(9), Claim::new(5, Strand::FIRST));
     assert_eq!(refused, Err(HandshakeError::Refused(Verdict::CannotResume)));
     eventually("it is given up", || net.failure().is_some());
     assert!(net.failure().unwrap().what.contains("resume"), "{:?}", net.failure());
@@ -256,7 +258,7 @@ fn a_gap_in_the_numbers_is_refused() {
 
 #[test]
 fn an_acknowledgement_of_what_was_never_sent_is_refused() {
-    misbehaves(&Frame::Ack.encode(0, 77, 0), "frame 77 was acknowledged");
+    misbehaves(&Frame::Ack.encode(0, 77, 0), "77 frames were acknowledged");
 }
 
 #[test]
@@ -269,7 +271,7 @@ fn a_listener_that_never_answers_is_a_failure_in_bounded_time() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = silent.local_addr().unwrap();
     let (net, _) = victim(|config| {
-        config.peers[1] = vec![address];
+        config.peers[1] = vec![Way::direct(vec![address])];
         config.limits.dial_address = Duration::from_millis(50);
         config.limits.dial_total = Duration::from_millis(300);
     });

@@ -118,6 +118,8 @@ wire_struct! {
         resume: u64,
         /// Which of the connections between the two this is to be.
         strand: Strand,
+        /// Those that stand, as the dialer sees it: a bit each, that of the lowest number the lowest.
+        standing: u16,
         /// Tag with [`Role::Proof`] over hello, challenge and the fields above.
         mac: Mac,
     }

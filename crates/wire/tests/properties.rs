@@ -98,6 +98,7 @@ proptest! {
     fn handshakes_come_back_as_they_went(
         from: u32, to: u32, job: [u8; 16], nonce: [u8; 32], resume in 1u64.., mac: [u8; 32],
     ) {
+        let standing = from as u16;
         let (from, to) = (ProcId(from), ProcId(to));
         let (version_min, version_max) = (VERSION_MIN, VERSION_MAX);
         let hello = Hello { magic: MAGIC, version_min, version_max, from, to, job, nonce };
@@ -106,7 +107,7 @@ proptest! {
         let challenge = Challenge { magic: MAGIC, version: 1, verdict, nonce, mac };
         prop_assert_eq!(Challenge::decode(&challenge.encode()), Ok(challenge));
         let strand = Strand::new(mac[0] as usize % Strand::MAX).unwrap();
-        let proof = Proof { resume, strand, mac };
+        let proof = Proof { resume, strand, standing, mac };
         prop_assert_eq!(Proof::decode(&proof.encode()), Ok(proof));
         let mut bytes = proof.encode();
         bytes[8] = (Strand::MAX as u8).saturating_add(mac[1]);
