@@ -1,6 +1,6 @@
 //! The environment by which `gridmpi run` and `gridmpi join` tell ranks of their job.
 
-use crate::model::{ClusterName, Pacing};
+use crate::model::{ClusterName, MOST_CONNECTIONS, Pacing};
 use crate::secret::{JobId, JobKey};
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -29,6 +29,8 @@ pub const CONGESTION: &str = "GRIDMPI_CONGESTION";
 /// What each node may send to each other cluster, bits per second with an optional suffix k, M or G (powers of 1000): a
 /// rate of the user's own, whatever is known of links.
 pub const MATB: &str = "GRIDMPI_MATB";
+/// How many connections two processes of different clusters may have at a time, 1 to [`MOST_CONNECTIONS`].
+pub const CONNECTIONS: &str = "GRIDMPI_CONNECTIONS";
 /// How much the library tells on stderr: `0` (default) to `2`.
 pub const DEBUG: &str = "GRIDMPI_DEBUG";
 /// Seconds a cluster waits for the others; `0` for a day.
@@ -39,7 +41,7 @@ pub const LIBDIR: &str = "GRIDMPI_LIBDIR";
 pub const TOKEN: &str = "GRIDMPI_TOKEN";
 
 /// Every name a rank reads, so that launchers can be told to forward them.
-pub const FORWARDED: [&str; 13] = [
+pub const FORWARDED: [&str; 14] = [
     COORDINATOR,
     JOB,
     KEY,
@@ -51,6 +53,7 @@ pub const FORWARDED: [&str; 13] = [
     PACING,
     CONGESTION,
     MATB,
+    CONNECTIONS,
     DEBUG,
     WAIT,
 ];
@@ -93,6 +96,8 @@ pub struct Settings {
     pub congestion: Option<String>,
     /// What each node may send to each other cluster, bits per second, more than 0.
     pub matb: Option<u64>,
+    /// How many connections two processes of different clusters may have at a time; the job's choice otherwise.
+    pub connections: Option<u32>,
     /// How much to tell on stderr, 0 to 2.
     pub debug: u8,
 }
@@ -193,6 +198,7 @@ impl Settings {
             pacing: pacing(get(PACING)?.as_deref())?,
             congestion: congestion(get(CONGESTION)?)?,
             matb: get(MATB)?.map(|v| rate(MATB, &v)).transpose()?,
+            connections: get(CONNECTIONS)?.map(|v| connections(&v)).transpose()?,
             debug: debug(get(DEBUG)?.as_deref())?,
         })
     }
@@ -207,6 +213,7 @@ impl Settings {
             Yielding::Off => all.push((YIELD, "off".to_owned())),
         }
         all.extend(self.matb.map(|rate| (MATB, rate.to_string())));
+        all.extend(self.connections.map(|count| (CONNECTIONS, count.to_string())));
         all.extend(self.congestion.clone().map(|name| (CONGESTION, name)));
         all.extend(self.pacing.map(|pacing| (PACING, pacing.name().to_owned())));
         if self.debug > 0 {
@@ -272,6 +279,12 @@ pub fn parse_rate(text: &str) -> Option<u64> {
 fn rate(name: &'static str, text: &str) -> Result<u64, EnvError> {
     let wanted = "is no rate in bits per second, more than 0, such as 20000000 or 20M";
     parse_rate(text).ok_or_else(|| error(name, format!("{text:?} {wanted}")))
+}
+
+fn connections(text: &str) -> Result<u32, EnvError> {
+    let count = text.trim().parse().ok().filter(|count| (1..=MOST_CONNECTIONS).contains(count));
+    let wanted = || format!("{text:?} is no number of connections from 1 to {MOST_CONNECTIONS}");
+    count.ok_or_else(|| error(CONNECTIONS, wanted()))
 }
 
 fn yielding(value: Option<&str>) -> Result<Yielding, EnvError> {
@@ -352,12 +365,14 @@ mod tests {
         all.insert(PACING, "static".to_owned());
         all.insert(CONGESTION, "cubic".to_owned());
         all.insert(MATB, "20M".to_owned());
+        all.insert(CONNECTIONS, "16".to_owned());
         all.insert(DEBUG, "2".to_owned());
         all.insert(INTERFACE, "eth1".to_owned());
         all.insert(WAIT, "7".to_owned());
         let first = parse(&all).unwrap().unwrap();
         assert_eq!(first.coordinators.len(), 2);
         assert_eq!(first.settings.eager_limit, Some(65536));
+        assert_eq!(first.settings.connections, Some(16));
         assert_eq!(first.wait, Duration::from_secs(7));
         let second = parse(&first.variables().into_iter().collect()).unwrap().unwrap();
         assert_eq!(second.settings, first.settings);
@@ -381,6 +396,9 @@ mod tests {
             (CONGESTION, "no such thing", "cubic or bbr"),
             (MATB, "0", "more than 0"),
             (MATB, "-5M", "more than 0"),
+            (CONNECTIONS, "0", "from 1 to 16"),
+            (CONNECTIONS, "17", "from 1 to 16"),
+            (CONNECTIONS, "many", "many"),
             (DEBUG, "9", "0, 1, 2"),
             (WAIT, "soon", "seconds"),
         ];

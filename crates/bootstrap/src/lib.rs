@@ -31,10 +31,7 @@ pub use client::{Control, Notice, abort, register, suspect};
 pub use env::{EnvError, JobEnv, Settings, Yielding};
 pub use error::BootstrapError;
 pub use join::{JoinControl, JoinOrder, JoinRequest, JoinTerms, join};
-pub use model::{
-    ClusterName, DataModel, Endian, JobTable, LinkInfo, ModelError, NetworkInfo, Pacing, ProcInfo,
-    Registration,
-};
+pub use model::{ClusterName, DataModel, Endian, JobTable, LinkInfo, MOST_CONNECTIONS, ModelError, NetworkInfo, Pacing, ProcInfo, Registration};
 pub use roster::{Expected, Progress};
 pub use secret::{JobId, JobKey, Secret, SecretError};
 pub use server::{Coordinator, CoordinatorConfig, Event, Participant};

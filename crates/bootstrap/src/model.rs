@@ -108,7 +108,12 @@ pub struct NetworkInfo {
     pub pacing: Option<Pacing>,
     /// What each node may send to each other cluster, bits per second, by cluster, if stated: nothing else counts then.
     pub matb: Vec<Option<u64>>,
+    /// How many connections two processes of different clusters may have at a time, if stated: 1 to [`MOST_CONNECTIONS`].
+    pub connections: Option<u32>,
 }
+
+/// Most connections that two processes may have at a time.
+pub const MOST_CONNECTIONS: u32 = 16;
 
 impl Pacing {
     /// All, by name.

@@ -293,13 +293,15 @@ fn start_net(
     let usual = credit(table.size());
     engine.credit_bytes = table.credit().unwrap_or(usual);
     engine.eager_limit = env.settings.eager_limit.unwrap_or(usual);
+    const { assert!(gridmpi_wire::Strand::MAX as u32 == gridmpi_bootstrap::MOST_CONNECTIONS) };
+    let connections = env.settings.connections.or(table.network.connections).unwrap_or(1);
     let config = NetConfig {
         me,
         job: env.job.0,
         key: gridmpi_wire::JobKey::new(env.key.bytes()),
         engine,
         peers: peers.collect(),
-        limits: gridmpi_net::Limits::default(),
+        limits: gridmpi_net::Limits { connections: connections as usize, ..Default::default() },
         pacing,
     };
     Net::start(bound, config).map_err(|e| e.to_string())

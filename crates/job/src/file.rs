@@ -29,7 +29,7 @@
 use crate::spec::{ClusterSpec, Family, JobSpec, Launcher, Style};
 use crate::suggest::nearest;
 use crate::table::{At, FileError, Source, Table};
-use gridmpi_bootstrap::{ClusterName, LinkInfo, Pacing};
+use gridmpi_bootstrap::{ClusterName, LinkInfo, MOST_CONNECTIONS, Pacing};
 use gridmpi_report::units::format_rate;
 
 /// Reads the text of a job file; `name` is what messages call the file.
@@ -79,6 +79,7 @@ fn job(mut table: Table<'_>) -> Result<JobSpec, FileError> {
         listen: table.text("listen")?.map(|at| at.value),
         pacing: choice(&mut table, "pacing", &Pacing::NAMES, Pacing::parse)?,
         matb: table.rate("matb")?,
+        connections: table.count_to("connections", MOST_CONNECTIONS)?,
         ..JobSpec::default()
     };
     table.finish()?;
@@ -261,6 +262,7 @@ wait = "120 s"
 timeout = 30
 pacing = "static"
 matb = "40 Mbit/s"
+connections = 4
 listen = "0.0.0.0:7000"
 env = { A = "1", B = 2 }
 
@@ -299,7 +301,7 @@ delay = "10 ms"
         assert_eq!(spec.clusters[1].launcher, Launcher::Join);
         let network = spec.network();
         assert_eq!(network.interfaces, [Some(50_000_000), None]);
-        assert_eq!(network.pacing, Some(Pacing::Static));
+        assert_eq!((network.pacing, network.connections), (Some(Pacing::Static), Some(4)));
         assert_eq!(network.matb, [Some(20_000_000), Some(40_000_000)]);
         let link = &spec.links[0];
         assert_eq!(link.between, [1, 0]);
@@ -359,6 +361,9 @@ delay = "10 ms"
                 "job.toml:7: `bandwidth`",
             ),
             (format!("[job]\nwait = \"soon\"\n{a}"), "job.toml:2: `wait`"),
+            (format!("[job]\nconnections = 0\n{a}"), "job.toml:2: `connections` must be a whole number from 1 to 16"),
+            (format!("[job]\nconnections = 17\n{a}"), "from 1 to 16"),
+            (format!("[job]\nconnections = \"4\"\n{a}"), "from 1 to 16"),
             (format!("[job]\nmatb = \"0\"\n{a}"), "job.toml:2: `matb`"),
             (format!("[job]\nmatb = \"0 Mbit/s\"\n{a}"), "job.toml:2: `matb` must be more than 0"),
             (format!("{a}matb = \"-1 Mbit/s\"\n"), "job.toml:3: `matb`: `-1 Mbit/s` is not a rate"),

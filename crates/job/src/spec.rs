@@ -20,6 +20,8 @@ pub struct JobSpec {
     pub pacing: Option<Pacing>,
     /// What each node may send to each other cluster, bits per second, where a cluster has no rate of its own.
     pub matb: Option<u64>,
+    /// How many connections two processes of different clusters may have at a time.
+    pub connections: Option<u32>,
     /// Program and arguments of every cluster that names none of its own.
     pub command: Vec<String>,
     /// Variables for the ranks of every cluster.
@@ -42,6 +44,7 @@ impl JobSpec {
             interfaces: interfaces.collect(),
             pacing: self.pacing,
             matb: self.clusters.iter().map(|cluster| self.matb(cluster)).collect(),
+            connections: self.connections,
         }
     }
 

@@ -282,3 +282,94 @@ fn a_listener_that_never_answers_is_a_failure_in_bounded_time() {
     assert!(started.elapsed() < PATIENCE / 2);
     assert!(net.failure().unwrap().what.contains("does not answer in time"));
 }
+
+fn strand(number: usize) -> Strand {
+    Strand::new(number).unwrap()
+}
+
+fn data(message: u64, seq: u64, payload: u32) -> Vec<u8> {
+    let mut bytes = Frame::Data { message, offset: 0 }.encode(seq, 0, payload).to_vec();
+    bytes.resize(bytes.len() + payload as usize, 7);
+    bytes
+}
+
+#[test]
+fn a_further_connection_needs_its_own_proof_and_a_number_that_there_is() {
+    let (net, address) = victim(|_| {});
+    let mut first = connect(address);
+    authenticate(&mut first, &identity(9));
+    let us = identity(9);
+    // The number is the byte behind that of the frame; the tag covers it.
+    for (number, complaint) in [(3, "key"), (16, "strand"), (255, "strand")] {
+        let mut stream = connect(address);
+        let (mut ask, hello) = Ask::new(&us, ProcId(0), [5; 32]);
+        stream.write_all(&hello).unwrap();
+        let mut proof = loop {
+            let count = stream.read(ask.space()).unwrap();
+            if let AskStep::Send(proof) = ask.read(count, &us, Claim::new(1, strand(1))).unwrap() {
+                break proof;
+            }
+        };
+        proof[8] = number;
+        stream.write_all(&proof).unwrap();
+        assert!(is_closed_silently(&mut stream));
+        assert!(net.stats().last_rejection.unwrap().contains(complaint), "{number}");
+    }
+    // A whole one that claims less than all stands beside the first, and the first is as it was.
+    let mut second = connect(address);
+    let claim = Claim::new(1, strand(1)).with(Strand::FIRST);
+    assert_eq!(try_authenticate(&mut second, &us, claim), Ok(1));
+    let wanted = receive(&net, 1, 3, 4);
+    let envelope = Envelope {
+        context: ContextId::WORLD,
+        source: Rank(1),
+        tag: 3,
+        message: 1,
+        len: 4,
+        eager: 4,
+        synchronous: false,
+    };
+    first.write_all(&Frame::Envelope(envelope).encode(1, 0, 4)).unwrap();
+    first.write_all(b"abcd").unwrap();
+    assert_eq!(finish(&net, wanted).1.as_deref(), Some(&b"abcd"[..]));
+    assert_eq!((net.failure(), net.stats().connections), (None, 2));
+    // A third that has lost the first ends it.
+    let mut third = connect(address);
+    let claim = Claim::new(1, strand(2)).with(strand(1));
+    assert_eq!(try_authenticate(&mut third, &us, claim), Ok(2));
+    // What was to be acknowledged on it is said no more.
+    let mut rest = Vec::new();
+    let _ = first.read_to_end(&mut rest);
+    assert_eq!(net.failure(), None);
+}
+
+/// On a second connection, what is too far ahead of the first: the peer is given up, by name.
+fn runs_ahead(bytes: &[u8], complaint: &str) {
+    let (net, address) = victim(|_| {});
+    let wanted = receive(&net, 1, 99, 1);
+    let mut first = connect(address);
+    authenticate(&mut first, &identity(9));
+    let mut second = connect(address);
+    let claim = Claim::new(1, strand(1)).with(Strand::FIRST);
+    assert_eq!(try_authenticate(&mut second, &identity(9), claim), Ok(1));
+    let before = gridmpi_engine::Config::new(ProcId(0)).bounds;
+    assert_eq!((before.early, before.away), (4 << 20, 4096));
+    // It may be cut off while it writes.
+    let _ = second.write_all(bytes);
+    assert!(finish(&net, wanted).0.error.is_some());
+    let failure = net.failure().unwrap().to_string();
+    assert!(failure.contains("rank 1") && failure.contains(complaint), "{failure}");
+    assert!(is_closed_silently(&mut first));
+}
+
+#[test]
+fn more_ahead_of_a_messages_beginning_than_may_be_held_is_refused() {
+    let all: Vec<u8> = (0..17).flat_map(|n| data(5, 2 + n, MAX_PAYLOAD)).collect();
+    runs_ahead(&all, "have not begun");
+}
+
+#[test]
+fn frames_that_leave_more_gaps_than_connections_can_are_refused() {
+    let all: Vec<u8> = (0..9000).flat_map(|n| data(5, 2 + 2 * n, 1)).collect();
+    runs_ahead(&all, "gaps");
+}
