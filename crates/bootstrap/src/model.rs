@@ -126,6 +126,8 @@ pub struct NetworkInfo {
     pub matb: Vec<Option<u64>>,
     /// Whether connections between clusters use TLS, if stated.
     pub tls: Option<bool>,
+    /// How many connections two processes of different clusters may have at a time, if stated: 1 to [`MOST_CONNECTIONS`].
+    pub connections: Option<u32>,
 }
 
 impl Via {
@@ -142,6 +144,9 @@ impl Via {
         }
     }
 }
+
+/// Most connections that two processes may have at a time.
+pub const MOST_CONNECTIONS: u32 = 16;
 
 impl Pacing {
     /// All, by name.

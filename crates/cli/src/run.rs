@@ -37,7 +37,7 @@ Exit codes: that of the job; 2 if it cannot be started as described; 124 after -
 128 + n if ended by signal n.
 
 Settings of the library are read from the environment and handed to every rank: GRIDMPI_EAGER_LIMIT,
-GRIDMPI_CREDIT, GRIDMPI_YIELD, GRIDMPI_PACING, GRIDMPI_MATB, GRIDMPI_CONGESTION, GRIDMPI_DEBUG. GRIDMPI_LIBDIR names the directory of the library.";
+GRIDMPI_CREDIT, GRIDMPI_YIELD, GRIDMPI_PACING, GRIDMPI_MATB, GRIDMPI_CONNECTIONS, GRIDMPI_CONGESTION, GRIDMPI_DEBUG. GRIDMPI_LIBDIR names the directory of the library.";
 
 /// Run one MPI program over several clusters
 #[derive(clap::Args)]

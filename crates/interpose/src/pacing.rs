@@ -154,6 +154,7 @@ mod tests {
                 interfaces: vec![None, Some(50_000_000)],
                 pacing: None,
                 matb: vec![],
+                connections: None,
             },
         }
     }

@@ -30,7 +30,9 @@ use crate::spec::{ClusterSpec, Family, JobSpec, Launcher, Style};
 use crate::suggest::nearest;
 use crate::table::{At, FileError, Source, Table};
 use gridmpi_bootstrap::env::parse_switch;
-use gridmpi_bootstrap::{ClusterName, LinkInfo, MAX_RELAYS, Pacing, RelayAccess, Via};
+use gridmpi_bootstrap::{
+    ClusterName, LinkInfo, MAX_RELAYS, MOST_CONNECTIONS, Pacing, RelayAccess, Via,
+};
 use gridmpi_report::units::format_rate;
 
 /// Reads the text of a job file; `name` is what messages call the file.
@@ -83,6 +85,7 @@ fn job(mut table: Table<'_>) -> Result<JobSpec, FileError> {
         pacing: choice(&mut table, "pacing", &Pacing::NAMES, Pacing::parse)?,
         tls: choice(&mut table, "tls", &["on", "off"], parse_switch)?,
         matb: table.rate("matb")?,
+        connections: table.count_to("connections", MOST_CONNECTIONS)?,
         ..JobSpec::default()
     };
     table.finish()?;
@@ -282,6 +285,7 @@ timeout = 30
 pacing = "static"
 tls = "off"
 matb = "40 Mbit/s"
+connections = 4
 listen = "0.0.0.0:7000"
 env = { A = "1", B = 2 }
 
@@ -326,6 +330,7 @@ via = "relays"
         let network = spec.network();
         assert_eq!(network.interfaces, [Some(50_000_000), None]);
         assert_eq!((network.pacing, network.tls), (Some(Pacing::Static), Some(false)));
+        assert_eq!((network.pacing, network.connections), (Some(Pacing::Static), Some(4)));
         assert_eq!(network.matb, [Some(20_000_000), Some(40_000_000)]);
         let link = &spec.links[0];
         assert_eq!((link.between, link.via), ([1, 0], Some(Via::Relays)));
@@ -391,6 +396,12 @@ via = "relays"
             (format!("{a}relays = []\n"), "must name 1 to 64 relays"),
             (format!("[job]\ntls = \"maybe\"\n{a}"), "job.toml:2: `tls` must be one of on, off"),
             (format!("[job]\nwait = \"soon\"\n{a}"), "job.toml:2: `wait`"),
+            (
+                format!("[job]\nconnections = 0\n{a}"),
+                "job.toml:2: `connections` must be a whole number from 1 to 16",
+            ),
+            (format!("[job]\nconnections = 17\n{a}"), "from 1 to 16"),
+            (format!("[job]\nconnections = \"4\"\n{a}"), "from 1 to 16"),
             (format!("[job]\nmatb = \"0\"\n{a}"), "job.toml:2: `matb`"),
             (format!("[job]\nmatb = \"0 Mbit/s\"\n{a}"), "job.toml:2: `matb` must be more than 0"),
             (format!("{a}matb = \"-1 Mbit/s\"\n"), "job.toml:3: `matb`: `-1 Mbit/s` is not a rate"),

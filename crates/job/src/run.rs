@@ -86,7 +86,9 @@ fn start(spec: &JobSpec, options: &RunOptions) -> Result<Supervisor, Problems> {
     if let Some(warning) = unpaced(spec, &settings) {
         say!("{warning}");
     }
-    let network = NetworkInfo { pacing: settings.pacing, tls: settings.tls, ..spec.network() };
+    let connections = settings.connections.or(spec.connections);
+    let (pacing, tls) = (settings.pacing, settings.tls);
+    let network = NetworkInfo { pacing, tls, connections, ..spec.network() };
     let secret = Secret::random().map_err(|error| one(error.to_string()))?;
     let (sender, events) = channel();
     let meeting = Meeting::start(spec, network, &secret, sender.clone()).map_err(one)?;

@@ -22,6 +22,8 @@ pub struct JobSpec {
     pub tls: Option<bool>,
     /// What each node may send to each other cluster, bits per second, where a cluster has no rate of its own.
     pub matb: Option<u64>,
+    /// How many connections two processes of different clusters may have at a time.
+    pub connections: Option<u32>,
     /// Program and arguments of every cluster that names none of its own.
     pub command: Vec<String>,
     /// Variables for the ranks of every cluster.
@@ -49,6 +51,7 @@ impl JobSpec {
             pacing: self.pacing,
             tls: self.tls,
             matb: self.clusters.iter().map(|cluster| self.matb(cluster)).collect(),
+            connections: self.connections,
         }
     }
 

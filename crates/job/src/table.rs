@@ -119,6 +119,23 @@ impl<'a> Table<'a> {
         }
     }
 
+    /// A whole number from 1 to `most`.
+    pub(crate) fn count_to(
+        &mut self,
+        key: &'static str,
+        most: u32,
+    ) -> Result<Option<u32>, FileError> {
+        let Some(found) = self.take(key) else { return Ok(None) };
+        let number = match &found.value {
+            DeValue::Integer(number) => u32::from_str_radix(number.as_str(), number.radix()).ok(),
+            _ => None,
+        };
+        match number.filter(|number| (1..=most).contains(number)) {
+            Some(number) => Ok(Some(number)),
+            None => self.wrong(key, found.at, &format!("a whole number from 1 to {most}")),
+        }
+    }
+
     /// Seconds as a number, or a text such as `"90 s"`.
     pub(crate) fn duration(&mut self, key: &'static str) -> Result<Option<Duration>, FileError> {
         let Some(found) = self.take(key) else { return Ok(None) };

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use gridmpi_wire::{ProcId, Verdict};
+use gridmpi_wire::{ProcId, Strand, Verdict};
 use rustix::net::{RecvFlags, SocketFlags};
 use socket2::Socket as RawSocket;
 
@@ -204,22 +204,23 @@ impl State {
 
     /// The peer has proven itself: is its connection wanted?
     fn decide(&mut self, mut pending: Pending, proven: &Proven) {
-        let id = proven.from;
+        let (id, strand) = (proven.from, proven.strand);
         if self.must_be_secure(id) && !pending.carrier.is_secure() {
             self.stats.rejected += 1;
             self.stats.last_rejection = Some(format!("{id} does not speak TLS"));
             return;
         }
-        let verdict = self.verdict(id, pending.hello);
+        let verdict = self.verdict(id, strand, pending.hello);
         if verdict != Verdict::Accepted {
             let welcome = proven.welcome(&self.us, verdict, 1);
             let _ = pending.carrier.write_all(&welcome);
             return;
         }
         // Whatever stood before is no longer whole on the other side; count nothing more from it.
-        self.drop_link(id);
+        self.drop_link(id, strand);
+        self.drop_half_links(id, proven, pending.hello);
         let expects = self.endpoint.expects(id);
-        if let Err(error) = self.endpoint.connected(id, proven.resume) {
+        if let Err(error) = self.endpoint.connected(id, strand, proven.resume) {
             let welcome = proven.welcome(&self.us, Verdict::CannotResume, expects);
             let _ = pending.carrier.write_all(&welcome);
             self.cannot_resume(id, pending.address, error);
@@ -227,21 +228,34 @@ impl State {
         }
         let welcome = proven.welcome(&self.us, verdict, expects);
         if pending.carrier.write_all(&welcome).is_err() {
-            self.endpoint.disconnected(id);
+            self.endpoint.disconnected(id, strand);
             self.redial(id);
             return;
         }
-        self.establish(id, pending.carrier, pending.address);
+        self.establish((id, strand), pending.carrier, pending.address);
+    }
+
+    /// Ends connections that the dialer had lost when it said hello.
+    fn drop_half_links(&mut self, id: ProcId, proven: &Proven, hello: Option<Instant>) {
+        for (strand, token) in self.peer(id).links.clone() {
+            let is_older = match self.sockets.get(token) {
+                Some(Socket::Link(link)) => hello.is_some_and(|hello| link.since < hello),
+                _ => false,
+            };
+            if is_older && !proven.has(strand) {
+                self.drop_link(id, strand);
+            }
+        }
     }
 
     /// Which of two connections is kept is decided so that both sides decide alike.
-    fn verdict(&mut self, id: ProcId, hello: Option<Instant>) -> Verdict {
+    fn verdict(&mut self, id: ProcId, strand: Strand, hello: Option<Instant>) -> Verdict {
         let (us, is_closing) = (self.us.me, self.is_closing);
         let peer = self.peer(id);
         if peer.is_lost || is_closing {
             return Verdict::Gone;
         }
-        if let Some(token) = peer.link {
+        if let Some(token) = peer.link(strand) {
             // A hello from before our connection stood was left behind by a crossing; one from
             // after it says that the peer has lost the connection.
             let is_older = match self.sockets.get(token) {
@@ -250,7 +264,7 @@ impl State {
             };
             return if is_older { Verdict::Duplicate } else { Verdict::Accepted };
         }
-        let attempt = peer.dial.as_ref().and_then(|dial| dial.attempt);
+        let attempt = peer.dial(strand).and_then(|dial| dial.attempt);
         let has_proven = match attempt.and_then(|token| self.sockets.get(token)) {
             Some(Socket::Attempt(attempt)) => attempt.has_proven(),
             _ => false,

@@ -32,11 +32,12 @@ mod regulation;
 mod relays;
 mod security;
 mod seen;
+mod spread;
 mod state;
 mod timers;
 
 pub use bind::{BindError, Bound, Listen, bind};
-pub use config::{Limits, NetConfig, Online, Pacing, Stats};
+pub use config::{Limits, NetConfig, Online, Pacing, Stats, Way};
 pub use counts::Counts;
 pub use failure::{DialError, Failure, HandshakeError, LinkError};
 pub use net::{Epoch, Guard, Net};

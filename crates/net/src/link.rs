@@ -6,12 +6,13 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use gridmpi_engine::{Endpoint, Progress, Sink};
-use gridmpi_wire::{MAX_HEAD, ProcId, parse};
+use gridmpi_wire::{MAX_HEAD, ProcId, Strand, parse};
 
 use crate::LinkError;
 use crate::carrier::Carrier;
 use crate::options::{Carried, CongestionControl};
 use crate::poller::Interest;
+use crate::spread::Speed;
 
 /// Most bytes read or, by whole frames, written on one connection before others get their turn.
 const TURN: usize = 1 << 20;
@@ -36,6 +37,8 @@ const BEHIND_DIRECT: usize = 4 * 1024;
 pub(crate) struct Link {
     pub(crate) carrier: Carrier,
     pub(crate) peer: ProcId,
+    /// Which of the connections to it.
+    pub(crate) strand: Strand,
     pub(crate) address: Option<SocketAddr>,
     pub(crate) interest: Interest,
     /// What the kernel was told to pace it to, bytes per second.
@@ -47,6 +50,8 @@ pub(crate) struct Link {
     /// What had come of that when it was looked at, and how much was written when all of it had arrived then.
     pub(crate) carried: Carried,
     pub(crate) looked_at: u64,
+    /// How fast it has been seen to be, where it is one of several.
+    pub(crate) speed: Speed,
     /// When the connection was made.
     pub(crate) since: Instant,
     /// The peer is of another cluster.
@@ -99,13 +104,14 @@ pub(crate) struct Read {
 impl Link {
     pub(crate) fn new(
         carrier: Carrier,
-        peer: ProcId,
+        (peer, strand): (ProcId, Strand),
         address: Option<SocketAddr>,
         since: Instant,
     ) -> Self {
         Self {
             carrier,
             peer,
+            strand,
             address,
             interest: Interest::Read,
             paced_to: None,
@@ -113,6 +119,7 @@ impl Link {
             carried: Carried::default(),
             looked_at: 0,
             written: 0,
+            speed: Speed::new(since),
             since,
             is_far: true,
             is_waiting: false,
@@ -249,7 +256,7 @@ impl Link {
                 return Ok(());
             };
             let header = parsed.header;
-            let sink = endpoint.frame(self.peer, &header, parsed.frame, header.payload_len())?;
+            let sink = endpoint.frame(self.peer, self.strand, &header, parsed.frame)?;
             self.arriving = Some(Arriving { sink, at: 0 });
             bytes = &bytes[header.head_len()..];
         }
@@ -274,7 +281,7 @@ impl Link {
         self.carrier.flush()?;
         while bytes < end {
             let carrier = &mut self.carrier;
-            let progress = endpoint.transmit(self.peer, end - bytes, |slices| {
+            let progress = endpoint.transmit(self.peer, self.strand, end - bytes, |slices| {
                 let count = carrier.write(&cut(slices, limit - bytes))?;
                 bytes += count;
                 Ok(count)
@@ -291,7 +298,8 @@ impl Link {
                 _ => {}
             }
         }
-        Ok(Written { bytes, left: Left::ForTurn })
+        let left = if self.carrier.has_unsent() { Left::ForRoom } else { Left::ForTurn };
+        Ok(Written { bytes, left })
     }
 }
 

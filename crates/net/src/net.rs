@@ -14,7 +14,7 @@ use parking_lot::{Mutex, MutexGuard};
 use socket2::SockRef;
 
 use crate::driver::Shared;
-use crate::state::{Socket, State};
+use crate::state::{Peer, Socket, State};
 use crate::{Bound, Counts, Failure, NetConfig, Stats};
 
 /// Stack of the driver thread in bytes.
@@ -283,7 +283,7 @@ impl State {
     }
 
     fn has_links(&self) -> bool {
-        self.peers.values().any(|peer| peer.link.is_some())
+        self.peers.values().any(Peer::has_link)
     }
 
     /// Closes every socket.

@@ -20,10 +20,10 @@ use crate::timers::Due;
 const PAUSE_LEAST: Duration = Duration::from_millis(20);
 const PAUSE_MOST: Duration = Duration::from_secs(1);
 
-/// The relays of this process's cluster, and whom they lead to.
+/// The relays of this process's cluster.
 #[derive(Clone, Debug)]
 pub struct Relays {
-    /// Where they listen; any of them will do, all are used.
+    /// Where they listen; [`Way::Relay`](crate::Way) counts through them.
     pub addresses: Vec<SocketAddr>,
     /// What proves that we may use them.
     pub token: JobKey,
@@ -31,17 +31,6 @@ pub struct Relays {
     pub first: ProcId,
     /// How many processes our cluster has.
     pub count: u32,
-    /// Whether each process of the job, by [`ProcId`], is reached through them and not directly.
-    pub leads_to: Vec<bool>,
-}
-
-impl Relays {
-    /// In which order `from` tries them for `to`: each pair begins at another one, so that all have something to do.
-    pub(crate) fn in_turn(&self, from: ProcId, to: ProcId) -> impl Iterator<Item = SocketAddr> {
-        let count = self.addresses.len().max(1);
-        let start = (from.0 as usize).wrapping_add(to.0 as usize) % count;
-        self.addresses.iter().copied().cycle().skip(start).take(self.addresses.len())
-    }
 }
 
 /// How it stands with each relay.
