@@ -28,7 +28,6 @@ const LONGEST_PREFIX: u8 = 23;
 const SHORTEST_PREFIX: u8 = 8;
 /// What nobody has asked for.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);
-const MAX_TIMEOUT: Duration = Duration::from_secs(30 * 86_400);
 
 /// How a cluster's nodes are hidden.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -201,11 +200,10 @@ fn read_timeout(source: &Source<'_>, raw: &RawCluster) -> Result<Duration, SpecE
     let Some(place) = &raw.nat_timeout else { return Ok(DEFAULT_TIMEOUT) };
     let timeout = source.quantity(Some(place), units::parse_duration)?.unwrap_or(DEFAULT_TIMEOUT);
     let is_whole = timeout.subsec_nanos() == 0 && !timeout.is_zero();
-    if is_whole && timeout <= MAX_TIMEOUT {
+    if is_whole {
         return Ok(timeout);
     }
-    Err(source
-        .at(place, "the kernel counts in seconds: `nat_timeout` is 1 s, 2 s, ... up to 30 days"))
+    Err(source.at(place, "the kernel counts in seconds: `nat_timeout` is 1 s, 2 s, ..."))
 }
 
 #[cfg(test)]
