@@ -12,7 +12,7 @@ impl Numbers {
     }
 
     /// The next number of the SplitMix64 sequence (Steele, Lea, Flood 2014).
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -23,7 +23,7 @@ impl Numbers {
     /// A number from 0 to `bound` - 1; 0 if there is none.
     pub fn below(&mut self, bound: usize) -> usize {
         // The highest bits of the product: even to one in 2^64 divided by the bound.
-        ((u128::from(self.next()) * bound as u128) >> 64) as usize
+        ((u128::from(self.draw()) * bound as u128) >> 64) as usize
     }
 }
 
@@ -40,7 +40,7 @@ impl Chance {
     /// each link) decide which.
     #[must_use]
     pub fn new(seed: u64, stream: u64, probability: f64) -> Self {
-        let first = Numbers::new(seed).next() ^ stream.wrapping_mul(0xd6e8_feb8_6659_fd93);
+        let first = Numbers::new(seed).draw() ^ stream.wrapping_mul(0xd6e8_feb8_6659_fd93);
         let mut chance = Self { numbers: Numbers::new(first), threshold: 0 };
         chance.set(probability);
         chance
@@ -53,7 +53,7 @@ impl Chance {
 
     /// Whether the next packet is lost.
     pub fn loses(&mut self) -> bool {
-        self.threshold != 0 && u128::from(self.numbers.next()) < self.threshold
+        self.threshold != 0 && u128::from(self.numbers.draw()) < self.threshold
     }
 }
 

@@ -81,6 +81,9 @@ pub struct Status {
     pub origin_ns: u64,
     /// Every direction of every link.
     pub directions: Vec<DirectionStatus>,
+    /// The faults at work, in words.
+    #[serde(default)]
+    pub faults: Vec<String>,
     /// Every node, if they were asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<NodeStatus>,

@@ -235,6 +235,11 @@ impl Active {
         gone.into_iter().map(|(fault, _)| fault).collect()
     }
 
+    /// All of them.
+    pub fn faults(&self) -> impl Iterator<Item = &Lasting> {
+        self.0.iter().map(|(fault, _)| fault)
+    }
+
     /// When the next one ends by itself.
     #[must_use]
     pub fn next_end(&self) -> Option<Duration> {
@@ -244,7 +249,7 @@ impl Active {
     /// How probably a link loses a packet, beside what it loses anyway.
     #[must_use]
     pub fn loss(&self, link: usize) -> f64 {
-        let passes = self.0.iter().map(|(fault, _)| match fault {
+        let passes = self.faults().map(|fault| match fault {
             Lasting::Cut { link: cut } if *cut == link => 0.0,
             Lasting::Loss { link: lossy, probability } if *lossy == link => 1.0 - probability,
             _ => 1.0,
@@ -255,13 +260,13 @@ impl Active {
     /// Whether a link loses everything.
     #[must_use]
     pub fn is_cut(&self, link: usize) -> bool {
-        self.0.iter().any(|(fault, _)| *fault == Lasting::Cut { link })
+        self.faults().any(|fault| *fault == Lasting::Cut { link })
     }
 
     /// Whether a node is silent.
     #[must_use]
     pub fn is_silent(&self, node: usize) -> bool {
-        self.0.iter().any(|(fault, _)| *fault == Lasting::Silence { node })
+        self.faults().any(|fault| *fault == Lasting::Silence { node })
     }
 }
 

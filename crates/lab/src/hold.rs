@@ -292,7 +292,8 @@ impl Holding {
     fn status(&self) -> Status {
         let up_ms = (clock::monotonic() - self.origin) / 1_000_000;
         let directions = self.directions.iter().map(Carried::status).collect();
-        Status { up_ms, origin_ns: self.origin, directions, nodes: Vec::new() }
+        let faults = self.troubles.at_work();
+        Status { up_ms, origin_ns: self.origin, directions, faults, nodes: Vec::new() }
     }
 
     /// None if they cannot be read: whoever needs them notices, everybody else goes on.

@@ -274,7 +274,10 @@ pub enum Found {
 /// When there is none, or when several clusters have this address: says so.
 pub fn find(spec: &Spec, nodes: &[Node], host: &str, here: Option<usize>) -> Result<Found, String> {
     if host == HEAD || host == "localhost" {
-        return Ok(Found::Head);
+        // Launchers run on heads, and mean their own.
+        let is_own = |node: &Node| node.role == Role::Head && Some(node.cluster) == here;
+        let own = nodes.iter().position(is_own).filter(|_| host != HEAD);
+        return Ok(own.map_or(Found::Head, Found::Node));
     }
     let Ok(address) = host.parse::<Ipv4Addr>() else {
         let named = nodes.iter().position(|node| node.name == host);
@@ -399,6 +402,8 @@ mod tests {
         assert_eq!(find("10.100.2.1", Some(0)), Ok("q-gw1"));
         assert_eq!(find("10.100.4.1", None), Ok("pub"));
         assert_eq!(find("10.3.0.254", Some(0)), Ok(HEAD));
+        assert_eq!((find("localhost", Some(1)), find("localhost", None)), (Ok("q-head"), Ok(HEAD)));
+        assert_eq!((find("localhost", Some(2)), find("head", Some(1))), (Ok(HEAD), Ok(HEAD)));
         let unclear: Result<&str, String> = find("10.9.0.254", None);
         assert!(unclear.unwrap_err().ends_with("say which by name: p-head, q-head"));
         assert_eq!(nodes[0].wan(), None);

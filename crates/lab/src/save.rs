@@ -93,7 +93,8 @@ pub fn summary(spec: &Spec, status: &Status, rows: &[Row]) -> String {
 
 /// What makes a run doubtful.
 fn warnings(spec: &Spec, status: &Status) -> Vec<String> {
-    let mut warnings = Vec::new();
+    let at_work = |fault: &String| format!("a fault is at work: {fault}");
+    let mut warnings: Vec<String> = status.faults.iter().map(at_work).collect();
     for direction in status.directions.iter().filter(|direction| direction.emulated) {
         let name = format!("{} -> {}", direction.from, direction.to);
         if direction.failures > 0 {

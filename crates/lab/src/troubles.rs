@@ -55,6 +55,11 @@ impl Troubles {
         planned.into_iter().chain(self.active.next_end()).min()
     }
 
+    /// What is at work, in words.
+    pub(crate) fn at_work(&self) -> Vec<String> {
+        self.active.faults().map(|fault| fault.words(&self.spec)).collect()
+    }
+
     /// Does what is due.
     pub(crate) fn advance(&mut self, now: Duration, reach: &Reach<'_>) {
         let ended = self.active.expire(now);
@@ -176,7 +181,7 @@ impl Troubles {
 
     /// Who reads the record notices where it ends.
     fn note(&mut self, now: Duration, what: &str) {
-        let _ = writeln!(self.record, "{} ms: {what}", now.as_millis());
+        let _ = writeln!(self.record, "{} ms: {}", now.as_millis(), what.replace('\n', " "));
     }
 }
 

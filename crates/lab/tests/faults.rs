@@ -20,7 +20,7 @@ fn a_cut_link_loses_everything_for_its_time() {
     assert_eq!(talk.say(5.0), "ok");
     let done = lab.fault(&["cut", "b-a"]);
     assert!(done.trim_end().ends_with(" s  cut a-b"), "{done}");
-    assert!(!lab.reaches("a1", "10.100.2.2") && !lab.reaches("b2", "10.100.1.2"));
+    assert!(lab.is_cut_off("a1", "10.100.2.2") && lab.is_cut_off("b2", "10.100.1.2"));
     assert_eq!(talk.say(0.5), "TimeoutError");
     // The monitor has seen them come, and not come out; inside the cluster nothing has changed.
     assert!(lost(&lab, "a", "b") >= 2 && lost(&lab, "b", "a") >= 1);
@@ -38,7 +38,9 @@ fn a_cut_link_loses_everything_for_its_time() {
 fn a_plain_cable_can_be_cut_and_nothing_else() {
     let lab = Lab::up(&clusters(&["a", "b"], 1));
     lab.fault(&["cut", "a-b"]);
-    assert!(!lab.reaches("a1", "10.100.2.1"));
+    assert!(lab.is_cut_off("a1", "10.100.2.1"));
+    let status = said(&lab.place.run(["status"]));
+    assert!(status.contains("warning: a fault is at work: cut a-b"), "{status}");
     assert_eq!(lab.exec("a1", &["cat", "/sys/class/net/eth1/carrier"]), "1\n");
     lab.fault(&["restore"]);
     assert!(lab.reaches("a1", "10.100.2.1"));
@@ -57,7 +59,7 @@ fn a_silent_host_neither_sends_nor_hears() {
     for (from, to) in
         [("a1", "10.100.2.1"), ("b2", "10.2.0.1"), ("head", "10.2.0.1"), ("b1", "10.2.0.2")]
     {
-        assert!(!lab.reaches(from, to), "{from} reaches {to}");
+        assert!(lab.is_cut_off(from, to), "{from} reaches {to}");
     }
     assert_eq!(lab.exec("b1", &["sh", "-c", "cat /sys/class/net/eth*/carrier"]), "1\n1\n");
     assert!(lab.reaches("a1", "10.100.2.2") && lab.reaches("b2", "10.2.0.254"));
@@ -211,7 +213,7 @@ fn an_interrupted_schedule_undoes_its_faults() {
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     assert!(lines.any(|line| line.unwrap().contains("cut a-b for ")));
-    assert!(!lab.reaches("a1", "10.100.2.1"));
+    assert!(lab.is_cut_off("a1", "10.100.2.1"));
     assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
     let rest: Vec<String> = lines.map(Result::unwrap).collect();
     assert!(rest.iter().any(|line| line.contains("restore: ")), "{rest:?}");

@@ -85,7 +85,7 @@ fn outbound_means_that_nobody_dials_in() {
     assert_eq!(lab.dial("pub", "10.9.0.1").1, "Network is unreachable");
     assert_eq!(lab.dial("pub", "10.100.1.1").1, "TimeoutError");
     assert_eq!(lab.dial("b-gw1", "10.100.1.1").1, "TimeoutError");
-    assert!(!lab.reaches("pub", "10.100.1.1"));
+    assert!(lab.is_cut_off("pub", "10.100.1.1"));
     // Also not to who knows a way: the gateway forwards nothing that it was not asked for.
     lab.exec("pub", &["ip", "route", "add", "10.9.0.0/16", "via", "10.100.1.1"]);
     assert_eq!(lab.dial("pub", "10.9.0.1").1, "TimeoutError");
@@ -139,6 +139,29 @@ fn a_gateway_has_the_rate_that_was_asked_for() {
     let delivered = direction["delivered"]["bytes"].as_u64().unwrap();
     assert!(delivered > 8_000_000, "{direction}");
     assert_eq!(direction["delivered"], direction["traffic"]["left"], "{direction}");
+}
+
+#[test]
+fn jobs_are_started_where_private_clusters_reach_them() {
+    let place = Place::new();
+    let file = place.file(&private());
+    let file = file.to_str().unwrap();
+    let job = place.run(["job", file, "--relays"]);
+    let job: toml::Table = String::from_utf8(job.stdout).unwrap().parse().unwrap();
+    let first = &job["cluster"][0];
+    assert_eq!(first["relays"][1].as_str(), Some("a-gw2:7070"));
+    assert_eq!(first["hosts"][1].as_str(), Some("10.9.0.2"));
+    let head = first["head"].as_str().unwrap();
+    // What `gridmpi run` does with that: a program on the head that starts one on a node, and reaches back.
+    let script = format!(
+        "hostname; ssh -T -o BatchMode=yes -- {head} 'lab-ssh 10.9.0.2 hostname; ping -n -c 1 -W 5 10.100.3.1 >/dev/null && echo back'"
+    );
+    let run = place.run(["run", "--quiet", "--on", "pub", file, "--", "sh", "-c", &script]);
+    assert_eq!(String::from_utf8_lossy(&run.stdout), "pub\na2\nback\n", "{}", said(&run));
+    let wrong = place.run(["run", "--on", "nowhere", file, "--", "true"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(said(&wrong).contains("no node `nowhere`: head, a1"), "{}", said(&wrong));
+    assert!(place.processes().is_empty() && is_empty(&place.labs()));
 }
 
 /// NAT and firewalls are the user's own where the namespaces are.

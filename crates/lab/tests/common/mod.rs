@@ -157,9 +157,20 @@ impl Lab {
         (talk, said)
     }
 
-    /// A ping that may take a second; whether it came back.
+    /// Whether a ping comes back within five seconds.
     pub fn reaches(&self, from: &str, to: &str) -> bool {
-        let mut command = self.exec_command(from, &["ping", "-n", "-c", "1", "-W", "1", to]);
+        self.pings(from, to, "5")
+    }
+
+    /// Whether no ping comes back for a second.
+    pub fn is_cut_off(&self, from: &str, to: &str) -> bool {
+        !self.pings(from, to, "1")
+    }
+
+    /// Until the first answer, or for so many seconds.
+    fn pings(&self, from: &str, to: &str, seconds: &str) -> bool {
+        let ping = ["ping", "-n", "-c", "1", "-i", "0.2", "-w", seconds, to];
+        let mut command = self.exec_command(from, &ping);
         command.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().success()
     }
 
@@ -206,7 +217,7 @@ while True:
 const CLIENT: &str = r#"
 import socket, sys
 try:
-    connection = socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=2)
+    connection = socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=3)
 except OSError as error:
     print(type(error).__name__ if type(error) != OSError else error.strerror, flush=True)
     sys.exit()
