@@ -181,9 +181,9 @@ fn gateways_need_no_root() {
         set -e
         "$0" up "$1" >&2
         "$0" exec a1 -- ping -c 1 -W 5 pub >/dev/null
-        ! "$0" exec pub -- ping -c 1 -W 1 a-gw1 >/dev/null
+        if "$0" exec pub -- ping -c 1 -W 1 a-gw1 >/dev/null; then exit 11; fi
         "$0" fault silence pub >&2
-        ! "$0" exec a1 -- ping -c 1 -W 1 pub >/dev/null
+        if "$0" exec a1 -- ping -c 1 -W 1 pub >/dev/null; then exit 12; fi
         "$0" fault restore >&2
         "$0" exec a1 -- ping -c 1 -W 5 pub >/dev/null
         "$0" exec b-head -- lab-ssh 10.9.0.2 hostname
