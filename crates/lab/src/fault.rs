@@ -144,7 +144,7 @@ fn links_called(name: &str, spec: &Spec) -> Vec<usize> {
     (0..spec.links.len()).filter(is_called).collect()
 }
 
-fn read_link(name: &str, spec: &Spec) -> Result<usize, String> {
+pub(crate) fn read_link(name: &str, spec: &Spec) -> Result<usize, String> {
     match links_called(name, spec).as_slice() {
         [link] => Ok(*link),
         [] => {

@@ -52,6 +52,9 @@ pub struct Many {
     /// How much `loss` loses.
     #[arg(long, default_value = "1 %", value_parser = parse_fraction)]
     loss: f64,
+    /// Links to draw from; default: all.
+    #[arg(long, value_delimiter = ',')]
+    links: Vec<String>,
     /// Machines to draw from; default: gateways and public hosts, or else all nodes.
     #[arg(long, value_delimiter = ',')]
     on: Vec<String>,
@@ -82,8 +85,8 @@ pub fn many(many: Many) -> Result<u8, LabError> {
     let lab = state::choose(many.name.as_deref())?;
     let spec = lab.state()?.spec;
     let seed = many.seed.unwrap_or_else(crate::spec::drawn_seed);
-    let Many { kinds, on: machines, every, lasts, loss, pattern, time, count, .. } = many;
-    let wishes = Wishes { kinds, machines, every, lasts, loss, pattern };
+    let Many { kinds, links, on: machines, every, lasts, loss, pattern, time, count, .. } = many;
+    let wishes = Wishes { kinds, links, machines, every, lasts, loss, pattern };
     let schedule = Schedule::new(&spec, seed, wishes).map_err(LabError::Usage)?;
     println!("seed {seed}");
     let signals = Signals::take(&ENDING).doing("cannot take signals")?;

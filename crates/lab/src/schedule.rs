@@ -2,6 +2,7 @@
 
 use crate::chance::Numbers;
 use crate::control::Ask;
+use crate::fault;
 use crate::plan::{self, Found, Node, Role};
 use crate::spec::Spec;
 use std::time::Duration;
@@ -26,6 +27,8 @@ pub enum Kind {
 pub struct Wishes {
     /// Which kinds; each is drawn as often as the others.
     pub kinds: Vec<Kind>,
+    /// Links by name; none: all.
+    pub links: Vec<String>,
     /// Machines by name; none: gateways and public hosts, or where there are none, all nodes.
     pub machines: Vec<String>,
     /// Mean time from one to the next; it varies by half of it either way.
@@ -65,12 +68,10 @@ impl Schedule {
     /// Says which wish this lab cannot fulfil, and the remedy.
     pub fn new(spec: &Spec, seed: u64, wishes: Wishes) -> Result<Self, String> {
         let machines = machines(spec, &wishes.machines)?;
-        let names = |emulated: bool| {
-            let wanted =
-                (0..spec.links.len()).filter(|link| !emulated || spec.links[*link].emulate);
-            wanted.map(|link| plan::link_name(spec, link)).collect::<Vec<_>>()
-        };
-        let (cut, lossy) = (names(false), names(true));
+        let links = links(spec, &wishes.links)?;
+        let names = |links: &[usize]| links.iter().map(|l| plan::link_name(spec, *l)).collect();
+        let emulated: Vec<_> = links.iter().copied().filter(|l| spec.links[*l].emulate).collect();
+        let (cut, lossy) = (names(&links), names(&emulated));
         let schedule = Self { wishes, numbers: Numbers::new(seed), machines, cut, lossy };
         schedule.wishes.kinds.iter().try_for_each(|kind| schedule.check(*kind))?;
         if schedule.wishes.kinds.is_empty() {
@@ -83,7 +84,7 @@ impl Schedule {
         let missing = match kind {
             Kind::Cut if self.cut.is_empty() => "cut: this lab has no link",
             Kind::Loss if self.lossy.is_empty() => {
-                "loss: no link of this lab is emulated: write `emulate = true` in a [[link]]"
+                "loss: none of these links is emulated: write `emulate = true` in a [[link]]"
             }
             Kind::Reset if self.sites() < 2 => {
                 "reset: name machines of two clusters at least by --on"
@@ -149,6 +150,13 @@ fn draw(numbers: &mut Numbers, names: &[String]) -> String {
     names.get(numbers.below(names.len())).cloned().unwrap_or_default()
 }
 
+fn links(spec: &Spec, names: &[String]) -> Result<Vec<usize>, String> {
+    if names.is_empty() {
+        return Ok((0..spec.links.len()).collect());
+    }
+    names.iter().map(|name| fault::read_link(name, spec)).collect()
+}
+
 fn machines(spec: &Spec, names: &[String]) -> Result<Vec<Node>, String> {
     let nodes = plan::nodes(spec);
     if !names.is_empty() {
@@ -178,6 +186,7 @@ mod tests {
     fn wishes() -> Wishes {
         Wishes {
             kinds: Kind::value_variants().to_vec(),
+            links: Vec::new(),
             machines: Vec::new(),
             every: Duration::from_millis(500),
             lasts: Duration::from_secs(1),
@@ -213,6 +222,27 @@ mod tests {
     }
 
     #[test]
+    fn links_and_machines_can_be_chosen() {
+        let spec = Spec::parse(LAB, "t", "t").unwrap();
+        let (links, machines) = (vec!["pub-a".to_owned()], vec!["a-gw2".to_owned(), "pub".into()]);
+        let mut schedule = Schedule::new(&spec, 1, Wishes { links, machines, ..wishes() }).unwrap();
+        let mut drawn: Vec<_> = (0..500).map(|_| schedule.draw().ask.words.join(" ")).collect();
+        drawn.sort();
+        drawn.dedup();
+        let expected = [
+            "cut a-pub",
+            "kill a-gw2 relay",
+            "kill pub relay",
+            "loss a-pub 0.01",
+            "reset a-gw2 pub",
+            "reset pub a-gw2",
+            "silence a-gw2",
+            "silence pub",
+        ];
+        assert_eq!(drawn, expected);
+    }
+
+    #[test]
     fn the_seed_decides() {
         assert_eq!(steps(1), steps(1));
         assert_ne!(steps(1), steps(2));
@@ -228,6 +258,7 @@ mod tests {
         };
         assert!(wrong(two, |_| ()).contains("write `emulate = true`"));
         assert!(wrong(LAB, |wishes| wishes.pattern = None).contains("--pattern"));
+        assert!(wrong(LAB, |wishes| wishes.links = vec!["a-x".into()]).contains("no link `a-x`"));
         assert!(wrong(LAB, |wishes| wishes.kinds.clear()).contains("--kinds"));
         assert!(
             wrong(LAB, |wishes| wishes.machines = vec!["a1".into(), "a2".into()]).contains("--on")

@@ -32,7 +32,9 @@ pub fn filter(rules: &str) -> Result<(), LabError> {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr);
-    let message = said.lines().next().unwrap_or("no reason given").to_owned();
+    let first = said.lines().next().unwrap_or("no reason given");
+    let message =
+        format!("{first} (gateways need a kernel with nf_tables, NAT and `ct timeout` policies)");
     Err(LabError::Tool { program: "nft".to_owned(), message })
 }
 
@@ -101,6 +103,13 @@ mod tests {
         let error = batch("no-such-tool", &["x".into()]).unwrap_err().to_string();
         assert!(error.contains("iproute2"), "{error}");
         assert!(LabError::no_tool("nft").to_string().contains("package nftables"));
+    }
+
+    #[test]
+    fn rules_that_are_refused_name_what_the_kernel_needs() {
+        // Refused while it is read: nothing reaches the kernel.
+        let error = filter("table ip lab { nonsense }\n").unwrap_err().to_string();
+        assert!(error.contains("nf_tables"), "{error}");
     }
 
     #[test]
