@@ -6,12 +6,15 @@ use std::time::Duration;
 use gridmpi_wire::{JobId, JobKey};
 
 use crate::core::Limits;
+use crate::tls::{Fingerprint, Identity};
 
 /// Everything that can be set.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Where legs and other relays come to.
     pub listen: Vec<SocketAddr>,
+    /// Its certificate and key; without it it cannot speak TLS.
+    pub identity: Option<Identity>,
     /// Who may use this relay.
     pub tokens: Vec<Token>,
     /// The relays that it knows.
@@ -30,6 +33,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             listen: Vec::new(),
+            identity: None,
             tokens: Vec::new(),
             peers: Vec::new(),
             limits: Limits::default(),
@@ -87,7 +91,7 @@ pub struct Peer {
 #[derive(Clone, Debug)]
 pub enum Proof {
     /// By TLS: the SHA-256 of the other's certificate.
-    Fingerprint([u8; 32]),
+    Fingerprint(Fingerprint),
     /// By a secret that both know. What they carry is not encrypted.
     Secret(JobKey),
 }

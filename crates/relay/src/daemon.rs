@@ -6,6 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::net::RecvFlags;
@@ -59,6 +60,8 @@ pub struct Daemon {
     pub(crate) pending: Vec<SocketKey>,
     pub(crate) is_accepting: bool,
     pub(crate) inbound: Vec<u8>,
+    /// Anybody's between calls.
+    pub(crate) scratch: Vec<u8>,
     pub(crate) ranges: Vec<Range<usize>>,
     /// Connections to relays that were not read to their end.
     pub(crate) again: Vec<SocketKey>,
@@ -68,6 +71,8 @@ pub struct Daemon {
     started: Instant,
     draining: Option<Instant>,
     is_over: bool,
+    /// What those are answered with who begin with TLS.
+    pub(crate) tls: Option<Arc<rustls::ServerConfig>>,
 }
 
 impl Daemon {
@@ -79,9 +84,14 @@ impl Daemon {
         let handle = Handle::new()?;
         let mut sockets = Sockets::new()?;
         sockets.add(handle.wake_fd()?, Interest::Read, Socket::Wake)?;
-        let mut name = [0; 16];
-        getrandom::fill(&mut name).map_err(io::Error::other)?;
-        let me = RelayId(name);
+        let me = match &config.identity {
+            Some(identity) => identity.fingerprint().relay(),
+            None => {
+                let mut name = [0; 16];
+                getrandom::fill(&mut name).map_err(io::Error::other)?;
+                RelayId(name)
+            }
+        };
         let mut known = Arena::default();
         config.peers.iter().for_each(|peer| {
             known.insert(Known::new(peer.clone()));
@@ -96,6 +106,7 @@ impl Daemon {
             pending: Vec::new(),
             is_accepting: true,
             inbound: vec![0; INBOUND],
+            scratch: vec![0; INBOUND],
             ranges: Vec::new(),
             again: Vec::new(),
             counts: Counts::default(),
@@ -104,8 +115,10 @@ impl Daemon {
             started: Instant::now(),
             draining: None,
             is_over: false,
+            tls: None,
             config,
         };
+        daemon.prepare_tls()?;
         daemon.listen()?;
         daemon.say_what_is_plain();
         daemon.dial_all();
@@ -135,6 +148,18 @@ impl Daemon {
             self.addresses.push(bound);
             info!(address = %bound, "listening");
         }
+        Ok(())
+    }
+
+    /// Makes ready what others are answered with who begin with TLS.
+    pub(crate) fn prepare_tls(&mut self) -> io::Result<()> {
+        let Some(identity) = &self.config.identity else { return Ok(()) };
+        let known = self.config.peers.iter().filter_map(|peer| match &peer.proof {
+            Proof::Fingerprint(fingerprint) => Some(*fingerprint),
+            Proof::Secret(_) => None,
+        });
+        let config = crate::tls::server(identity, known.collect()).map_err(io::Error::other)?;
+        self.tls = Some(config);
         Ok(())
     }
 

@@ -96,6 +96,8 @@ pub(crate) struct Trunk {
 pub(crate) enum TrunkStage {
     /// The connection is being made.
     Connecting,
+    /// TLS is not through with its handshake.
+    Shaking,
     Greeting(Box<Greeting>),
     Up(LinkKey),
 }

@@ -6,13 +6,14 @@ use std::ops::Range;
 use gridmpi_wire::TokenId;
 use tracing::{info, warn};
 
+use crate::accept::nonce;
 use crate::arena::Key;
 use crate::cell::RelayId;
 use crate::channel::More;
 use crate::config::Proof;
 use crate::daemon::Daemon;
 use crate::dial::Known;
-use crate::greet::{GreetError, GreetStep};
+use crate::greet::{GreetError, GreetStep, Greeting, Means};
 use crate::options;
 use crate::poller::Ready;
 use crate::sockets::{SocketKey, TrunkStage};
@@ -28,7 +29,7 @@ impl Daemon {
             self.connected(key);
             return;
         }
-        if ready.is_writable && (trunk.is_blocked || trunk.channel.kept() > 0) {
+        if ready.is_writable && (trunk.is_blocked || trunk.channel.has_kept()) {
             match trunk.channel.flush() {
                 Ok(is_all) => {
                     trunk.is_blocked = !is_all;
@@ -52,8 +53,8 @@ impl Daemon {
             let Some(trunk) = self.sockets.trunk(key) else { return };
             let mut ranges = std::mem::take(&mut self.ranges);
             ranges.clear();
-            let more = trunk.channel.read(&mut self.inbound, &mut ranges);
-            let result = self.digest(key, &ranges);
+            let more = trunk.channel.read(&mut self.inbound, &mut self.scratch, &mut ranges);
+            let result = self.shaken(key).and_then(|()| self.digest(key, &ranges));
             self.ranges = ranges;
             self.core.flush(&self.inbound, &mut self.sockets);
             let why = match (result, more) {
@@ -67,6 +68,29 @@ impl Daemon {
             return;
         }
         self.again.push(key);
+    }
+
+    /// If TLS is through with its handshake it is known who the other side is.
+    fn shaken(&mut self, key: SocketKey) -> Result<(), String> {
+        let Some(trunk) = self.sockets.trunk(key) else { return Ok(()) };
+        let (TrunkStage::Shaking, Some(fingerprint)) = (&trunk.stage, trunk.channel.proven())
+        else {
+            return Ok(());
+        };
+        let means = Means::Tls(fingerprint.relay());
+        if trunk.is_dialer {
+            return self.greet_as_dialer(key, means);
+        }
+        trunk.known = self
+            .known
+            .iter()
+            .find(
+                |(_, known)| matches!(known.peer.proof, Proof::Fingerprint(f) if f == fingerprint),
+            )
+            .map(|(key, _)| key);
+        let nonce = nonce().map_err(|error| error.to_string())?;
+        trunk.stage = TrunkStage::Greeting(Box::new(Greeting::answer(self.me, means, nonce)));
+        Ok(())
     }
 
     /// Hands what has come on to whom it is for.
