@@ -30,10 +30,8 @@ mod run;
 mod short;
 mod signals;
 mod spec;
-mod suggest;
 mod supervise;
 mod sweep;
-mod table;
 mod token;
 
 pub use address::{parse_coordinators, parse_listen};
@@ -44,5 +42,5 @@ pub use output::OutputOptions;
 pub use run::{BAD_JOB, RunOptions, run};
 pub use short::parse_cluster;
 pub use spec::{ClusterSpec, Family, JobSpec, Launcher, Style};
-pub use table::FileError;
+pub use gridmpi_settings::FileError;
 pub use token::{read as read_token, write as write_token};
