@@ -342,6 +342,8 @@ impl Daemon {
             since: pending.accepted,
             is_blocked: false,
             acknowledged: 0,
+            is_active: false,
+            rate: None,
         };
         let poller = &self.sockets.poller;
         let mut watched = Ok(());

@@ -21,6 +21,8 @@ pub struct Config {
     pub peers: Vec<Peer>,
     /// Its bounds.
     pub limits: Limits,
+    /// What is sent to all other relays together at most, bytes per second.
+    pub rate: Option<u64>,
     /// How long to look for more before sleeping.
     pub busy_poll: Duration,
     /// How long circuits may go on once the relay is asked to end.
@@ -37,6 +39,7 @@ impl Default for Config {
             tokens: Vec::new(),
             peers: Vec::new(),
             limits: Limits::default(),
+            rate: None,
             busy_poll: Duration::ZERO,
             drain: Duration::from_secs(30),
             unproven: Unproven::default(),

@@ -20,6 +20,8 @@ use crate::config::{Config, Proof};
 use crate::control::{Command, Handle};
 use crate::core::Core;
 use crate::dial::Known;
+use crate::metrics::{PeerSeen, Snapshot};
+use crate::notify;
 use crate::poller::{Interest, Ready};
 use crate::sockets::{Socket, SocketKey, Sockets};
 
@@ -163,7 +165,7 @@ impl Daemon {
         Ok(())
     }
 
-    fn say_what_is_plain(&self) {
+    pub(crate) fn say_what_is_plain(&self) {
         for peer in &self.config.peers {
             if matches!(peer.proof, Proof::Secret(_)) {
                 warn!(
@@ -267,12 +269,39 @@ impl Daemon {
             match command {
                 Command::End if self.is_draining() => self.is_over = true,
                 Command::End => self.drain(),
+                Command::Reload(config) => self.reload(*config),
+                Command::Snapshot(to) => {
+                    // Whoever asked may have lost patience.
+                    let _ = to.send(self.snapshot());
+                }
                 Command::Resolved(key, found) => self.resolved(key, found),
             }
         }
     }
 
+    fn snapshot(&self) -> Snapshot {
+        let mut peers: Vec<PeerSeen> = Vec::new();
+        for (key, known) in self.known.iter() {
+            let links = self.sockets.all.iter().filter_map(|(_, socket)| match socket {
+                Socket::Trunk(trunk) if trunk.known == Some(key) => trunk.link(),
+                _ => None,
+            });
+            let round_trip = links.filter_map(|link| self.core.round_trip(link)).min();
+            let (name, connections) = (known.peer.name.clone(), known.up);
+            peers.push(PeerSeen { name, connections, round_trip });
+        }
+        Snapshot {
+            is_draining: self.is_draining(),
+            peers,
+            counts: self.core.counts().clone(),
+            gauges: self.core.gauges(),
+            outside: self.counts.clone(),
+            unproven: self.pending.len(),
+        }
+    }
+
     fn drain(&mut self) {
+        notify::notify(notify::STOPPING);
         let until = Instant::now() + self.config.drain;
         info!(circuits = self.core.circuits(), "draining: nothing new is taken");
         self.draining = Some(until);

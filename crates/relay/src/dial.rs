@@ -161,6 +161,8 @@ impl Daemon {
                 since: now,
                 is_blocked: false,
                 acknowledged: 0,
+                is_active: false,
+                rate: None,
             }))
         })?;
         self.timer(now + self.config.unproven.end, Due::Pending(socket));

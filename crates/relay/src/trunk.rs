@@ -4,7 +4,7 @@ use std::io::IoSlice;
 use std::ops::Range;
 
 use gridmpi_wire::TokenId;
-use tracing::{info, warn};
+use tracing::info;
 
 use crate::accept::nonce;
 use crate::arena::Key;
@@ -16,7 +16,10 @@ use crate::dial::Known;
 use crate::greet::{GreetError, GreetStep, Greeting, Means};
 use crate::options;
 use crate::poller::Ready;
-use crate::sockets::{SocketKey, TrunkStage};
+use crate::sockets::{Socket, SocketKey, TrunkStage};
+
+/// Bytes between two looks up to which a connection counts as idle: pings and the like.
+const IDLE: u64 = 10_000;
 
 /// How often one connection is read before others get their turn.
 const READS: usize = 4;
@@ -162,13 +165,27 @@ impl Daemon {
         all.find(|(_, known)| is_it(&known.peer.proof)).map(|(key, _)| key)
     }
 
-    /// Gives each connection its part of what may be sent to its relay.
+    /// Gives each connection its part of what may be sent to its relay, and by this one at all.
     pub(crate) fn share_rates(&mut self) {
-        for (_, socket) in self.sockets.all.iter() {
-            if let crate::sockets::Socket::Trunk(trunk) = socket
-                && let Some(known) = trunk.known.and_then(|known| self.known.get(known))
-            {
-                let rate = known.peer.rate.map(|rate| rate / known.up.max(1) as u64);
+        let Self { sockets, known, config, .. } = self;
+        let trunks = |(_, socket): (_, &Socket)| match socket {
+            Socket::Trunk(trunk) if trunk.link().is_some() => Some(trunk.is_active),
+            _ => None,
+        };
+        let active = sockets.all.iter().filter_map(trunks).filter(|is_active| *is_active).count();
+        for (_, socket) in sockets.all.iter_mut() {
+            let Socket::Trunk(trunk) = socket else { continue };
+            if trunk.link().is_none() {
+                continue;
+            }
+            // One that begins to send is one more.
+            let sharers = (active + usize::from(!trunk.is_active)).max(1);
+            let own = config.rate.map(|rate| rate / sharers as u64);
+            let known = trunk.known.and_then(|key| known.get(key));
+            let to_peer = known.and_then(|known| Some(known.peer.rate? / known.up.max(1) as u64));
+            let rate = own.into_iter().chain(to_peer).min();
+            if rate != trunk.rate {
+                trunk.rate = rate;
                 options::set_rate(&trunk.channel.fd, rate);
             }
         }
@@ -186,12 +203,17 @@ impl Daemon {
     pub(crate) fn look_at_trunks(&mut self) {
         let Self { sockets, core, .. } = self;
         for (_, socket) in sockets.all.iter_mut() {
-            let crate::sockets::Socket::Trunk(trunk) = socket else { continue };
+            let Socket::Trunk(trunk) = socket else { continue };
             let TrunkStage::Up(link) = trunk.stage else { continue };
             let Some(acknowledged) = options::acknowledged(&trunk.channel.fd) else { continue };
-            if acknowledged != std::mem::replace(&mut trunk.acknowledged, acknowledged) {
+            let more = acknowledged - std::mem::replace(&mut trunk.acknowledged, acknowledged);
+            trunk.is_active = more > IDLE;
+            if more > 0 {
                 core.heard(link);
             }
+        }
+        if self.config.rate.is_some() {
+            self.share_rates();
         }
     }
 }
