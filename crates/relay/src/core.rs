@@ -238,6 +238,7 @@ pub struct Core {
     wanting: Vec<(CircuitKey, Side)>,
     actions: VecDeque<Action>,
     rested: Duration,
+    tended: Duration,
     is_draining: bool,
     counts: Counts,
 }
@@ -262,6 +263,7 @@ impl Core {
             wanting: Vec::new(),
             actions: VecDeque::new(),
             rested: Duration::ZERO,
+            tended: Duration::ZERO,
             is_draining: false,
             counts: Counts::default(),
             limits,
