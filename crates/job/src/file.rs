@@ -27,13 +27,12 @@
 //! Every key is described in `docs/job-file.md`.
 
 use crate::spec::{ClusterSpec, Family, JobSpec, Launcher, Style};
-use crate::suggest::nearest;
-use crate::table::{At, FileError, Source, Table};
 use gridmpi_bootstrap::env::parse_switch;
 use gridmpi_bootstrap::{
     ClusterName, LinkInfo, MAX_RELAYS, MOST_CONNECTIONS, Pacing, RelayAccess, Via,
 };
 use gridmpi_report::units::format_rate;
+use gridmpi_settings::{At, FileError, Source, Table, nearest};
 
 /// Reads the text of a job file; `name` is what messages call the file.
 ///

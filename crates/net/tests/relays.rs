@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::*;
 use gridmpi_net::{Net, NetConfig, Relays, Way};
-use gridmpi_wire::{JobKey, ProcId};
+use gridmpi_wire::JobKey;
 use relay::Relay;
 
 const TOKEN: [u8; 32] = [4; 32];

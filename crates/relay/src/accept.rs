@@ -16,6 +16,7 @@ use crate::greet::{Greeting, TRUNK_MAGIC};
 use crate::options;
 use crate::poller::Interest;
 use crate::sockets::{Leg, Pending, PendingStage, Socket, SocketKey, Trunk, TrunkStage};
+use crate::tls;
 
 /// How often accepting is tried again when the system is out of descriptors or memory.
 const RETRY: Duration = Duration::from_millis(200);
@@ -48,6 +49,8 @@ enum Found {
     Asked(Box<Request>),
     /// A relay without TLS; its first bytes.
     Relay([u8; 8]),
+    /// Somebody who begins with TLS; the first bytes, and how many.
+    Tls([u8; 8], usize),
     /// Refused, and told so.
     Told(LegVerdict),
 }
@@ -93,6 +96,7 @@ impl Daemon {
             Some(Socket::Pending(pending)) => {
                 !pending.has_begun() && pending.accepted.elapsed() >= begin
             }
+            Some(Socket::Trunk(trunk)) => trunk.since.elapsed() >= begin,
             _ => false,
         };
         let Some(key) = self.pending.iter().find(is_idle).copied() else { return false };
@@ -180,6 +184,9 @@ impl Daemon {
                 self.asked(key, request);
             }
             Ok(Found::Relay(bytes)) => self.relay_came(key, &bytes),
+            Ok(Found::Tls(bytes, have)) => {
+                self.tls_came(key, bytes.get(..have).unwrap_or_default())
+            }
             Ok(Found::Told(verdict)) => {
                 self.counts.rejected += 1;
                 if let Some(Socket::Pending(pending)) = self.sockets.all.get(key) {
@@ -208,7 +215,7 @@ impl Daemon {
                         Some(count) => *have += count,
                     }
                     if bytes[0] == TLS {
-                        return Err(Refused::NoTls);
+                        return Ok(Found::Tls(*bytes, *have));
                     }
                     let begun = &bytes[..*have];
                     let (is_leg, is_relay) =
@@ -297,21 +304,46 @@ impl Daemon {
             self.refuse(key, &Refused::NoPlain);
             return;
         };
-        let Some(Socket::Pending(pending)) = self.sockets.all.remove(key) else { return };
-        self.pending.retain(|other| *other != key);
         let mut greeting = Greeting::answer(self.me, means, nonce);
         let mut out = Vec::new();
         // Eight bytes that are the magic: they can be neither wrong nor all.
         let _ = greeting.read(first, &mut out);
+        self.meet(key, TrunkStage::Greeting(Box::new(greeting)), Channel::plain);
+    }
+
+    /// Somebody begins with TLS.
+    fn tls_came(&mut self, key: SocketKey, first: &[u8]) {
+        let connection = self.tls.clone().and_then(|config| tls::answer(config).ok());
+        let Some(connection) = connection else {
+            self.refuse(key, &Refused::NoTls);
+            return;
+        };
+        let key = self.meet(key, TrunkStage::Shaking, |fd| Channel::tls(fd, connection));
+        let Some(trunk) = key.and_then(|key| self.sockets.trunk(key)) else { return };
+        // What is wrong with the first bytes is met again with those that follow.
+        let _ = trunk.channel.feed(first);
+    }
+
+    /// What comes on this connection is for another relay's ears from now on, though it has still to prove itself.
+    fn meet(
+        &mut self,
+        key: SocketKey,
+        stage: TrunkStage,
+        channel: impl FnOnce(OwnedFd) -> Channel,
+    ) -> Option<SocketKey> {
+        let Some(Socket::Pending(pending)) = self.sockets.all.remove(key) else { return None };
+        self.pending.retain(|other| *other != key);
         let trunk = Trunk {
-            channel: Channel::new(pending.fd),
-            stage: TrunkStage::Greeting(Box::new(greeting)),
+            channel: channel(pending.fd),
+            stage,
             address: pending.address,
             is_dialer: false,
             known: None,
             since: pending.accepted,
             is_blocked: false,
             acknowledged: 0,
+            is_active: false,
+            rate: None,
         };
         let poller = &self.sockets.poller;
         let mut watched = Ok(());
@@ -321,10 +353,11 @@ impl Daemon {
         });
         if watched.is_err() {
             self.sockets.all.remove(key);
-            return;
+            return None;
         }
         self.pending.push(key);
         self.timer(pending.accepted + self.config.unproven.end, Due::Pending(key));
+        Some(key)
     }
 }
 

@@ -6,18 +6,23 @@ use std::time::Duration;
 use gridmpi_wire::{JobId, JobKey};
 
 use crate::core::Limits;
+use crate::tls::{Fingerprint, Identity};
 
 /// Everything that can be set.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Where legs and other relays come to.
     pub listen: Vec<SocketAddr>,
+    /// Its certificate and key; without it it cannot speak TLS.
+    pub identity: Option<Identity>,
     /// Who may use this relay.
     pub tokens: Vec<Token>,
     /// The relays that it knows.
     pub peers: Vec<Peer>,
     /// Its bounds.
     pub limits: Limits,
+    /// What is sent to all other relays together at most, bytes per second.
+    pub rate: Option<u64>,
     /// How long to look for more before sleeping.
     pub busy_poll: Duration,
     /// How long circuits may go on once the relay is asked to end.
@@ -30,9 +35,11 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             listen: Vec::new(),
+            identity: None,
             tokens: Vec::new(),
             peers: Vec::new(),
             limits: Limits::default(),
+            rate: None,
             busy_poll: Duration::ZERO,
             drain: Duration::from_secs(30),
             unproven: Unproven::default(),
@@ -87,7 +94,7 @@ pub struct Peer {
 #[derive(Clone, Debug)]
 pub enum Proof {
     /// By TLS: the SHA-256 of the other's certificate.
-    Fingerprint([u8; 32]),
+    Fingerprint(Fingerprint),
     /// By a secret that both know. What they carry is not encrypted.
     Secret(JobKey),
 }

@@ -129,6 +129,7 @@ pub enum Piece<'a> {
 impl Piece<'_> {
     /// How many bytes.
     #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "nobody asks")]
     pub fn len(&self) -> usize {
         match self {
             Self::Head(head) => head.len(),
@@ -136,12 +137,6 @@ impl Piece<'_> {
             Self::Pulled(range) => range.len(),
             Self::Held(bytes) => bytes.len(),
         }
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 }
 
@@ -221,7 +216,6 @@ pub struct JobUse {
 /// A relay's decisions.
 #[derive(Debug)]
 pub struct Core {
-    me: RelayId,
     limits: Limits,
     now: Duration,
     budget: Budget,
@@ -244,6 +238,7 @@ pub struct Core {
     wanting: Vec<(CircuitKey, Side)>,
     actions: VecDeque<Action>,
     rested: Duration,
+    tended: Duration,
     is_draining: bool,
     counts: Counts,
 }
@@ -253,7 +248,6 @@ impl Core {
     #[must_use]
     pub fn new(me: RelayId, limits: Limits) -> Self {
         Self {
-            me,
             now: Duration::ZERO,
             budget: Budget::new(limits.memory),
             links: Arena::default(),
@@ -269,6 +263,7 @@ impl Core {
             wanting: Vec::new(),
             actions: VecDeque::new(),
             rested: Duration::ZERO,
+            tended: Duration::ZERO,
             is_draining: false,
             counts: Counts::default(),
             limits,

@@ -6,6 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::net::RecvFlags;
@@ -19,6 +20,8 @@ use crate::config::{Config, Proof};
 use crate::control::{Command, Handle};
 use crate::core::Core;
 use crate::dial::Known;
+use crate::metrics::{PeerSeen, Snapshot};
+use crate::notify;
 use crate::poller::{Interest, Ready};
 use crate::sockets::{Socket, SocketKey, Sockets};
 
@@ -59,6 +62,8 @@ pub struct Daemon {
     pub(crate) pending: Vec<SocketKey>,
     pub(crate) is_accepting: bool,
     pub(crate) inbound: Vec<u8>,
+    /// Anybody's between calls.
+    pub(crate) scratch: Vec<u8>,
     pub(crate) ranges: Vec<Range<usize>>,
     /// Connections to relays that were not read to their end.
     pub(crate) again: Vec<SocketKey>,
@@ -68,6 +73,8 @@ pub struct Daemon {
     started: Instant,
     draining: Option<Instant>,
     is_over: bool,
+    /// What those are answered with who begin with TLS.
+    pub(crate) tls: Option<Arc<rustls::ServerConfig>>,
 }
 
 impl Daemon {
@@ -79,9 +86,14 @@ impl Daemon {
         let handle = Handle::new()?;
         let mut sockets = Sockets::new()?;
         sockets.add(handle.wake_fd()?, Interest::Read, Socket::Wake)?;
-        let mut name = [0; 16];
-        getrandom::fill(&mut name).map_err(io::Error::other)?;
-        let me = RelayId(name);
+        let me = match &config.identity {
+            Some(identity) => identity.fingerprint().relay(),
+            None => {
+                let mut name = [0; 16];
+                getrandom::fill(&mut name).map_err(io::Error::other)?;
+                RelayId(name)
+            }
+        };
         let mut known = Arena::default();
         config.peers.iter().for_each(|peer| {
             known.insert(Known::new(peer.clone()));
@@ -96,6 +108,7 @@ impl Daemon {
             pending: Vec::new(),
             is_accepting: true,
             inbound: vec![0; INBOUND],
+            scratch: vec![0; INBOUND],
             ranges: Vec::new(),
             again: Vec::new(),
             counts: Counts::default(),
@@ -104,8 +117,10 @@ impl Daemon {
             started: Instant::now(),
             draining: None,
             is_over: false,
+            tls: None,
             config,
         };
+        daemon.prepare_tls()?;
         daemon.listen()?;
         daemon.say_what_is_plain();
         daemon.dial_all();
@@ -138,7 +153,19 @@ impl Daemon {
         Ok(())
     }
 
-    fn say_what_is_plain(&self) {
+    /// Makes ready what others are answered with who begin with TLS.
+    pub(crate) fn prepare_tls(&mut self) -> io::Result<()> {
+        let Some(identity) = &self.config.identity else { return Ok(()) };
+        let known = self.config.peers.iter().filter_map(|peer| match &peer.proof {
+            Proof::Fingerprint(fingerprint) => Some(*fingerprint),
+            Proof::Secret(_) => None,
+        });
+        let config = crate::tls::server(identity, known.collect()).map_err(io::Error::other)?;
+        self.tls = Some(config);
+        Ok(())
+    }
+
+    pub(crate) fn say_what_is_plain(&self) {
         for peer in &self.config.peers {
             if matches!(peer.proof, Proof::Secret(_)) {
                 warn!(
@@ -242,12 +269,39 @@ impl Daemon {
             match command {
                 Command::End if self.is_draining() => self.is_over = true,
                 Command::End => self.drain(),
+                Command::Reload(config) => self.reload(*config),
+                Command::Snapshot(to) => {
+                    // Whoever asked may have lost patience.
+                    let _ = to.send(self.snapshot());
+                }
                 Command::Resolved(key, found) => self.resolved(key, found),
             }
         }
     }
 
+    fn snapshot(&self) -> Snapshot {
+        let mut peers: Vec<PeerSeen> = Vec::new();
+        for (key, known) in self.known.iter() {
+            let links = self.sockets.all.iter().filter_map(|(_, socket)| match socket {
+                Socket::Trunk(trunk) if trunk.known == Some(key) => trunk.link(),
+                _ => None,
+            });
+            let round_trip = links.filter_map(|link| self.core.round_trip(link)).min();
+            let (name, connections) = (known.peer.name.clone(), known.up);
+            peers.push(PeerSeen { name, connections, round_trip });
+        }
+        Snapshot {
+            is_draining: self.is_draining(),
+            peers,
+            counts: self.core.counts().clone(),
+            gauges: self.core.gauges(),
+            outside: self.counts.clone(),
+            unproven: self.pending.len(),
+        }
+    }
+
     fn drain(&mut self) {
+        notify::notify(notify::STOPPING);
         let until = Instant::now() + self.config.drain;
         info!(circuits = self.core.circuits(), "draining: nothing new is taken");
         self.draining = Some(until);

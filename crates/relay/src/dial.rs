@@ -18,6 +18,7 @@ use crate::greet::{Greeting, Means};
 use crate::options;
 use crate::poller::Interest;
 use crate::sockets::{Lost, Socket, SocketKey, Trunk, TrunkStage};
+use crate::tls::{self, Fingerprint};
 
 /// The shortest and the longest time between two attempts.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
@@ -152,7 +153,7 @@ impl Daemon {
         let now = Instant::now();
         let socket = self.sockets.add(fd, Interest::Write, |fd| {
             Socket::Trunk(Box::new(Trunk {
-                channel: Channel::new(fd),
+                channel: Channel::plain(fd),
                 stage: TrunkStage::Connecting,
                 address: Some(address),
                 is_dialer: true,
@@ -160,6 +161,8 @@ impl Daemon {
                 since: now,
                 is_blocked: false,
                 acknowledged: 0,
+                is_active: false,
+                rate: None,
             }))
         })?;
         self.timer(now + self.config.unproven.end, Due::Pending(socket));
@@ -180,19 +183,36 @@ impl Daemon {
         let known = trunk.known;
         let proof =
             known.and_then(|known| self.known.get(known)).map(|known| known.peer.proof.clone());
-        let (Some(Proof::Secret(secret)), Ok(nonce)) = (proof, nonce()) else {
-            self.sockets.end_trunk(key, "this relay has no identity for TLS");
-            return;
+        let begun = match proof {
+            Some(Proof::Secret(secret)) => self.greet_as_dialer(key, Means::Secrets(vec![secret])),
+            Some(Proof::Fingerprint(fingerprint)) => self.begin_tls(key, fingerprint),
+            None => Err("the relay is not known any more".to_owned()),
         };
-        let mut hello = Vec::new();
-        let greeting = Greeting::dial(self.me, Means::Secrets(vec![secret]), nonce, &mut hello);
         let Some(Socket::Trunk(trunk)) = self.sockets.all.get_mut(key) else { return };
+        let watched = self.sockets.poller.modify(&trunk.channel.fd, key, Interest::Changes);
+        if let Err(error) = begun.and(watched.map_err(|error| error.to_string())) {
+            self.sockets.end_trunk(key, error);
+        }
+    }
+
+    fn begin_tls(&mut self, key: SocketKey, to: Fingerprint) -> Result<(), String> {
+        let us = self.config.identity.as_ref().ok_or("this relay has no identity for TLS")?;
+        let connection = tls::dial(us, to).map_err(|error| error.to_string())?;
+        let trunk = self.sockets.trunk(key).ok_or("it is gone")?;
+        trunk.channel.set_tls(connection);
+        trunk.stage = TrunkStage::Shaking;
+        trunk.channel.flush().map(drop).map_err(|error| error.to_string())
+    }
+
+    /// Says the first word to another relay.
+    pub(crate) fn greet_as_dialer(&mut self, key: SocketKey, means: Means) -> Result<(), String> {
+        let nonce = nonce().map_err(|error| error.to_string())?;
+        let mut hello = Vec::new();
+        let greeting = Greeting::dial(self.me, means, nonce, &mut hello);
+        let trunk = self.sockets.trunk(key).ok_or("it is gone")?;
         trunk.stage = TrunkStage::Greeting(Box::new(greeting));
         let written = trunk.channel.write(&[std::io::IoSlice::new(&hello)]);
-        let watched = self.sockets.poller.modify(&trunk.channel.fd, key, Interest::Changes);
-        if let Err(error) = written.and(watched) {
-            self.sockets.end_trunk(key, error.to_string());
-        }
+        written.map(drop).map_err(|error| error.to_string())
     }
 
     /// Connections to other relays have ended.

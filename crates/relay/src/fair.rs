@@ -89,10 +89,6 @@ impl<L: Copy + Eq + Hash> Fair<L> {
         self.len
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
     /// This has something to send from now on. It must not be there already.
     pub(crate) fn enter(&mut self, job: JobId, cluster: ProcId, leaf: L) {
         self.jobs.enter(job).enter(cluster).enter(leaf);
@@ -186,7 +182,7 @@ mod tests {
                     fair.leave();
                 }
             }
-            prop_assert!(fair.is_empty());
+            prop_assert_eq!(fair.len(), 0);
             prop_assert!(left.iter().all(|left| *left == 0));
         }
     }

@@ -73,10 +73,6 @@ impl Held {
     pub(crate) fn io_slices(&self, most: usize) -> Vec<IoSlice<'_>> {
         self.slices(most).map(IoSlice::new).collect()
     }
-
-    pub(crate) fn clear(&mut self) {
-        *self = Self::default();
-    }
 }
 
 #[cfg(test)]

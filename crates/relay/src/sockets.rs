@@ -90,12 +90,18 @@ pub(crate) struct Trunk {
     pub(crate) is_blocked: bool,
     /// What the other side's host had acknowledged when it was last looked at.
     pub(crate) acknowledged: u64,
+    /// It has sent much since it was looked at before.
+    pub(crate) is_active: bool,
+    /// What it is paced to, bytes per second.
+    pub(crate) rate: Option<u64>,
 }
 
 #[derive(Debug)]
 pub(crate) enum TrunkStage {
     /// The connection is being made.
     Connecting,
+    /// TLS is not through with its handshake.
+    Shaking,
     Greeting(Box<Greeting>),
     Up(LinkKey),
 }
@@ -123,6 +129,16 @@ pub(crate) struct Sockets {
     pub(crate) lost: Vec<Lost>,
     /// Refused connections, and since when.
     pub(crate) closing: Vec<(Instant, SocketKey)>,
+}
+
+impl Trunk {
+    /// How the core knows it, once it does.
+    pub(crate) fn link(&self) -> Option<LinkKey> {
+        match self.stage {
+            TrunkStage::Up(link) => Some(link),
+            _ => None,
+        }
+    }
 }
 
 impl Sockets {

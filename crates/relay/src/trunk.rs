@@ -4,18 +4,22 @@ use std::io::IoSlice;
 use std::ops::Range;
 
 use gridmpi_wire::TokenId;
-use tracing::{info, warn};
+use tracing::info;
 
+use crate::accept::nonce;
 use crate::arena::Key;
 use crate::cell::RelayId;
 use crate::channel::More;
 use crate::config::Proof;
 use crate::daemon::Daemon;
 use crate::dial::Known;
-use crate::greet::{GreetError, GreetStep};
+use crate::greet::{GreetError, GreetStep, Greeting, Means};
 use crate::options;
 use crate::poller::Ready;
-use crate::sockets::{SocketKey, TrunkStage};
+use crate::sockets::{Socket, SocketKey, TrunkStage};
+
+/// Bytes between two looks up to which a connection counts as idle: pings and the like.
+const IDLE: u64 = 10_000;
 
 /// How often one connection is read before others get their turn.
 const READS: usize = 4;
@@ -28,7 +32,7 @@ impl Daemon {
             self.connected(key);
             return;
         }
-        if ready.is_writable && (trunk.is_blocked || trunk.channel.kept() > 0) {
+        if ready.is_writable && (trunk.is_blocked || trunk.channel.has_kept()) {
             match trunk.channel.flush() {
                 Ok(is_all) => {
                     trunk.is_blocked = !is_all;
@@ -52,8 +56,8 @@ impl Daemon {
             let Some(trunk) = self.sockets.trunk(key) else { return };
             let mut ranges = std::mem::take(&mut self.ranges);
             ranges.clear();
-            let more = trunk.channel.read(&mut self.inbound, &mut ranges);
-            let result = self.digest(key, &ranges);
+            let more = trunk.channel.read(&mut self.inbound, &mut self.scratch, &mut ranges);
+            let result = self.shaken(key).and_then(|()| self.digest(key, &ranges));
             self.ranges = ranges;
             self.core.flush(&self.inbound, &mut self.sockets);
             let why = match (result, more) {
@@ -67,6 +71,29 @@ impl Daemon {
             return;
         }
         self.again.push(key);
+    }
+
+    /// If TLS is through with its handshake it is known who the other side is.
+    fn shaken(&mut self, key: SocketKey) -> Result<(), String> {
+        let Some(trunk) = self.sockets.trunk(key) else { return Ok(()) };
+        let (TrunkStage::Shaking, Some(fingerprint)) = (&trunk.stage, trunk.channel.proven())
+        else {
+            return Ok(());
+        };
+        let means = Means::Tls(fingerprint.relay());
+        if trunk.is_dialer {
+            return self.greet_as_dialer(key, means);
+        }
+        trunk.known = self
+            .known
+            .iter()
+            .find(
+                |(_, known)| matches!(known.peer.proof, Proof::Fingerprint(f) if f == fingerprint),
+            )
+            .map(|(key, _)| key);
+        let nonce = nonce().map_err(|error| error.to_string())?;
+        trunk.stage = TrunkStage::Greeting(Box::new(Greeting::answer(self.me, means, nonce)));
+        Ok(())
     }
 
     /// Hands what has come on to whom it is for.
@@ -138,13 +165,27 @@ impl Daemon {
         all.find(|(_, known)| is_it(&known.peer.proof)).map(|(key, _)| key)
     }
 
-    /// Gives each connection its part of what may be sent to its relay.
+    /// Gives each connection its part of what may be sent to its relay, and by this one at all.
     pub(crate) fn share_rates(&mut self) {
-        for (_, socket) in self.sockets.all.iter() {
-            if let crate::sockets::Socket::Trunk(trunk) = socket
-                && let Some(known) = trunk.known.and_then(|known| self.known.get(known))
-            {
-                let rate = known.peer.rate.map(|rate| rate / known.up.max(1) as u64);
+        let Self { sockets, known, config, .. } = self;
+        let trunks = |(_, socket): (_, &Socket)| match socket {
+            Socket::Trunk(trunk) if trunk.link().is_some() => Some(trunk.is_active),
+            _ => None,
+        };
+        let active = sockets.all.iter().filter_map(trunks).filter(|is_active| *is_active).count();
+        for (_, socket) in sockets.all.iter_mut() {
+            let Socket::Trunk(trunk) = socket else { continue };
+            if trunk.link().is_none() {
+                continue;
+            }
+            // One that begins to send is one more.
+            let sharers = (active + usize::from(!trunk.is_active)).max(1);
+            let own = config.rate.map(|rate| rate / sharers as u64);
+            let known = trunk.known.and_then(|key| known.get(key));
+            let to_peer = known.and_then(|known| Some(known.peer.rate? / known.up.max(1) as u64));
+            let rate = own.into_iter().chain(to_peer).min();
+            if rate != trunk.rate {
+                trunk.rate = rate;
                 options::set_rate(&trunk.channel.fd, rate);
             }
         }
@@ -162,12 +203,17 @@ impl Daemon {
     pub(crate) fn look_at_trunks(&mut self) {
         let Self { sockets, core, .. } = self;
         for (_, socket) in sockets.all.iter_mut() {
-            let crate::sockets::Socket::Trunk(trunk) = socket else { continue };
+            let Socket::Trunk(trunk) = socket else { continue };
             let TrunkStage::Up(link) = trunk.stage else { continue };
             let Some(acknowledged) = options::acknowledged(&trunk.channel.fd) else { continue };
-            if acknowledged != std::mem::replace(&mut trunk.acknowledged, acknowledged) {
+            let more = acknowledged - std::mem::replace(&mut trunk.acknowledged, acknowledged);
+            trunk.is_active = more > IDLE;
+            if more > 0 {
                 core.heard(link);
             }
+        }
+        if self.config.rate.is_some() {
+            self.share_rates();
         }
     }
 }

@@ -11,6 +11,7 @@ const LAYERS: &[&str] = &[
     "sim",
     "job",
     "relay",
+    "settings",
     "probe",
     "lab",
     "report",

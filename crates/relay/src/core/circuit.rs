@@ -61,7 +61,6 @@ pub(super) enum State {
 #[derive(Debug)]
 pub struct Circuit {
     pub(super) job: JobId,
-    pub(super) from: ProcId,
     pub(super) to: ProcId,
     pub(super) state: State,
     /// By [`Side`].
@@ -122,7 +121,6 @@ impl Circuit {
     pub(super) fn new(job: JobId, from: ProcId, to: ProcId, opener: End, state: State) -> Self {
         Self {
             job,
-            from,
             to,
             state,
             ends: [opener, End::Nobody],

@@ -335,7 +335,7 @@ impl<'a> Batch<'a> {
             self.pieces.push(Piece::Slice(slice));
             range.start += count;
             left -= count;
-            if range.is_empty() {
+            if range.start >= range.end {
                 flow.fresh.pop_front();
             }
         }

@@ -9,6 +9,9 @@ use super::link::{Kind, Link, Trunk};
 use super::{Action, Core, LinkKey};
 use crate::cell::{Cell, FIRST_WINDOW, Reason};
 
+/// How often a relay is looked at from which something should come.
+const WATCH: Duration = Duration::from_millis(100);
+
 /// How often it is looked for what rests.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -52,7 +55,8 @@ impl Core {
         for (_, link) in self.links.iter() {
             if let Kind::Trunk(trunk) = &link.kind {
                 add(trunk.ping_due(self.limits.probe, self.limits.keepalive));
-                add(trunk.waits.map(|since| since + self.limits.dead));
+                // Before it is dead it is looked at whether its host still acknowledges.
+                add(trunk.waits.map(|since| (self.tended + WATCH).min(since + self.limits.dead)));
             }
         }
         due
@@ -61,6 +65,7 @@ impl Core {
     /// Does what is due.
     pub fn tick(&mut self) {
         let now = self.now;
+        self.tended = now;
         while let Some((at, key)) = self.until.first().copied()
             && at <= now
         {
