@@ -8,6 +8,8 @@ import fnmatch
 import os
 import random
 import secrets
+import shutil
+import socket
 import subprocess
 import threading
 import time
@@ -30,8 +32,6 @@ FULL_FAULTS = [*FAULTS, *((pair, seed, 0.2) for seed, pair in enumerate(("m5+o5"
 
 
 def _free_ports(count: int) -> list[int]:
-    import socket
-
     sockets = [socket.socket() for _ in range(count)]
     for one in sockets:
         one.bind(("127.0.0.1", 0))
@@ -55,13 +55,15 @@ class Relays:
 
     place: Path
     ports: dict[str, int] = field(default_factory=dict)
+    fingerprints: dict[str, str] = field(default_factory=dict)
     running: dict[str, subprocess.Popen] = field(default_factory=dict)
 
     def __enter__(self) -> "Relays":
         self.place.mkdir(parents=True, exist_ok=True)
         self.ports = dict(zip(RELAYS, _free_ports(len(RELAYS)), strict=True))
         _secret(self.token)
-        _secret(self.place / "secret")
+        for name in RELAYS:
+            self._make_identity(name)
         for name in RELAYS:
             self.start(name)
         return self
@@ -77,13 +79,22 @@ class Relays:
     def address(self, name: str) -> str:
         return f"127.0.0.1:{self.ports[name]}"
 
+    def _make_identity(self, name: str) -> None:
+        """A certificate, by whose fingerprint the others know it."""
+        directory = str(self.place / name)
+        shutil.rmtree(directory, ignore_errors=True)
+        subprocess.run([str(gridmpi()), "relay", "init", "--directory", directory], check=True, capture_output=True)
+        words = [str(gridmpi()), "relay", "fingerprint", "--directory", directory]
+        self.fingerprints[name] = subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
+
     def start(self, name: str) -> None:
-        peers = [word for peer in RELAYS[name] for word in ("--peer", self.address(peer))]
+        peers = [word for peer in RELAYS[name] for word in ("--peer", f"{self.address(peer)}={self.fingerprints[peer]}")]
+        dialled_by = [other for other, peers in RELAYS.items() if name in peers]
+        allowed = [word for other in dialled_by for word in ("--allow", self.fingerprints[other])]
         words = [str(gridmpi()), "relay", "--listen", self.address(name), "--token-file", str(self.token)]
+        words += ["--identity", str(self.place / name), *peers, *allowed]
         with (self.place / f"{name}.log").open("ab") as log:
-            self.running[name] = subprocess.Popen(
-                [*words, "--secret-file", str(self.place / "secret"), *peers], stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            )
+            self.running[name] = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def kill(self, name: str) -> None:
         """SIGKILL: it says goodbye to nobody."""

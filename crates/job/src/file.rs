@@ -296,7 +296,7 @@ ranks = 4
 hosts = ["x", "y"]
 ranks_per_host = 2
 remote_shell = "/bin/agent"
-relays = ["gw1:7070", "gw2:7070"]
+relays = ["gw1:7118", "gw2:7118"]
 relay_token = "relay-token"
 interface = "eth1"
 interface_bandwidth = "50 Mbit/s"
@@ -322,7 +322,7 @@ via = "relays"
         assert_eq!(spec.timeout, Some(Duration::from_secs(30)));
         let a = &spec.clusters[0];
         assert_eq!((a.style, a.mpi), (Some(Style::OpenMpi5), Some(Family::OpenMpi)));
-        assert_eq!(a.relays, ["gw1:7070", "gw2:7070"]);
+        assert_eq!(a.relays, ["gw1:7118", "gw2:7118"]);
         assert_eq!(a.relay_token.as_deref(), Some(std::path::Path::new("relay-token")));
         assert_eq!(a.command(&spec.command), ["./other"]);
         assert_eq!(spec.clusters[1].launcher, Launcher::Join);

@@ -122,7 +122,7 @@ enum Action {
         /// Ranks on each node.
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
         ranks_per_node: u32,
-        /// Write `relays` of private clusters (every gateway, port 7070), not only as a comment.
+        /// Write `relays` of private clusters (every gateway, port 7118), not only as a comment.
         #[arg(long)]
         relays: bool,
     },

@@ -20,7 +20,7 @@ pub struct Choices {
 }
 
 /// The port that relays listen on unless they are told otherwise.
-const RELAY_PORT: u16 = 7070;
+const RELAY_PORT: u16 = 7118;
 
 /// Reads `a=mpiexec.mpich,b=mpiexec.openmpi`.
 ///
@@ -158,7 +158,7 @@ mod tests {
             relays: false,
         };
         let written = write(&spec, &choices);
-        assert!(written.contains("\n# relays = [\"a-gw1:7070\", \"a-gw2:7070\"]\n"), "{written}");
+        assert!(written.contains("\n# relays = [\"a-gw1:7118\", \"a-gw2:7118\"]\n"), "{written}");
         assert!(written.contains("lab exec pub -- gridmpi run"), "{written}");
         let job: toml::Table = written.parse().unwrap();
         let a = &job["cluster"][0];

@@ -149,7 +149,7 @@ fn jobs_are_started_where_private_clusters_reach_them() {
     let job = place.run(["job", file, "--relays"]);
     let job: toml::Table = String::from_utf8(job.stdout).unwrap().parse().unwrap();
     let first = &job["cluster"][0];
-    assert_eq!(first["relays"][1].as_str(), Some("a-gw2:7070"));
+    assert_eq!(first["relays"][1].as_str(), Some("a-gw2:7118"));
     assert_eq!(first["hosts"][1].as_str(), Some("10.9.0.2"));
     let head = first["head"].as_str().unwrap();
     // What `gridmpi run` does with that: a program on the head that starts one on a node, and reaches back.
