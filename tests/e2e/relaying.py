@@ -41,12 +41,22 @@ def _free_ports(count: int) -> list[int]:
     return ports
 
 
-def _secret(path: Path) -> Path:
+def make_secret(path: Path) -> Path:
+    """A token of relays, for the owner's eyes only."""
     path.unlink(missing_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w") as file:
         file.write(secrets.token_hex(32) + "\n")
     return path
+
+
+def make_identity(directory: Path) -> str:
+    """A certificate for a relay; returns the fingerprint by which others know it."""
+    shutil.rmtree(directory, ignore_errors=True)
+    words = ["--directory", str(directory)]
+    subprocess.run([str(gridmpi()), "relay", "init", *words], check=True, capture_output=True, timeout=20)
+    said = subprocess.run([str(gridmpi()), "relay", "fingerprint", *words], check=True, capture_output=True, text=True, timeout=20)
+    return said.stdout.strip()
 
 
 @dataclass
@@ -61,9 +71,9 @@ class Relays:
     def __enter__(self) -> "Relays":
         self.place.mkdir(parents=True, exist_ok=True)
         self.ports = dict(zip(RELAYS, _free_ports(len(RELAYS)), strict=True))
-        _secret(self.token)
+        make_secret(self.token)
         for name in RELAYS:
-            self._make_identity(name)
+            self.fingerprints[name] = make_identity(self.place / name)
         for name in RELAYS:
             self.start(name)
         return self
@@ -78,14 +88,6 @@ class Relays:
 
     def address(self, name: str) -> str:
         return f"127.0.0.1:{self.ports[name]}"
-
-    def _make_identity(self, name: str) -> None:
-        """A certificate, by whose fingerprint the others know it."""
-        directory = str(self.place / name)
-        shutil.rmtree(directory, ignore_errors=True)
-        subprocess.run([str(gridmpi()), "relay", "init", "--directory", directory], check=True, capture_output=True)
-        words = [str(gridmpi()), "relay", "fingerprint", "--directory", directory]
-        self.fingerprints[name] = subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
 
     def start(self, name: str) -> None:
         peers = [word for peer in RELAYS[name] for word in ("--peer", f"{self.address(peer)}={self.fingerprints[peer]}")]
