@@ -7,15 +7,18 @@ use crate::error::BootstrapError;
 use crate::handshake::{self, HandshakeError, Role};
 use crate::message::{FromCoordinator, ToCoordinator, bounded};
 use crate::model::{ClusterName, JobTable, ProcInfo, Registration};
+use crate::relay::{RelayAccess, RelayError};
 use crate::secret::{JobId, JobKey};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Longest time for reaching the coordinator: an unreachable one must be reported within seconds.
 const REACH: Duration = Duration::from_secs(20);
+/// Pause before relays are asked again for a coordinator that they do not know.
+const RELAY_PAUSE: Duration = Duration::from_millis(100);
 /// Longest time for one short message on an open connection.
 const SHORT: Duration = Duration::from_secs(10);
 
@@ -81,23 +84,88 @@ fn tell(env: &JobEnv, message: &ToCoordinator) -> Result<(), BootstrapError> {
 }
 
 fn reach(env: &JobEnv, role: Role, deadline: Instant) -> Result<(Reader, Writer), BootstrapError> {
-    reach_at(&env.coordinators, role, env.job, &env.key, deadline)
+    reach_at(&env.coordinators, env.relays.as_ref(), role, env.job, &env.key, deadline)
 }
 
-/// Connects to the first of `addresses` that proves to be the job's coordinator.
+/// Connects to the first of `addresses`, or through the first of the relays, that leads to what proves to be the job's
+/// coordinator.
 pub(crate) fn reach_at(
     addresses: &[SocketAddr],
+    relays: Option<&RelayAccess>,
     role: Role,
     job: JobId,
     key: &JobKey,
     deadline: Instant,
 ) -> Result<(Reader, Writer), BootstrapError> {
     let deadline = deadline.min(Instant::now() + REACH);
-    let mut dialer = Dialer::new(addresses, deadline);
+    let through = relays.map_or(Ok(Vec::new()), RelayAccess::resolve);
+    let through = through.map_err(BootstrapError::Relays)?;
+    loop {
+        let ways = Ways { direct: addresses, through: &through, relays };
+        match reach_once(&ways, role, job, key, deadline) {
+            // The coordinator, or news of it, may still be on the way to the relays.
+            Err(Missed::Early(_)) if Instant::now() + RELAY_PAUSE < deadline => {
+                std::thread::sleep(RELAY_PAUSE);
+            }
+            Err(Missed::Early(error) | Missed::For(error)) => return Err(error),
+            Ok(halves) => return Ok(halves),
+        }
+    }
+}
+
+/// Ways to the coordinator.
+struct Ways<'a> {
+    direct: &'a [SocketAddr],
+    through: &'a [SocketAddr],
+    relays: Option<&'a RelayAccess>,
+}
+
+/// Why nothing came of it.
+enum Missed {
+    /// A relay does not know the coordinator, which may be so for a while.
+    Early(BootstrapError),
+    For(BootstrapError),
+}
+
+impl Ways<'_> {
+    /// Asks for a circuit where the connection leads to a relay. Whether it leads to the coordinator now.
+    fn pass(
+        &self,
+        stream: &TcpStream,
+        address: SocketAddr,
+        job: JobId,
+        deadline: Instant,
+    ) -> Result<(), RelayError> {
+        match self.relays {
+            Some(relays) if self.through.contains(&address) => {
+                relays.to_coordinator(stream, job, deadline)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn reach_once(
+    ways: &Ways<'_>,
+    role: Role,
+    job: JobId,
+    key: &JobKey,
+    deadline: Instant,
+) -> Result<(Reader, Writer), Missed> {
+    let mut dialer = Dialer::new(&[ways.direct, ways.through].concat(), deadline);
     let mut telling = None;
+    let mut is_early = false;
     while let Some((address, stream)) = dialer.next() {
+        if let Err(error) = ways.pass(&stream, address, job, deadline) {
+            is_early |= error.is_early();
+            dialer.failed(address, format!("as a relay: {error}"));
+            continue;
+        }
         match handshake::connect(stream, role, job, key, deadline) {
-            Ok(channel) => return channel.split().map_err(|e| BootstrapError::Gone(e.to_string())),
+            Ok(channel) => {
+                let gone = |error: std::io::Error| BootstrapError::Gone(error.to_string());
+                return channel.split().map_err(|error| Missed::For(gone(error)));
+            }
             Err(HandshakeError::Version(theirs)) => {
                 let ours = handshake::VERSION;
                 telling = Some(BootstrapError::Version { address, theirs, ours });
@@ -107,7 +175,8 @@ pub(crate) fn reach_at(
             Err(error) => dialer.failed(address, error.to_string()),
         }
     }
-    Err(telling.unwrap_or(BootstrapError::Unreachable { tried: dialer.failures }))
+    let error = telling.unwrap_or(BootstrapError::Unreachable { tried: dialer.failures });
+    Err(if is_early { Missed::Early(error) } else { Missed::For(error) })
 }
 
 pub(crate) fn receive(

@@ -1,6 +1,7 @@
 //! The environment by which `gridmpi run` and `gridmpi join` tell ranks of their job.
 
 use crate::model::{ClusterName, MOST_CONNECTIONS, Pacing};
+use crate::relay::{RelayAccess, RelayToken};
 use crate::secret::{JobId, JobKey};
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -14,6 +15,10 @@ pub const JOB: &str = "GRIDMPI_JOB";
 pub const KEY: &str = "GRIDMPI_KEY";
 /// The name of the cluster that this process belongs to.
 pub const CLUSTER: &str = "GRIDMPI_CLUSTER";
+/// The relays that lead to other clusters: `host:port` separated by commas.
+pub const RELAYS: &str = "GRIDMPI_RELAYS";
+/// What those relays ask for: 64 hexadecimal digits. Forwarded by name, as the key is.
+pub const RELAY_TOKEN: &str = "GRIDMPI_RELAY_TOKEN";
 /// Which interface faces the wide area: a name such as `eth1`, or a network such as `10.1.0.0/16`.
 pub const INTERFACE: &str = "GRIDMPI_INTERFACE";
 /// Bytes of a message that are sent before its receiver has matched it.
@@ -31,6 +36,9 @@ pub const CONGESTION: &str = "GRIDMPI_CONGESTION";
 pub const MATB: &str = "GRIDMPI_MATB";
 /// How many connections two processes of different clusters may have at a time, 1 to [`MOST_CONNECTIONS`].
 pub const CONNECTIONS: &str = "GRIDMPI_CONNECTIONS";
+/// Whether connections between clusters are encrypted and authenticated by TLS: `on` or `off`. Read by `gridmpi run` only, since all
+/// clusters must do alike.
+pub const TLS: &str = "GRIDMPI_TLS";
 /// How much the library tells on stderr: `0` (default) to `2`.
 pub const DEBUG: &str = "GRIDMPI_DEBUG";
 /// Seconds a cluster waits for the others; `0` for a day.
@@ -41,11 +49,13 @@ pub const LIBDIR: &str = "GRIDMPI_LIBDIR";
 pub const TOKEN: &str = "GRIDMPI_TOKEN";
 
 /// Every name a rank reads, so that launchers can be told to forward them.
-pub const FORWARDED: [&str; 14] = [
+pub const FORWARDED: [&str; 16] = [
     COORDINATOR,
     JOB,
     KEY,
     CLUSTER,
+    RELAYS,
+    RELAY_TOKEN,
     INTERFACE,
     EAGER_LIMIT,
     CREDIT,
@@ -73,6 +83,8 @@ pub struct JobEnv {
     pub key: JobKey,
     /// This process's cluster.
     pub cluster: ClusterName,
+    /// The relays of this cluster, if it has any.
+    pub relays: Option<RelayAccess>,
     /// The wide-area interface or network, if one was named.
     pub interface: Option<String>,
     /// How long to wait for the other clusters.
@@ -98,6 +110,8 @@ pub struct Settings {
     pub matb: Option<u64>,
     /// How many connections two processes of different clusters may have at a time; the job's choice otherwise.
     pub connections: Option<u32>,
+    /// Whether connections between clusters use TLS; the job's choice otherwise. Not handed on to ranks: the job's table says it.
+    pub tls: Option<bool>,
     /// How much to tell on stderr, 0 to 2.
     pub debug: u8,
 }
@@ -149,6 +163,7 @@ impl JobEnv {
             job: JobId::parse(&required(JOB)?).map_err(|e| error(JOB, e))?,
             key: JobKey::parse(&required(KEY)?).map_err(|e| error(KEY, e))?,
             cluster: ClusterName::new(required(CLUSTER)?).map_err(|e| error(CLUSTER, e))?,
+            relays: relays(get(RELAYS)?, get(RELAY_TOKEN)?)?,
             interface: get(INTERFACE)?,
             wait: wait(get(WAIT)?)?,
             settings: Settings::read(get)?,
@@ -173,6 +188,10 @@ impl JobEnv {
             (CLUSTER, self.cluster.to_string()),
             (WAIT, self.wait.as_secs().to_string()),
         ];
+        if let Some(relays) = &self.relays {
+            all.push((RELAYS, relays.names.join(",")));
+            all.push((RELAY_TOKEN, relays.token.reveal()));
+        }
         all.extend(self.interface.clone().map(|interface| (INTERFACE, interface)));
         all.extend(self.settings.variables());
         all
@@ -199,6 +218,7 @@ impl Settings {
             congestion: congestion(get(CONGESTION)?)?,
             matb: get(MATB)?.map(|v| rate(MATB, &v)).transpose()?,
             connections: get(CONNECTIONS)?.map(|v| connections(&v)).transpose()?,
+            tls: get(TLS)?.map(|value| switch(TLS, &value)).transpose()?,
             debug: debug(get(DEBUG)?.as_deref())?,
         })
     }
@@ -244,6 +264,14 @@ fn addresses(text: &str) -> Result<Vec<SocketAddr>, EnvError> {
         return Err(error(COORDINATOR, format!("more than {MAX_COORDINATORS} addresses")));
     }
     Ok(all)
+}
+
+fn relays(names: Option<String>, token: Option<String>) -> Result<Option<RelayAccess>, EnvError> {
+    let Some(names) = names else { return Ok(None) };
+    let names = RelayAccess::parse_names(&names).map_err(|e| error(RELAYS, e))?;
+    let token = token.ok_or_else(|| error(RELAY_TOKEN, "is missing"))?;
+    let token = RelayToken::parse(&token).map_err(|e| error(RELAY_TOKEN, e))?;
+    Ok(Some(RelayAccess { names, token }))
 }
 
 fn wait(value: Option<String>) -> Result<Duration, EnvError> {
@@ -294,6 +322,20 @@ fn yielding(value: Option<&str>) -> Result<Yielding, EnvError> {
         Some("off" | "0") => Ok(Yielding::Off),
         Some(other) => Err(error(YIELD, format!("{other:?} is none of auto, on, off"))),
     }
+}
+
+/// Reads `on` or `off`.
+#[must_use]
+pub fn parse_switch(text: &str) -> Option<bool> {
+    match text.trim() {
+        "on" | "1" => Some(true),
+        "off" | "0" => Some(false),
+        _ => None,
+    }
+}
+
+fn switch(name: &'static str, text: &str) -> Result<bool, EnvError> {
+    parse_switch(text).ok_or_else(|| error(name, format!("{text:?} is none of on, off")))
 }
 
 fn pacing(value: Option<&str>) -> Result<Option<Pacing>, EnvError> {
@@ -369,6 +411,8 @@ mod tests {
         all.insert(DEBUG, "2".to_owned());
         all.insert(INTERFACE, "eth1".to_owned());
         all.insert(WAIT, "7".to_owned());
+        all.insert(RELAYS, "gw1:70,gw2:70".to_owned());
+        all.insert(RELAY_TOKEN, "6".repeat(64));
         let first = parse(&all).unwrap().unwrap();
         assert_eq!(first.coordinators.len(), 2);
         assert_eq!(first.settings.eager_limit, Some(65536));
@@ -376,7 +420,8 @@ mod tests {
         assert_eq!(first.wait, Duration::from_secs(7));
         let second = parse(&first.variables().into_iter().collect()).unwrap().unwrap();
         assert_eq!(second.settings, first.settings);
-        assert_eq!(second.interface, first.interface);
+        assert_eq!((second.interface, &second.relays), (first.interface.clone(), &first.relays));
+        assert_eq!(first.relays.as_ref().unwrap().names, ["gw1:70", "gw2:70"]);
         assert_eq!((second.job, second.key.clone()), (first.job, first.key.clone()));
         let names: Vec<_> = first.variables().into_iter().map(|(name, _)| name).collect();
         assert!(names.iter().all(|name| FORWARDED.contains(name)));
@@ -388,11 +433,13 @@ mod tests {
             (COORDINATOR, "nowhere", "nowhere"),
             (JOB, "12", "32 hexadecimal"),
             (KEY, "topsecret", "64 hexadecimal"),
+            (RELAYS, "gw", "host:port"),
             (CLUSTER, "a b", "cluster name"),
             (EAGER_LIMIT, "many", "many"),
             (CREDIT, "99999999999G", "bytes"),
             (YIELD, "maybe", "auto"),
             (PACING, "fast", "off, static, auto"),
+            (TLS, "maybe", "on, off"),
             (CONGESTION, "no such thing", "cubic or bbr"),
             (MATB, "0", "more than 0"),
             (MATB, "-5M", "more than 0"),

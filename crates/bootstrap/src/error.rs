@@ -16,6 +16,9 @@ pub enum BootstrapError {
         /// Each address with what happened there.
         tried: Vec<(SocketAddr, String)>,
     },
+    /// A relay's name is not known here.
+    #[error("{0}")]
+    Relays(String),
     /// The coordinator is another release of GridMPI.
     #[error(
         "the coordinator at {address} speaks version {theirs} of the rendezvous protocol, this \

@@ -6,6 +6,7 @@ use crate::error::BootstrapError;
 use crate::handshake::Role;
 use crate::message::{FromCoordinator, ToCoordinator};
 use crate::model::ClusterName;
+use crate::relay::RelayAccess;
 use crate::secret::Secret;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -58,20 +59,21 @@ pub struct JoinControl {
     writer: Arc<Mutex<Writer>>,
 }
 
-/// Asks the coordinator at one of `addresses` to take part. Then hands each order of the job to
+/// Asks the coordinator, at one of `addresses` or through one of the relays, to take part. Then hands each order of the job to
 /// `orders` from a thread of its own, until the connection ends ([`JoinOrder::Gone`] is the last).
 ///
 /// # Errors
 /// As [`crate::register`].
 pub fn join(
     addresses: &[SocketAddr],
+    relays: Option<&RelayAccess>,
     secret: &Secret,
     request: JoinRequest,
     deadline: Instant,
     mut orders: impl FnMut(JoinOrder) + Send + 'static,
 ) -> Result<(JoinTerms, JoinControl), BootstrapError> {
     let (mut reader, mut writer) =
-        reach_at(addresses, Role::Join, secret.job(), &secret.key(), deadline)?;
+        reach_at(addresses, relays, Role::Join, secret.job(), &secret.key(), deadline)?;
     let what = "sending the request to join";
     writer.send(&ToCoordinator::Join(request), deadline).map_err(|e| broken(e, what))?;
     let terms = match receive(&mut reader, deadline, "an answer to the request to join")? {

@@ -23,6 +23,7 @@ mod join;
 pub mod line;
 mod message;
 mod model;
+mod relay;
 mod roster;
 mod secret;
 mod server;
@@ -31,7 +32,11 @@ pub use client::{Control, Notice, abort, register, suspect};
 pub use env::{EnvError, JobEnv, Settings, Yielding};
 pub use error::BootstrapError;
 pub use join::{JoinControl, JoinOrder, JoinRequest, JoinTerms, join};
-pub use model::{ClusterName, DataModel, Endian, JobTable, LinkInfo, MOST_CONNECTIONS, ModelError, NetworkInfo, Pacing, ProcInfo, Registration};
+pub use model::{
+    ClusterName, DataModel, Endian, JobTable, LinkInfo, MOST_CONNECTIONS, ModelError, NetworkInfo,
+    Pacing, ProcInfo, Registration, Via,
+};
+pub use relay::{MAX_RELAYS, RelayAccess, RelayToken};
 pub use roster::{Expected, Progress};
 pub use secret::{JobId, JobKey, Secret, SecretError};
 pub use server::{Coordinator, CoordinatorConfig, Event, Participant};

@@ -70,6 +70,9 @@ pub struct Registration {
     /// Its setting `GRIDMPI_CREDIT`, bytes; the job's is the least of all.
     #[serde(default)]
     pub credit: Option<u64>,
+    /// It has relays.
+    #[serde(default)]
+    pub has_relays: bool,
 }
 
 /// What the job file says about the path between two clusters.
@@ -81,6 +84,19 @@ pub struct LinkInfo {
     pub bandwidth_bits_per_s: Option<u64>,
     /// One-way delay in microseconds, if stated.
     pub delay_us: Option<u64>,
+    /// Which way it is, if stated.
+    #[serde(default)]
+    pub via: Option<Via>,
+}
+
+/// How processes of two clusters reach each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Via {
+    /// They connect to each other.
+    Direct,
+    /// Through relays of both clusters.
+    Relays,
 }
 
 /// Whether what leaves for other clusters is held to a rate.
@@ -110,6 +126,23 @@ pub struct NetworkInfo {
     pub matb: Vec<Option<u64>>,
     /// How many connections two processes of different clusters may have at a time, if stated: 1 to [`MOST_CONNECTIONS`].
     pub connections: Option<u32>,
+    /// Whether connections between clusters use TLS, if stated.
+    pub tls: Option<bool>,
+}
+
+impl Via {
+    /// All, by name.
+    pub const NAMES: [&str; 2] = ["direct", "relays"];
+
+    /// The one with this name.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        match name {
+            "direct" => Some(Self::Direct),
+            "relays" => Some(Self::Relays),
+            _ => None,
+        }
+    }
 }
 
 /// Most connections that two processes may have at a time.
@@ -294,6 +327,22 @@ impl JobTable {
         self.clusters.iter().map(|cluster| cluster.procs.len()).sum()
     }
 
+    /// How processes of two clusters reach each other: as the job says, else through relays where both have some.
+    #[must_use]
+    pub fn via(&self, one: usize, other: usize) -> Via {
+        let stated = self.network.links.iter().find(|link| link.joins(one, other));
+        stated.and_then(|link| link.via).unwrap_or_else(|| {
+            let has_relays = |at: usize| self.clusters.get(at).is_some_and(|it| it.has_relays);
+            if has_relays(one) && has_relays(other) { Via::Relays } else { Via::Direct }
+        })
+    }
+
+    /// Whether connections between clusters use TLS: unless the job says otherwise.
+    #[must_use]
+    pub fn is_secure(&self) -> bool {
+        self.network.tls.unwrap_or(true)
+    }
+
     /// The job's `MPI_TAG_UB`: what every cluster's MPI can carry.
     #[must_use]
     pub fn tag_ub(&self) -> i32 {
@@ -327,6 +376,7 @@ pub(crate) mod tests {
             vendor: "Test MPI 1".to_owned(),
             tag_ub: 1 << 28,
             credit: None,
+            has_relays: false,
         }
     }
 
@@ -351,6 +401,23 @@ pub(crate) mod tests {
         assert_eq!(table.credit(), None);
         (table.clusters[0].credit, table.clusters[2].credit) = (Some(1 << 20), Some(1 << 18));
         assert_eq!(table.credit(), Some(1 << 18));
+    }
+
+    #[test]
+    fn relays_are_used_where_both_have_some_unless_the_job_says_otherwise() {
+        let mut table = JobTable {
+            job: [0; 16],
+            clusters: vec![sample("a", 1), sample("b", 1), sample("c", 1)],
+            network: NetworkInfo::default(),
+        };
+        (table.clusters[0].has_relays, table.clusters[2].has_relays) = (true, true);
+        let via = |table: &JobTable| [(0, 1), (2, 0), (1, 2)].map(|(a, b)| table.via(a, b));
+        assert_eq!(via(&table), [Via::Direct, Via::Relays, Via::Direct]);
+        table.clusters[1].has_relays = true;
+        let link =
+            |between, via| LinkInfo { between, bandwidth_bits_per_s: None, delay_us: None, via };
+        table.network.links = vec![link([0, 2], Some(Via::Direct)), link([1, 2], None)];
+        assert_eq!(via(&table), [Via::Relays, Via::Direct, Via::Relays]);
     }
 
     #[test]

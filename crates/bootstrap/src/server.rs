@@ -10,6 +10,7 @@ use crate::handshake::{self, HandshakeError, Role};
 use crate::join::{JoinRequest, JoinTerms};
 use crate::message::{FromCoordinator, ToCoordinator, bounded};
 use crate::model::{ClusterName, JobTable, NetworkInfo, Registration};
+use crate::relay::{Door, RelayAccess};
 use crate::roster::{Expected, Progress, Refusal, Roster};
 use crate::secret::{JobId, JobKey, Secret};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
@@ -44,6 +45,8 @@ pub struct CoordinatorConfig {
     /// Addresses under which ranks may reach us, without a port, best first; handed to those who
     /// join.
     pub reachable: Vec<IpAddr>,
+    /// Relays through which clusters may come that cannot reach us directly.
+    pub relays: Option<RelayAccess>,
     /// How long ranks wait for other clusters, for those who join; 0 for a day.
     pub wait_s: u64,
 }
@@ -108,6 +111,13 @@ pub enum Event {
     JoinExited(Participant, i32),
     /// A joined launcher's connection ended before the launcher had.
     JoinLost(Participant),
+    /// One of our relays cannot be used at present; it is tried on.
+    RelayLost {
+        /// Where it should listen.
+        relay: SocketAddr,
+        /// What is wrong.
+        problem: String,
+    },
 }
 
 /// Runs until dropped. Methods may be called from any thread.
@@ -115,6 +125,7 @@ pub struct Coordinator {
     shared: Arc<Shared>,
     address: SocketAddr,
     acceptor: Option<JoinHandle<()>>,
+    door: Option<Door>,
 }
 
 struct Shared {
@@ -150,6 +161,7 @@ impl Coordinator {
         events: impl FnMut(Event) + Send + 'static,
     ) -> io::Result<Self> {
         let listener = listen(config.listen)?;
+        let relays = config.relays.clone();
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared::new(config, address.port(), Box::new(events)));
         let acceptor = {
@@ -158,7 +170,8 @@ impl Coordinator {
                 .name("coordinator".to_owned())
                 .spawn(move || shared.accept(&listener))?
         };
-        Ok(Self { shared, address, acceptor: Some(acceptor) })
+        let door = relays.map(|relays| open_door(&relays, &shared)).transpose()?;
+        Ok(Self { shared, address, acceptor: Some(acceptor), door })
     }
 
     /// Where it listens; the address may be unspecified, the port is real.
@@ -193,8 +206,24 @@ impl Coordinator {
     }
 }
 
+/// Lets clusters in that come through relays.
+fn open_door(relays: &RelayAccess, shared: &Arc<Shared>) -> io::Result<Door> {
+    let addresses = relays.resolve().map_err(io::Error::other)?;
+    let (serving, telling) = (Arc::clone(shared), Arc::clone(shared));
+    let came = move |stream: TcpStream| {
+        let Ok(peer) = stream.peer_addr() else { return };
+        if serving.wait_for_room() {
+            lock(&serving.strangers).being_served += 1;
+            serving.serve(stream, peer);
+        }
+    };
+    let trouble = move |relay, problem| telling.tell(Event::RelayLost { relay, problem });
+    Door::open(relays, addresses, shared.job, came, trouble)
+}
+
 impl Drop for Coordinator {
     fn drop(&mut self) {
+        self.door = None;
         self.shared.closing.store(true, Ordering::Release);
         self.shared.room.notify_all();
         for writer in self.shared.ranks.iter().chain(&self.shared.joins) {

@@ -34,6 +34,7 @@ fn job(clusters: &[(&str, Option<u32>)]) -> Job {
         clusters: clusters.iter().map(expect).collect(),
         network: NetworkInfo::default(),
         reachable: vec![LOCAL],
+        relays: None,
         wait_s: 30,
     };
     let (sender, events) = channel();
@@ -51,6 +52,7 @@ impl Job {
             job: self.secret.job(),
             key: self.secret.key(),
             cluster: ClusterName::new(cluster).unwrap(),
+            relays: None,
             interface: None,
             wait: Duration::from_secs(30),
             settings: Settings { yielding: Yielding::Auto, ..Settings::default() },
@@ -92,6 +94,7 @@ fn registration(cluster: &str, ranks: u32) -> Registration {
         vendor: "Test MPI".to_owned(),
         tag_ub: i32::MAX,
         credit: None,
+        has_relays: false,
     }
 }
 
@@ -356,7 +359,8 @@ fn a_launcher_joins_by_token_takes_orders_and_reports() {
     let token = Secret::parse(&job.secret.reveal()).unwrap();
     let addresses = [job.coordinator.address()];
     let (terms, control) =
-        join(&addresses, &token, request("b"), soon(), move |o| sender.send(o).unwrap()).unwrap();
+        join(&addresses, None, &token, request("b"), soon(), move |o| sender.send(o).unwrap())
+            .unwrap();
     assert_eq!(terms.coordinators, addresses);
     assert_eq!((terms.wait_s, terms.interface.as_deref()), (30, Some("eth1")));
     job.expect(|event| match event {
@@ -380,10 +384,11 @@ fn joining_with_a_wrong_token_or_name_says_so() {
     let job = job(&[("a", None), ("b+", None)]);
     let addresses = [job.coordinator.address()];
     let other = Secret::random().unwrap();
-    let wrong = join(&addresses, &other, request("b"), soon(), drop).err().unwrap();
+    let wrong = join(&addresses, None, &other, request("b"), soon(), drop).err().unwrap();
     assert!(wrong.to_string().contains("another job"), "{wrong}");
     for (cluster, part) in [("x", "no cluster"), ("a", "itself")] {
-        let error = join(&addresses, &job.secret, request(cluster), soon(), drop).err().unwrap();
+        let error =
+            join(&addresses, None, &job.secret, request(cluster), soon(), drop).err().unwrap();
         assert!(error.to_string().contains(part), "{error}");
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::own_program;
 use crate::run::{LauncherStyle, MpiFamily};
-use gridmpi_bootstrap::ClusterName;
+use gridmpi_bootstrap::{ClusterName, RelayAccess};
 use gridmpi_job::{JoinOptions, parse_coordinators};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -44,6 +44,14 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 
+    /// Relay of this cluster that leads to the others (repeatable); with it `gridmpi run` need not be reachable directly
+    #[arg(long, value_name = "HOST:PORT", value_parser = relay, requires = "relay_token_file")]
+    relay: Vec<String>,
+
+    /// File with the token of the relays
+    #[arg(long, value_name = "FILE")]
+    relay_token_file: Option<PathBuf>,
+
     /// MPI of the program, where neither program nor launcher tell: mpich or openmpi
     #[arg(long, value_name = "FAMILY")]
     mpi: Option<MpiFamily>,
@@ -68,6 +76,10 @@ fn addresses(text: &str) -> Result<Addresses, String> {
     parse_coordinators(text).map(Addresses)
 }
 
+fn relay(text: &str) -> Result<String, String> {
+    RelayAccess::check_name(text).map(|()| text.to_owned())
+}
+
 fn name(text: &str) -> Result<ClusterName, String> {
     ClusterName::new(text).map_err(|error| error.to_string())
 }
@@ -80,6 +92,8 @@ pub(crate) fn run(args: Args) -> i32 {
         line: args.line,
         described: args.described,
         token_file: args.token_file,
+        relays: args.relay,
+        relay_token: args.relay_token_file,
         style: args.style.map(|style| style.0),
         mpi: args.mpi.map(|mpi| mpi.0),
     })

@@ -2,9 +2,9 @@
 //!
 //! They are held, within a bound that their sender keeps, and go to their place when the beginning has come.
 
+use crate::PeerMisbehaved;
 use crate::endpoint::{Endpoint, Target};
 use crate::slab::Key;
-use crate::PeerMisbehaved;
 use gridmpi_buffer::RecvBuffer;
 use gridmpi_trunk::Bounds;
 use gridmpi_wire::{ProcId, Strand};
@@ -48,7 +48,10 @@ impl Endpoint {
         let peer = self.peers.open(id, &self.config);
         let held = Bounds::held(payload_len.into());
         if peer.early.held + held > self.config.bounds.early {
-            return Err(PeerMisbehaved::new(id, "it sent more of messages that have not begun than it may"));
+            return Err(PeerMisbehaved::new(
+                id,
+                "it sent more of messages that have not begun than it may",
+            ));
         }
         let bytes = RecvBuffer::room(payload_len.into());
         let key = self.early.insert(Early { strand, message, offset, bytes, is_whole: false });
@@ -58,7 +61,12 @@ impl Endpoint {
     }
 
     /// They have come whole; `is_new`: and not over another connection before.
-    pub(crate) fn end_early(&mut self, id: ProcId, key: Key, is_new: bool) -> Result<(), PeerMisbehaved> {
+    pub(crate) fn end_early(
+        &mut self,
+        id: ProcId,
+        key: Key,
+        is_new: bool,
+    ) -> Result<(), PeerMisbehaved> {
         let Some(early) = self.early.get_mut(key) else { return Ok(()) };
         early.is_whole = true;
         let message = early.message;
@@ -73,13 +81,21 @@ impl Endpoint {
 
     /// The message has begun: what has come of it goes to its place.
     pub(crate) fn place_early(&mut self, id: ProcId, message: u64) -> Result<(), PeerMisbehaved> {
-        let Some(peer) = self.peers.get(id).filter(|peer| !peer.early.keys.is_empty()) else { return Ok(()) };
-        let is_of = |key: &&Key| self.early.get(**key).is_some_and(|early| early.is_whole && early.message == message);
+        let Some(peer) = self.peers.get(id).filter(|peer| !peer.early.keys.is_empty()) else {
+            return Ok(());
+        };
+        let is_of = |key: &&Key| {
+            self.early.get(**key).is_some_and(|early| early.is_whole && early.message == message)
+        };
         let keys: Vec<Key> = peer.early.keys.iter().filter(is_of).copied().collect();
         for key in keys {
             let Some(mut early) = self.take_early(id, key) else { continue };
             let len = early.bytes.capacity();
-            let Target::Message { key, offset } = self.find_place(id, message, early.offset, len)? else { continue };
+            let Target::Message { key, offset } =
+                self.find_place(id, message, early.offset, len)?
+            else {
+                continue;
+            };
             self.store(key, offset, &mut early.bytes);
             self.landed(id, key, offset, len)?;
         }
@@ -96,7 +112,9 @@ impl Endpoint {
 
     /// The connection is gone: what it half brought will come again. Or all are, for good.
     pub(crate) fn forget_early(&mut self, id: ProcId, strand: Option<Strand>) {
-        let Some(peer) = self.peers.get(id).filter(|peer| !peer.early.keys.is_empty()) else { return };
+        let Some(peer) = self.peers.get(id).filter(|peer| !peer.early.keys.is_empty()) else {
+            return;
+        };
         let is_gone = |early: &Early| match strand {
             Some(strand) => early.strand == strand && !early.is_whole,
             None => true,

@@ -226,8 +226,12 @@ impl Endpoint {
             }
         }
         let place = Place::Unexpected { handle: 0, heap: RecvBuffer::empty() };
-        let key =
-            self.incoming.insert(Incoming { peer: id, envelope, received: Extent::default(), place });
+        let key = self.incoming.insert(Incoming {
+            peer: id,
+            envelope,
+            received: Extent::default(),
+            place,
+        });
         let entered = self.unexpected.push(&pattern, key);
         if let Some(Incoming { place: Place::Unexpected { handle, .. }, .. }) =
             self.incoming.get_mut(key)

@@ -140,7 +140,13 @@ fn a_message_cleared_twice_is_refused() {
 fn what_is_read_after_a_loss_goes_nowhere() {
     let mut pair = Pair::new(small);
     let receive = pair.receive(1, 40);
-    let header = Header { kind: gridmpi_wire::Kind::Envelope, body_len: 16 + 47, seq: 1, data_before: 0, ack: 0 };
+    let header = Header {
+        kind: gridmpi_wire::Kind::Envelope,
+        body_len: 16 + 47,
+        seq: 1,
+        data_before: 0,
+        ack: 0,
+    };
     let frame = Frame::Envelope(envelope(1, 40, 40));
     let sink = pair.b.frame(A, ONE, &header, frame).unwrap();
     pair.b.peer_lost(A, "cut");

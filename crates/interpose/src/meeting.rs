@@ -7,9 +7,11 @@ use crate::matb::Matb;
 use crate::pacing::{self, Wish};
 use crate::runtime::Runtime;
 use gridmpi_abi::{Abi, Handle, Named};
-use gridmpi_bootstrap::{Control, DataModel, JobEnv, JobTable, ProcInfo, Registration, Yielding};
+use gridmpi_bootstrap::{
+    Control, DataModel, JobEnv, JobTable, ProcInfo, Registration, Via, Yielding,
+};
 use gridmpi_engine::{Communicator, JobMap};
-use gridmpi_net::{Bound, Listen, Net, NetConfig, Way};
+use gridmpi_net::{Bound, Listen, Net, NetConfig, Relays, Security, Way};
 use gridmpi_wire::ProcId;
 use std::ffi::{c_char, c_int, c_void};
 use std::net::SocketAddr;
@@ -147,6 +149,7 @@ fn register<A: Abi>(
         vendor: library_version(rt),
         tag_ub: vendor_tag_ub(rt),
         credit: env.settings.credit,
+        has_relays: env.relays.is_some(),
     };
     let (table, control) = gridmpi_bootstrap::register(env, registration, env.deadline())
         .map_err(|e| e.to_string())?;
@@ -282,11 +285,14 @@ fn start_net(
     let matb = env.settings.matb.or(table.network.matb(ours));
     let pacing = pacing::of(Wish { setting, congestion, matb }, table, ours, me);
     let has_broker = pacing.online.is_some();
+    let is_relayed = |cluster| cluster != ours && table.via(ours, cluster) == Via::Relays;
+    let relays = relays(env, table, ours, &is_relayed)?;
     let peers = table.clusters.iter().enumerate().flat_map(|(cluster, registration)| {
         // Those of this cluster are the vendor's business, but for the broker.
-        let is_wanted = cluster != ours || has_broker;
-        let addresses =
-            |p: &ProcInfo| if is_wanted { vec![Way::direct(p.addresses.clone())] } else { Vec::new() };
+        let is_wanted = if cluster == ours { has_broker } else { !is_relayed(cluster) };
+        let addresses = |p: &ProcInfo| {
+            if is_wanted { vec![Way::direct(p.addresses.clone())] } else { Vec::new() }
+        };
         registration.procs.iter().map(addresses).collect::<Vec<_>>()
     });
     let mut engine = gridmpi_engine::Config::new(me);
@@ -295,16 +301,53 @@ fn start_net(
     engine.eager_limit = env.settings.eager_limit.unwrap_or(usual);
     const { assert!(gridmpi_wire::Strand::MAX as u32 == gridmpi_bootstrap::MOST_CONNECTIONS) };
     let connections = env.settings.connections.or(table.network.connections).unwrap_or(1);
+    let key = gridmpi_wire::JobKey::new(env.key.bytes());
+    let security = table.is_secure().then(|| Security::of_job(env.job.0, &key));
     let config = NetConfig {
         me,
         job: env.job.0,
-        key: gridmpi_wire::JobKey::new(env.key.bytes()),
+        key,
         engine,
         peers: peers.collect(),
+        security: security.transpose().map_err(|error| error.to_string())?,
+        relays,
         limits: gridmpi_net::Limits { connections: connections as usize, ..Default::default() },
         pacing,
     };
     Net::start(bound, config).map_err(|e| e.to_string())
+}
+
+/// The relays that lead to the clusters that are reached so.
+fn relays(
+    env: &JobEnv,
+    table: &JobTable,
+    ours: usize,
+    is_relayed: &dyn Fn(usize) -> bool,
+) -> Result<Option<Relays>, Reason> {
+    let sizes = || table.clusters.iter().map(|registration| registration.procs.len());
+    let Some(other) = (0..table.clusters.len()).find(|&cluster| is_relayed(cluster)) else {
+        return Ok(None);
+    };
+    let access = env.relays.as_ref().ok_or_else(|| {
+        let (here, there) = (&env.cluster, &table.clusters[other].cluster);
+        format!(
+            "cluster {there} is to be reached through relays, but cluster {here} has none: name them by \
+             `relays` in the job file, or leave out `via = \"relays\"`"
+        )
+    })?;
+    let number = |size: usize| u32::try_from(size).map_err(|error| error.to_string());
+    let first: usize = sizes().take(ours).sum();
+    let leads_to = sizes().enumerate().flat_map(|(cluster, size)| {
+        let leads = is_relayed(cluster);
+        (0..size).map(move |_| leads)
+    });
+    Ok(Some(Relays {
+        addresses: access.resolve()?,
+        token: gridmpi_wire::JobKey::new(access.token.bytes()),
+        first: ProcId(number(first)?),
+        count: number(table.clusters[ours].procs.len())?,
+        leads_to: leads_to.collect(),
+    }))
 }
 
 /// Bytes of unexpected messages that each of the other processes may have here: enough for a long, fast

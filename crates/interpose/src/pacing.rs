@@ -125,6 +125,7 @@ mod tests {
             vendor: String::new(),
             tag_ub: 32767,
             credit: None,
+            has_relays: false,
         }
     }
 
@@ -137,6 +138,7 @@ mod tests {
             between,
             bandwidth_bits_per_s,
             delay_us: None,
+            via: None,
         };
         JobTable {
             job: [0; 16],
@@ -147,6 +149,7 @@ mod tests {
                 cluster("c", &["n1"]),
             ],
             network: NetworkInfo {
+                tls: None,
                 links: vec![link([0, 1], Some(160_000_000)), link([1, 2], None)],
                 interfaces: vec![None, Some(50_000_000)],
                 pacing: None,

@@ -64,6 +64,7 @@ mod tests {
             vendor: "Some MPI\tv1, built by somebody".to_owned(),
             tag_ub: i32::MAX,
             credit: None,
+            has_relays: false,
         }
     }
 

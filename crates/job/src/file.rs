@@ -29,7 +29,10 @@
 use crate::spec::{ClusterSpec, Family, JobSpec, Launcher, Style};
 use crate::suggest::nearest;
 use crate::table::{At, FileError, Source, Table};
-use gridmpi_bootstrap::{ClusterName, LinkInfo, MOST_CONNECTIONS, Pacing};
+use gridmpi_bootstrap::env::parse_switch;
+use gridmpi_bootstrap::{
+    ClusterName, LinkInfo, MAX_RELAYS, MOST_CONNECTIONS, Pacing, RelayAccess, Via,
+};
 use gridmpi_report::units::format_rate;
 
 /// Reads the text of a job file; `name` is what messages call the file.
@@ -77,7 +80,10 @@ fn job(mut table: Table<'_>) -> Result<JobSpec, FileError> {
         wait: table.duration("wait")?,
         timeout: table.duration("timeout")?,
         listen: table.text("listen")?.map(|at| at.value),
+        relays: relays(&mut table)?,
+        relay_token: plain(table.text("relay_token")?).map(Into::into),
         pacing: choice(&mut table, "pacing", &Pacing::NAMES, Pacing::parse)?,
+        tls: choice(&mut table, "tls", &["on", "off"], parse_switch)?,
         matb: table.rate("matb")?,
         connections: table.count_to("connections", MOST_CONNECTIONS)?,
         ..JobSpec::default()
@@ -104,11 +110,26 @@ fn cluster(mut table: Table<'_>) -> Result<ClusterSpec, FileError> {
     spec.interface = plain(table.text("interface")?);
     spec.interface_bandwidth = table.rate("interface_bandwidth")?;
     spec.matb = table.rate("matb")?;
+    spec.relays = relays(&mut table)?;
+    spec.relay_token = plain(table.text("relay_token")?).map(Into::into);
     spec.program = plain(table.text("program")?);
     spec.args = table.texts("args")?;
     check(&table, &spec)?;
     table.finish()?;
     Ok(spec)
+}
+
+fn relays(table: &mut Table<'_>) -> Result<Vec<String>, FileError> {
+    let Some(names) = table.texts("relays")? else { return Ok(Vec::new()) };
+    if names.is_empty() || names.len() > MAX_RELAYS {
+        let message = format!("`relays` must name 1 to {MAX_RELAYS} relays");
+        return Err(table.error(table.start, message));
+    }
+    names.iter().try_for_each(|name| {
+        RelayAccess::check_name(name)
+            .map_err(|error| table.error(table.start, format!("`relays`: {error}")))
+    })?;
+    Ok(names)
 }
 
 fn plain(found: Option<At<String>>) -> Option<String> {
@@ -230,6 +251,7 @@ fn link(mut table: Table<'_>, clusters: &[ClusterSpec]) -> Result<(LinkInfo, boo
         between,
         bandwidth_bits_per_s: bandwidth.flatten(),
         delay_us: table.delay("delay")?.map(|delay| delay.as_micros() as u64),
+        via: choice(&mut table, "via", &Via::NAMES, Via::parse)?,
     };
     table.finish()?;
     Ok((link, bandwidth == Some(None)))
@@ -261,6 +283,7 @@ args = ["-n", "5"]
 wait = "120 s"
 timeout = 30
 pacing = "static"
+tls = "off"
 matb = "40 Mbit/s"
 connections = 4
 listen = "0.0.0.0:7000"
@@ -274,6 +297,8 @@ ranks = 4
 hosts = ["x", "y"]
 ranks_per_host = 2
 remote_shell = "/bin/agent"
+relays = ["gw1:7070", "gw2:7070"]
+relay_token = "relay-token"
 interface = "eth1"
 interface_bandwidth = "50 Mbit/s"
 matb = "20 Mbit/s"
@@ -290,6 +315,7 @@ launcher = "join"
 between = ["b", "a"]
 bandwidth = "160 Mbit/s"
 delay = "10 ms"
+via = "relays"
 "#;
         let spec = parse("job.toml", text).unwrap();
         assert_eq!(spec.command, ["./heat", "-n", "5"]);
@@ -297,14 +323,17 @@ delay = "10 ms"
         assert_eq!(spec.timeout, Some(Duration::from_secs(30)));
         let a = &spec.clusters[0];
         assert_eq!((a.style, a.mpi), (Some(Style::OpenMpi5), Some(Family::OpenMpi)));
+        assert_eq!(a.relays, ["gw1:7070", "gw2:7070"]);
+        assert_eq!(a.relay_token.as_deref(), Some(std::path::Path::new("relay-token")));
         assert_eq!(a.command(&spec.command), ["./other"]);
         assert_eq!(spec.clusters[1].launcher, Launcher::Join);
         let network = spec.network();
         assert_eq!(network.interfaces, [Some(50_000_000), None]);
-        assert_eq!((network.pacing, network.connections), (Some(Pacing::Static), Some(4)));
+        let (pacing, tls, connections) = (network.pacing, network.tls, network.connections);
+        assert_eq!((pacing, tls, connections), (Some(Pacing::Static), Some(false), Some(4)));
         assert_eq!(network.matb, [Some(20_000_000), Some(40_000_000)]);
         let link = &spec.links[0];
-        assert_eq!(link.between, [1, 0]);
+        assert_eq!((link.between, link.via), ([1, 0], Some(Via::Relays)));
         assert_eq!((link.bandwidth_bits_per_s, link.delay_us), (Some(160_000_000), Some(10_000)));
     }
 
@@ -360,8 +389,17 @@ delay = "10 ms"
                 ),
                 "job.toml:7: `bandwidth`",
             ),
+            (
+                format!("{a}relays = [\"gw\"]\n"),
+                "job.toml:1: `relays`: \"gw\" is no relay: write host:port",
+            ),
+            (format!("{a}relays = []\n"), "must name 1 to 64 relays"),
+            (format!("[job]\ntls = \"maybe\"\n{a}"), "job.toml:2: `tls` must be one of on, off"),
             (format!("[job]\nwait = \"soon\"\n{a}"), "job.toml:2: `wait`"),
-            (format!("[job]\nconnections = 0\n{a}"), "job.toml:2: `connections` must be a whole number from 1 to 16"),
+            (
+                format!("[job]\nconnections = 0\n{a}"),
+                "job.toml:2: `connections` must be a whole number from 1 to 16",
+            ),
             (format!("[job]\nconnections = 17\n{a}"), "from 1 to 16"),
             (format!("[job]\nconnections = \"4\"\n{a}"), "from 1 to 16"),
             (format!("[job]\nmatb = \"0\"\n{a}"), "job.toml:2: `matb`"),

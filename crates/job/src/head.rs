@@ -21,6 +21,8 @@ pub(crate) struct Description {
     pub(crate) command: Vec<String>,
     pub(crate) env: BTreeMap<String, String>,
     pub(crate) label: bool,
+    /// The token of the cluster's relays.
+    pub(crate) relay_token: Option<String>,
 }
 
 /// What `gridmpi` does there for a job.
@@ -97,6 +99,7 @@ mod tests {
             command: vec!["./p\n".into()],
             env: BTreeMap::new(),
             label: true,
+            relay_token: Some("5".repeat(64)),
         };
         let bytes = String::from_utf8(secrets(&secret, &described).unwrap()).unwrap();
         let lines: Vec<_> = bytes.lines().collect();

@@ -6,6 +6,7 @@ use crate::crew::{Crew, Streams};
 use crate::head;
 use crate::input::Input;
 use crate::output::Sink;
+use crate::relays;
 use crate::resolve::{self, Resolved};
 use crate::run::{BAD_JOB, own_interface};
 use crate::signals;
@@ -13,7 +14,8 @@ use crate::spec::{Family, Style};
 use crate::supervise::GRACE;
 use crate::token;
 use gridmpi_bootstrap::{
-    ClusterName, JobEnv, JoinControl, JoinOrder, JoinRequest, JoinTerms, Secret, Settings,
+    ClusterName, JobEnv, JoinControl, JoinOrder, JoinRequest, JoinTerms, RelayAccess, RelayToken,
+    Secret, Settings,
 };
 use rustix::process::Signal;
 use std::net::SocketAddr;
@@ -39,6 +41,10 @@ pub struct JoinOptions {
     pub described: bool,
     /// The file that holds the join token; else it is in the environment.
     pub token_file: Option<PathBuf>,
+    /// Relays of this cluster, as `host:port`.
+    pub relays: Vec<String>,
+    /// The file with their token.
+    pub relay_token: Option<PathBuf>,
     /// Kind of the launcher, where its `--version` does not tell.
     pub style: Option<Style>,
     /// Family of the program's MPI, where the program does not tell.
@@ -80,11 +86,13 @@ fn start(options: &JoinOptions) -> Result<Part, (String, i32)> {
     let failed = |problem: String| (problem, 1);
     let secret = token::read(options.token_file.as_deref()).map_err(bad)?;
     let resolved = resolve(options).map_err(bad)?;
+    let relays = relay_access(options).map_err(bad)?;
     let settings = Settings::from_process().map_err(|error| bad(error.to_string()))?;
     let (sender, happenings) = channel();
     let orders = sender.clone();
     let (terms, control) = gridmpi_bootstrap::join(
         &options.coordinators,
+        relays.as_ref(),
         &secret,
         request(&options.cluster),
         Instant::now() + ANSWER,
@@ -93,7 +101,7 @@ fn start(options: &JoinOptions) -> Result<Part, (String, i32)> {
     .map_err(|error| failed(error.to_string()))?;
     signals::watch(move |number| drop(sender.send(Happening::Signal(number))))
         .map_err(|error| failed(format!("cannot catch signals: {error}")))?;
-    let env = env(options, &secret, terms, settings);
+    let env = env(options, &secret, terms, settings, relays);
     let clusters = [options.cluster.clone()];
     let mut crew = Crew::new(&options.gridmpi, env.job, &clusters)
         .map_err(|error| failed(format!("cannot prepare to launch: {error}")))?;
@@ -127,12 +135,29 @@ fn resolve(options: &JoinOptions) -> Result<Resolved, String> {
     resolved.map_err(|error| error.to_string())
 }
 
+/// Those of the command line, or of what `gridmpi run` describes.
+fn relay_access(options: &JoinOptions) -> Result<Option<RelayAccess>, String> {
+    if !options.described {
+        return relays::access(&options.relays, options.relay_token.as_deref(), "this cluster");
+    }
+    let described = head::description()?;
+    let token = described.relay_token.as_deref().map(RelayToken::parse).transpose();
+    let token = token.map_err(|error| format!("the relay token of `gridmpi run` {error}"))?;
+    Ok(token.map(|token| RelayAccess { names: described.cluster.relays, token }))
+}
+
 fn request(cluster: &ClusterName) -> JoinRequest {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     JoinRequest { cluster: cluster.clone(), host, pid: std::process::id() }
 }
 
-fn env(options: &JoinOptions, secret: &Secret, terms: JoinTerms, settings: Settings) -> JobEnv {
+fn env(
+    options: &JoinOptions,
+    secret: &Secret,
+    terms: JoinTerms,
+    settings: Settings,
+    relays: Option<RelayAccess>,
+) -> JobEnv {
     // What worked for us works for our ranks, most likely.
     let mut coordinators = options.coordinators.clone();
     coordinators.extend(terms.coordinators);
@@ -144,6 +169,7 @@ fn env(options: &JoinOptions, secret: &Secret, terms: JoinTerms, settings: Setti
         job: secret.job(),
         key: secret.key(),
         cluster: options.cluster.clone(),
+        relays,
         interface: terms.interface.or_else(own_interface),
         wait: Duration::from_secs(terms.wait_s),
         settings,

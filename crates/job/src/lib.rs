@@ -25,6 +25,7 @@ mod library;
 mod measure;
 mod output;
 mod program;
+mod relays;
 mod resolve;
 mod run;
 mod short;

@@ -151,6 +151,7 @@ impl Starter<'_> {
             command: Vec::new(),
             env: self.spec.env.clone(),
             label: false,
+            relay_token: None,
         };
         let line = CommandLine { words, set: Vec::new(), unset: vec![TOKEN], directory: None };
         Ok((line, head::secrets(self.secret, &description)?))
@@ -163,6 +164,7 @@ fn env(pass: &Pass, coordinators: Vec<SocketAddr>, cluster: &ClusterSpec) -> Job
         job: pass.job(),
         key: pass.key().clone(),
         cluster: cluster.name.clone(),
+        relays: None,
         interface: cluster.interface.clone().or_else(own_interface),
         wait: WAIT,
         settings: Settings::default(),
@@ -297,6 +299,7 @@ fn enter(spec: &mut JobSpec, pair: Pair, report: &PathReport) {
             between: pair,
             bandwidth_bits_per_s: bandwidth,
             delay_us: delay,
+            via: None,
         }),
     }
     for (side, cluster) in [a, b].into_iter().enumerate() {

@@ -280,6 +280,7 @@ mod tests {
             job: secret.job(),
             key: secret.key(),
             cluster: ClusterName::new("a").unwrap(),
+            relays: None,
             interface: None,
             wait: Duration::from_secs(1),
             settings: Settings::default(),

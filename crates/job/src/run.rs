@@ -8,6 +8,7 @@ use crate::head::{self, Description};
 use crate::input::Input;
 use crate::measure;
 use crate::output::{Bases, OutputOptions};
+use crate::relays;
 use crate::resolve::{self, CommandLine, Resolved};
 use crate::signals;
 use crate::spec::{ClusterSpec, JobSpec, Launcher};
@@ -15,8 +16,8 @@ use crate::supervise::{DEFAULT_WAIT, Happening, Limits, Mode, Seat, Supervisor};
 use crate::token;
 use gridmpi_bootstrap::env::{INTERFACE, TOKEN};
 use gridmpi_bootstrap::{
-    ClusterName, Coordinator, CoordinatorConfig, Expected, JobEnv, NetworkInfo, Pacing, Secret,
-    Settings,
+    ClusterName, Coordinator, CoordinatorConfig, Expected, JobEnv, NetworkInfo, Pacing,
+    RelayAccess, Secret, Settings,
 };
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -25,6 +26,9 @@ use std::time::Duration;
 
 /// Exit code for a job that cannot be started as described.
 pub const BAD_JOB: i32 = 2;
+
+const UNENCRYPTED: &str = "warning: TLS is off: whoever is on the way between the clusters can read and change what \
+                           the program sends";
 
 /// What the command line says beyond the job itself.
 #[derive(Clone, Debug, Default)]
@@ -41,6 +45,8 @@ pub struct RunOptions {
     pub measure: bool,
     /// How what crosses between clusters is held back, whatever job file and environment say.
     pub pacing: Option<Pacing>,
+    /// Whether connections between clusters use TLS, whatever job file and environment say.
+    pub tls: Option<bool>,
 }
 
 /// Runs a job. Tells the user about everything on stderr; returns the exit code.
@@ -68,15 +74,21 @@ fn start(spec: &JobSpec, options: &RunOptions) -> Result<Supervisor, Problems> {
     let one = |problem: String| vec![problem];
     check(spec)?;
     let plans = plans(spec, options)?;
+    let access = relay_access(spec)?;
     options.output.prepare().map_err(one)?;
     let mut settings = Settings::from_process().map_err(|error| one(error.to_string()))?;
     settings.pacing = options.pacing.or(settings.pacing).or(spec.pacing);
+    settings.tls = options.tls.or(settings.tls).or(spec.tls);
+    if settings.tls == Some(false) && spec.clusters.len() > 1 {
+        say!("{UNENCRYPTED}");
+    }
     let spec = &measured(spec, options, &settings)?;
     if let Some(warning) = unpaced(spec, &settings) {
         say!("{warning}");
     }
     let connections = settings.connections.or(spec.connections);
-    let network = NetworkInfo { pacing: settings.pacing, connections, ..spec.network() };
+    let (pacing, tls) = (settings.pacing, settings.tls);
+    let network = NetworkInfo { pacing, tls, connections, ..spec.network() };
     let secret = Secret::random().map_err(|error| one(error.to_string()))?;
     let (sender, events) = channel();
     let meeting = Meeting::start(spec, network, &secret, sender.clone()).map_err(one)?;
@@ -92,6 +104,7 @@ fn start(spec: &JobSpec, options: &RunOptions) -> Result<Supervisor, Problems> {
         secret: &secret,
         settings,
         at: meeting.at.clone(),
+        relays: access,
         bases: Bases::new(&sizes),
         crew,
     };
@@ -110,6 +123,22 @@ fn start(spec: &JobSpec, options: &RunOptions) -> Result<Supervisor, Problems> {
     invite(spec, options, &secret, &meeting.at).map_err(one)?;
     let map = options.display_map;
     Ok(Supervisor::new(seats, crew, meeting.coordinator, events, bases, map, limits))
+}
+
+/// How each cluster gets at its relays; tells all problems at once.
+fn relay_access(spec: &JobSpec) -> Result<Vec<Option<RelayAccess>>, Problems> {
+    let (found, problems): (Vec<_>, Vec<_>) = spec
+        .clusters
+        .iter()
+        .map(|cluster| relays::of_cluster(spec, cluster))
+        .partition(Result::is_ok);
+    let mut texts: Vec<String> = problems.into_iter().filter_map(Result::err).collect();
+    texts.dedup();
+    if texts.is_empty() {
+        Ok(found.into_iter().filter_map(Result::ok).collect())
+    } else {
+        Err(texts)
+    }
 }
 
 /// The job with the bandwidths that are to be measured.
@@ -204,12 +233,16 @@ impl Meeting {
         let listen = spec.listen.as_deref().map(address::parse_listen).transpose();
         let listen = listen.map_err(|error| format!("--listen: {error}"))?.unwrap_or(ANYWHERE);
         let reachable: Vec<IpAddr> = address::reachable(listen.ip());
+        let relays = relays::of_coordinator(spec)?;
+        // Said here, where the reason is not taken for that of listening.
+        relays.as_ref().map_or(Ok(Vec::new()), RelayAccess::resolve)?;
         let config = CoordinatorConfig {
             secret: secret.clone(),
             listen,
             clusters: spec.clusters.iter().map(expected).collect(),
             network,
             reachable: reachable.clone(),
+            relays,
             wait_s: wait(spec).as_secs(),
         };
         let tell = move |event| drop(events.send(Happening::Meeting(event)));
@@ -253,6 +286,8 @@ struct Starter<'a> {
     secret: &'a Secret,
     settings: Settings,
     at: Vec<SocketAddr>,
+    /// Of each cluster.
+    relays: Vec<Option<RelayAccess>>,
     bases: Bases,
     crew: Crew,
 }
@@ -263,14 +298,14 @@ impl Starter<'_> {
         let (mode, line, first) = match plan {
             Plan::Outside => (Mode::Outside, None, Vec::new()),
             Plan::Local(resolved) => {
-                (Mode::Local, Some(resolved.command(&self.env(cluster))), Vec::new())
+                (Mode::Local, Some(resolved.command(&self.env(index))), Vec::new())
             }
             Plan::Head(head) => {
                 let words =
                     head::command(head, cluster, &self.at, &self.options.gridmpi, head::JOIN);
                 let line =
                     CommandLine { words, set: Vec::new(), unset: vec![TOKEN], directory: None };
-                (Mode::Head, Some(line), head::secrets(self.secret, &self.describe(cluster))?)
+                (Mode::Head, Some(line), head::secrets(self.secret, &self.describe(index))?)
             }
         };
         let member = line.map(|line| self.launch(index, &line, first)).transpose()?;
@@ -295,24 +330,27 @@ impl Starter<'_> {
         self.crew.launch(line, Streams { input, out, err }).map_err(failed)
     }
 
-    fn env(&self, cluster: &ClusterSpec) -> JobEnv {
+    fn env(&self, index: usize) -> JobEnv {
+        let cluster = &self.spec.clusters[index];
         JobEnv {
             coordinators: self.at.clone(),
             job: self.secret.job(),
             key: self.secret.key(),
             cluster: cluster.name.clone(),
+            relays: self.relays[index].clone(),
             interface: cluster.interface.clone().or_else(own_interface),
             wait: wait(self.spec),
             settings: self.settings.clone(),
         }
     }
 
-    fn describe(&self, cluster: &ClusterSpec) -> Description {
-        let mut cluster = cluster.clone();
+    fn describe(&self, index: usize) -> Description {
+        let mut cluster = self.spec.clusters[index].clone();
         let command = cluster.command(&self.spec.command);
         cluster.head = None;
         let label = self.options.output.wants_ranks();
-        Description { cluster, command, env: self.spec.env.clone(), label }
+        let relay_token = self.relays[index].as_ref().map(|relays| relays.token.reveal());
+        Description { cluster, command, env: self.spec.env.clone(), label, relay_token }
     }
 }
 

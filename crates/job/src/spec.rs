@@ -18,6 +18,8 @@ pub struct JobSpec {
     pub measure: Vec<[u16; 2]>,
     /// How what crosses them is held back.
     pub pacing: Option<Pacing>,
+    /// Whether connections between clusters use TLS; they do unless this says otherwise.
+    pub tls: Option<bool>,
     /// What each node may send to each other cluster, bits per second, where a cluster has no rate of its own.
     pub matb: Option<u64>,
     /// How many connections two processes of different clusters may have at a time.
@@ -32,6 +34,10 @@ pub struct JobSpec {
     pub timeout: Option<Duration>,
     /// Where the coordinator listens, as `address:port`.
     pub listen: Option<String>,
+    /// Relays through which clusters reach the coordinator, as `host:port`.
+    pub relays: Vec<String>,
+    /// The file with the relays' token, where a cluster has none of its own.
+    pub relay_token: Option<PathBuf>,
 }
 
 impl JobSpec {
@@ -43,6 +49,7 @@ impl JobSpec {
             links: self.links.clone(),
             interfaces: interfaces.collect(),
             pacing: self.pacing,
+            tls: self.tls,
             matb: self.clusters.iter().map(|cluster| self.matb(cluster)).collect(),
             connections: self.connections,
         }
@@ -103,6 +110,12 @@ pub struct ClusterSpec {
     /// What each of its nodes may send to each other cluster, bits per second.
     #[serde(default)]
     pub matb: Option<u64>,
+    /// The relays that its nodes use, as `host:port`.
+    #[serde(default)]
+    pub relays: Vec<String>,
+    /// The file with their token, on the machine of `gridmpi run`.
+    #[serde(default)]
+    pub relay_token: Option<PathBuf>,
     /// Program of its own.
     pub program: Option<String>,
     /// Arguments of its own.
@@ -162,6 +175,8 @@ impl ClusterSpec {
             interface: None,
             interface_bandwidth: None,
             matb: None,
+            relays: Vec::new(),
+            relay_token: None,
             program: None,
             args: None,
             mpi: None,
@@ -280,6 +295,7 @@ mod tests {
             between,
             bandwidth_bits_per_s,
             delay_us: None,
+            via: None,
         };
         let mut spec =
             JobSpec { clusters: ["a", "b", "c"].map(named).into(), ..JobSpec::default() };

@@ -213,6 +213,11 @@ impl Supervisor {
             Event::Lost(who) => self.ledger.lost(who.cluster, now),
             Event::Joined(who, request) => self.joined(who.cluster, &request.host, request.pid),
             Event::JoinExited(who, code) => self.exited(who.cluster, code),
+            Event::RelayLost { relay, problem } => {
+                say!(
+                    "warning: the relay {relay} cannot be used at present: {problem}; it is tried on"
+                );
+            }
             Event::JoinLost(who) => {
                 if !self.seats[who.cluster].exited {
                     say!("lost `gridmpi join` of cluster `{}`", self.seats[who.cluster].name);

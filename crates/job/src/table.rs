@@ -120,7 +120,11 @@ impl<'a> Table<'a> {
     }
 
     /// A whole number from 1 to `most`.
-    pub(crate) fn count_to(&mut self, key: &'static str, most: u32) -> Result<Option<u32>, FileError> {
+    pub(crate) fn count_to(
+        &mut self,
+        key: &'static str,
+        most: u32,
+    ) -> Result<Option<u32>, FileError> {
         let Some(found) = self.take(key) else { return Ok(None) };
         let number = match &found.value {
             DeValue::Integer(number) => u32::from_str_radix(number.as_str(), number.radix()).ok(),

@@ -118,6 +118,8 @@ fn start(me: u32, listen: gridmpi_net::Bound, peers: Vec<Vec<SocketAddr>>) -> Pr
         key: JobKey::new([2; 32]),
         engine: Config::new(ProcId(me)),
         peers: peers.into_iter().map(|addresses| vec![Way::direct(addresses)]).collect(),
+        security: None,
+        relays: None,
         limits: Limits::default(),
         pacing: Pacing::default(),
     };

@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::relays::Relays;
+use crate::security::Security;
 use gridmpi_engine::Config as EngineConfig;
 use gridmpi_rate::{Network, NodeId, Rate};
 use gridmpi_wire::{JobId, JobKey, ProcId};
@@ -22,6 +24,10 @@ pub struct NetConfig {
     /// one each, in turn. Those of this cluster are only dialled where rates are found online
     /// ([`Pacing::online`]), and may be empty otherwise.
     pub peers: Vec<Vec<Way>>,
+    /// TLS on connections with other clusters; `None`: none, and then whoever is on the way can read and change what passes.
+    pub security: Option<Security>,
+    /// The relays of this cluster, if it has any.
+    pub relays: Option<Relays>,
     /// Bounds of time and number.
     pub limits: Limits,
     /// How fast to send.

@@ -3,18 +3,22 @@
 //! A peer that there is no connection with is dialled on all its ways, until one leads there or it is given up. Where one stands and
 //! much waits, others are made beside it, each on a way of its own; one that cannot be made is no failure.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use gridmpi_wire::{Nonce, ProcId, Strand};
-use rustix::net::{RecvFlags, SendFlags};
+use gridmpi_leg as leg;
+use gridmpi_wire::{Errand, Nonce, ProcId, Strand};
+use rustix::net::SendFlags;
 use socket2::{Domain, Protocol, SockRef, Socket as RawSocket, TcpKeepalive, Type};
 
+use crate::carrier::Carrier;
 use crate::handshake::{Ask, AskStep, Claim};
 use crate::link::received;
 use crate::options::shorten_timeouts;
 use crate::poller::{Interest, Ready, Token};
+use crate::relays::read_ask;
 use crate::state::{Socket, State};
 use crate::timers::Due;
 use crate::{DialError, Failure, Limits, LinkError, Way};
@@ -38,9 +42,9 @@ pub(crate) struct Dial {
     /// Another connection stands or stood: the peer is not given up if this one cannot be made.
     is_extra: bool,
     started: Instant,
-    /// Each address and how its last attempt ended.
-    tried: Vec<(SocketAddr, Option<DialError>)>,
-    /// Index of the address tried now or next.
+    /// Each way and how its last attempt ended.
+    tried: Vec<(Target, Option<DialError>)>,
+    /// Index of the way tried now or next.
     index: usize,
     pub(crate) attempt: Option<Token>,
     /// When the attempt, or the pause, ends.
@@ -50,21 +54,60 @@ pub(crate) struct Dial {
     patience: Duration,
 }
 
+/// A way to a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// It listens there.
+    Direct(SocketAddr),
+    /// A relay of ours, that listens there, knows a way.
+    Relay(SocketAddr),
+}
+
+impl Target {
+    const fn address(self) -> SocketAddr {
+        match self {
+            Self::Direct(address) | Self::Relay(address) => address,
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Direct(address) => write!(f, "{address}"),
+            Self::Relay(address) => write!(f, "through the relay {address}"),
+        }
+    }
+}
+
 /// One socket on its way to a peer.
 #[derive(Debug)]
 pub(crate) struct Attempt {
-    fd: OwnedFd,
+    carrier: Carrier,
     peer: ProcId,
     strand: Strand,
-    address: SocketAddr,
-    /// `None` until the connection is made.
-    ask: Option<Ask>,
+    target: Target,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Connecting,
+    /// Of the relay a circuit is wanted.
+    Leg(Box<leg::Ask>),
+    /// The circuit has been asked for, and our hello sent behind that.
+    Opening(Box<leg::Ask>, Ask),
+    Handshake(Ask),
 }
 
 impl Attempt {
     /// Whether the listener may already count this as a connection.
     pub(crate) fn has_proven(&self) -> bool {
-        self.ask.as_ref().is_some_and(Ask::has_proven)
+        matches!(&self.stage, Stage::Handshake(ask) if ask.has_proven())
+    }
+
+    fn is_connected(&self) -> bool {
+        !matches!(self.stage, Stage::Connecting)
     }
 }
 
@@ -91,12 +134,12 @@ impl State {
             return;
         }
         // What it was tried for in addition is all that there is now, and any way will do.
-        let all = self.addresses(id, Strand::FIRST, false);
+        let all = self.targets(id, Strand::FIRST, false);
         let Some(dial) = self.peer(id).dial(Strand::FIRST) else { return };
         (dial.is_extra, dial.started) = (false, now);
-        for address in all {
-            if dial.tried.iter().all(|tried| tried.0 != address) {
-                dial.tried.push((address, None));
+        for target in all {
+            if dial.tried.iter().all(|tried| tried.0 != target) {
+                dial.tried.push((target, None));
             }
         }
     }
@@ -117,16 +160,17 @@ impl State {
         let (now, is_closing) = (Instant::now(), self.is_closing);
         let peer = self.peer(id);
         let is_extra = peer.has_link();
-        if is_closing || peer.is_lost || peer.link(strand).is_some() || peer.dial(strand).is_some() {
+        if is_closing || peer.is_lost || peer.link(strand).is_some() || peer.dial(strand).is_some()
+        {
             return;
         }
-        let addresses = self.addresses(id, strand, is_extra);
+        let targets = self.targets(id, strand, is_extra);
         let due = now + wait;
         self.peer(id).dials.push(Dial {
             strand,
             is_extra,
             started: due,
-            tried: addresses.into_iter().map(|address| (address, None)).collect(),
+            tried: targets.into_iter().map(|target| (target, None)).collect(),
             index: 0,
             attempt: None,
             due,
@@ -141,13 +185,21 @@ impl State {
     }
 
     /// Where to try: on all ways, or on that of the connection's number.
-    fn addresses(&self, id: ProcId, strand: Strand, is_extra: bool) -> Vec<SocketAddr> {
-        let ways = self.config.peers.get(id.0 as usize).map_or(&[][..], Vec::as_slice);
-        let of = |ways: &[Way]| ways.iter().flat_map(|way| way.addresses.clone()).collect();
+    fn targets(&self, id: ProcId, strand: Strand, is_extra: bool) -> Vec<Target> {
+        let ways: Vec<Vec<Target>> = match &self.config.relays {
+            Some(relays) if relays.leads_to.get(id.0 as usize).copied().unwrap_or(false) => {
+                relays.in_turn(self.us.me, id).map(|relay| vec![Target::Relay(relay)]).collect()
+            }
+            _ => {
+                let ways = self.config.peers.get(id.0 as usize).into_iter().flatten();
+                let direct =
+                    |way: &Way| way.addresses.iter().copied().map(Target::Direct).collect();
+                ways.map(direct).collect()
+            }
+        };
         match ways.len() {
-            0 | 1 => of(ways),
-            _ if !is_extra => of(ways),
-            count => of(&ways[strand.index() % count..][..1]),
+            count if is_extra && count > 1 => ways[strand.index() % count].clone(),
+            _ => ways.concat(),
         }
     }
 
@@ -181,11 +233,11 @@ impl State {
                 self.dial_failed(id, strand);
                 return;
             }
-            let Some(&(address, _)) = dial.tried.get(dial.index) else {
+            let Some(&(target, _)) = dial.tried.get(dial.index) else {
                 self.pause(id, strand, now);
                 return;
             };
-            match self.attempt((id, strand), address) {
+            match self.attempt((id, strand), target) {
                 Ok(token) => {
                     let Some(dial) = self.peer(id).dial(strand) else { return };
                     dial.attempt = Some(token);
@@ -216,24 +268,16 @@ impl State {
     fn attempt(
         &mut self,
         (peer, strand): (ProcId, Strand),
-        address: SocketAddr,
+        target: Target,
     ) -> std::io::Result<Token> {
-        let kind = Type::STREAM.nonblocking().cloexec();
-        let socket = RawSocket::new(Domain::for_address(address), kind, Some(Protocol::TCP))?;
-        prepare(&socket, self.limits())?;
-        match socket.connect(&address.into()) {
-            Ok(()) => {}
-            Err(error)
-                if error.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error()) => {}
-            Err(error) => return Err(error),
-        }
+        let fd = begin_connect(target.address(), self.limits())?;
         let token = self.sockets.reserve();
-        let fd: OwnedFd = socket.into();
         if let Err(error) = self.poller.add(&fd, token, Interest::ReadWrite) {
             self.sockets.release(token);
             return Err(error);
         }
-        let attempt = Attempt { fd, peer, strand, address, ask: None };
+        let (carrier, stage) = (Carrier::bare(fd), Stage::Connecting);
+        let attempt = Attempt { carrier, peer, strand, target, stage };
         self.sockets.put(token, Socket::Attempt(Box::new(attempt)));
         Ok(token)
     }
@@ -249,7 +293,7 @@ impl State {
         }
         if let Some(token) = dial.attempt.take() {
             let has_connected = match self.sockets.release(token) {
-                Some(Socket::Attempt(attempt)) => attempt.ask.is_some(),
+                Some(Socket::Attempt(attempt)) => attempt.is_connected(),
                 _ => false,
             };
             let error = if has_connected { DialError::Unanswered } else { DialError::TimedOut };
@@ -276,9 +320,10 @@ impl State {
     }
 
     fn attempt_succeeded(&mut self, token: Token, attempt: Attempt, resume: u64) {
-        let Attempt { fd, peer, strand, address, .. } = attempt;
+        let Attempt { carrier, peer, strand, target, .. } = attempt;
+        let address = target.address();
         // The same descriptor gets another token; the old one must not be met again.
-        let _ = self.poller.remove(&fd);
+        let _ = self.poller.remove(&carrier.fd);
         self.sockets.release(token);
         if let Some(dial) = self.peer(peer).dial(strand) {
             dial.attempt = None;
@@ -286,7 +331,7 @@ impl State {
         // One that stood under this number was not what the other side has chosen.
         self.drop_link(peer, strand);
         match self.endpoint.connected(peer, strand, resume) {
-            Ok(()) => self.establish((peer, strand), fd, Some(address)),
+            Ok(()) => self.establish((peer, strand), carrier, Some(address)),
             Err(error) => self.cannot_resume(peer, Some(address), error),
         }
     }
@@ -297,32 +342,36 @@ impl State {
         token: Token,
         attempt: &mut Attempt,
     ) -> Result<Option<u64>, DialError> {
-        if attempt.ask.is_none() {
-            let error = SockRef::from(&attempt.fd).take_error().map_err(DialError::Connect)?;
-            if let Some(error) = error {
-                return Err(DialError::Connect(error));
-            }
-            if SockRef::from(&attempt.fd).peer_addr().is_err() {
-                // Not yet: an event before the outcome.
+        if !attempt.is_connected() {
+            if !is_connected(&attempt.carrier.fd).map_err(DialError::Connect)? {
                 return Ok(None);
             }
-            let (ask, hello) = Ask::new(&self.us, attempt.peer, nonce()?);
             self.poller
-                .modify(&attempt.fd, token, Interest::Read)
-                .and_then(|()| send_all(&attempt.fd, &hello))
+                .modify(&attempt.carrier.fd, token, Interest::Read)
                 .map_err(DialError::Io)?;
-            attempt.ask = Some(ask);
+            attempt.stage = self.greet(attempt)?;
             self.attempt_connected(attempt.peer, attempt.strand);
         }
         let claim = self.claim_of(attempt.peer, attempt.strand);
-        let Some(ask) = attempt.ask.as_mut() else { return Ok(None) };
         loop {
-            let read = rustix::net::recv(&attempt.fd, ask.space(), RecvFlags::empty());
-            let Some(count) = received(read.map(|read| read.0))? else { return Ok(None) };
-            match ask.read(count, &self.us, claim)? {
-                AskStep::More => {}
-                AskStep::Send(proof) => send_all(&attempt.fd, &proof).map_err(DialError::Io)?,
-                AskStep::Welcomed(resume) => return Ok(Some(resume)),
+            match &mut attempt.stage {
+                Stage::Connecting => return Ok(None),
+                Stage::Leg(_) | Stage::Opening(..) => {
+                    if !self.leg_of_attempt(attempt)? {
+                        return Ok(None);
+                    }
+                }
+                Stage::Handshake(ask) => {
+                    let read = attempt.carrier.read(ask.space());
+                    let Some(count) = received(read)? else { return Ok(None) };
+                    match ask.read(count, &self.us, claim)? {
+                        AskStep::More => {}
+                        AskStep::Send(proof) => {
+                            attempt.carrier.write_all(&proof).map_err(DialError::Io)?;
+                        }
+                        AskStep::Welcomed(resume) => return Ok(Some(resume)),
+                    }
+                }
             }
         }
     }
@@ -340,6 +389,56 @@ impl State {
             }
         });
         standing.chain(asked.map(|dial| dial.0)).fold(claim, Claim::with)
+    }
+
+    /// The connection is made: the first words on it.
+    fn greet(&self, attempt: &mut Attempt) -> Result<Stage, DialError> {
+        match attempt.target {
+            Target::Direct(_) => Ok(Stage::Handshake(self.say_hello(attempt)?)),
+            Target::Relay(_) => {
+                let asker = self.asker().ok_or(DialError::Closed)?;
+                let errand = Errand::Open { to: attempt.peer };
+                let (ask, hello) = leg::Ask::new(&asker, errand, nonce()?);
+                send_all(&attempt.carrier.fd, &hello).map_err(DialError::Io)?;
+                Ok(Stage::Leg(Box::new(ask)))
+            }
+        }
+    }
+
+    /// The first words to the peer itself.
+    fn say_hello(&self, attempt: &mut Attempt) -> Result<Ask, DialError> {
+        if let Some(security) = &self.config.security
+            && self.must_be_secure(attempt.peer)
+        {
+            attempt.carrier.secure_dialled(security).map_err(DialError::Io)?;
+        }
+        let (ask, hello) = Ask::new(&self.us, attempt.peer, nonce()?);
+        attempt.carrier.write_all(&hello).map_err(DialError::Io)?;
+        Ok(ask)
+    }
+
+    /// Goes on at the relay. Whether there may be more to read.
+    fn leg_of_attempt(&self, attempt: &mut Attempt) -> Result<bool, DialError> {
+        let asker = self.asker().ok_or(DialError::Closed)?;
+        let (Stage::Leg(ask) | Stage::Opening(ask, _)) = &mut attempt.stage else {
+            return Ok(true);
+        };
+        let Some(step) = read_ask(&attempt.carrier.fd, ask, &asker)? else { return Ok(false) };
+        let hello = match &step {
+            leg::AskStep::More => return Ok(true),
+            leg::AskStep::Send(request) => {
+                send_all(&attempt.carrier.fd, request).map_err(DialError::Io)?;
+                // Sent on once the circuit stands, which saves a round trip.
+                Some(self.say_hello(attempt)?)
+            }
+            leg::AskStep::Done => None,
+        };
+        attempt.stage = match (std::mem::replace(&mut attempt.stage, Stage::Connecting), hello) {
+            (Stage::Leg(leg), Some(hello)) => Stage::Opening(leg, hello),
+            (Stage::Opening(_, hello), None) => Stage::Handshake(hello),
+            _ => return Err(DialError::Closed),
+        };
+        Ok(true)
     }
 
     /// There is a connection: now the peer has its time to answer.
@@ -421,6 +520,28 @@ impl From<LinkError> for DialError {
     }
 }
 
+/// A socket that is being connected, without waiting for it.
+pub(crate) fn begin_connect(address: SocketAddr, limits: &Limits) -> std::io::Result<OwnedFd> {
+    let kind = Type::STREAM.nonblocking().cloexec();
+    let socket = RawSocket::new(Domain::for_address(address), kind, Some(Protocol::TCP))?;
+    prepare(&socket, limits)?;
+    match socket.connect(&address.into()) {
+        Ok(()) => {}
+        Err(error)
+            if error.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error()) => {}
+        Err(error) => return Err(error),
+    }
+    Ok(socket.into())
+}
+
+/// Whether it is connected by now: an event may come before the outcome.
+pub(crate) fn is_connected(fd: &OwnedFd) -> std::io::Result<bool> {
+    match SockRef::from(fd).take_error()? {
+        Some(error) => Err(error),
+        None => Ok(SockRef::from(fd).peer_addr().is_ok()),
+    }
+}
+
 /// Options of every connection, made or accepted.
 pub(crate) fn prepare(socket: &RawSocket, limits: &Limits) -> std::io::Result<()> {
     socket.set_tcp_nodelay(true)?;
@@ -445,7 +566,7 @@ pub(crate) fn nonce() -> Result<Nonce, DialError> {
     Ok(nonce)
 }
 
-/// Sends a message of the handshake. The buffer of a new socket takes it whole.
+/// Sends a message of a leg's handshake. The buffer of a new socket takes it whole.
 pub(crate) fn send_all(fd: &OwnedFd, bytes: &[u8]) -> std::io::Result<()> {
     let sent = rustix::net::send(fd, bytes, SendFlags::NOSIGNAL)?;
     if sent == bytes.len() { Ok(()) } else { Err(std::io::ErrorKind::WriteZero.into()) }

@@ -4,8 +4,11 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 
+use crate::dial::Target;
+
 use gridmpi_engine::PeerMisbehaved;
-use gridmpi_wire::{ProcId, Verdict, WireError};
+use gridmpi_leg::LegError;
+use gridmpi_wire::{LegVerdict, ProcId, Verdict, WireError};
 use thiserror::Error;
 
 /// Why an address did not lead to the peer.
@@ -31,6 +34,9 @@ pub enum DialError {
     /// The other side said what the protocol does not allow.
     #[error(transparent)]
     Handshake(#[from] HandshakeError),
+    /// The relay, or the way behind it.
+    #[error("the relay: {0}")]
+    Leg(#[from] LegError),
 }
 
 impl DialError {
@@ -41,7 +47,11 @@ impl DialError {
             Self::Connect(error) => error.kind() == io::ErrorKind::ConnectionRefused,
             Self::TimedOut | Self::Unanswered | Self::Io(_) => false,
             Self::Handshake(HandshakeError::Refused(Verdict::Duplicate)) => false,
-            Self::Closed | Self::Handshake(_) => true,
+            // Relays and those behind them come and go.
+            Self::Leg(LegError::Refused(verdict)) => {
+                matches!(verdict, LegVerdict::UnknownToken | LegVerdict::JobNotAllowed)
+            }
+            Self::Closed | Self::Handshake(_) | Self::Leg(_) => true,
         }
     }
 }
@@ -125,7 +135,7 @@ impl Failure {
     /// No address of the peer led to it. `lost` says how an earlier connection ended.
     pub(crate) fn unreachable(
         peer: ProcId,
-        tried: &[(SocketAddr, Option<DialError>)],
+        tried: &[(Target, Option<DialError>)],
         seconds: u64,
         lost: Option<&str>,
     ) -> Self {
@@ -156,10 +166,15 @@ impl Failure {
     }
 }
 
-fn remedy(tried: &[(SocketAddr, Option<DialError>)]) -> &'static str {
+fn remedy(tried: &[(Target, Option<DialError>)]) -> &'static str {
     let any = |test: fn(&DialError) -> bool| tried.iter().flat_map(|(_, e)| e).any(test);
     if any(|e| matches!(e, DialError::Handshake(HandshakeError::NotGenuine))) {
         "start all clusters with the same job file or join token"
+    } else if any(|e| matches!(e, DialError::Leg(LegError::Refused(LegVerdict::UnknownToken)))) {
+        "give the job the relays' token (relay_token in the job file), and start all relays with it"
+    } else if any(|e| matches!(e, DialError::Leg(LegError::Refused(LegVerdict::NoRoute)))) {
+        "are the relays of that process's cluster running, and joined to this one? their logs and \
+         /metrics say"
     } else if any(|e| matches!(e, DialError::Handshake(HandshakeError::NoCommonVersion))) {
         "install the same version of GridMPI in every cluster"
     } else if any(|e| matches!(e, DialError::Handshake(HandshakeError::Refused(_)))) {

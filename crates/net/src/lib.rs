@@ -8,12 +8,13 @@
 //!   none does, the driver thread takes over within about a millisecond (`driver`).
 //! * **Connections** are made when first needed, by trying the peer's addresses in turn; each begins
 //!   with a handshake in which both sides prove the job's key (`handshake`); a lost one is made again
-//!   and the streams resume.
+//!   and the streams resume. Where a cluster has relays, its processes ask those for circuits (`relays`).
 //! * **Failures** are sticky and say who, where, what and what may help ([`Failure`]).
 #![forbid(unsafe_code)]
 
 mod accept;
 mod bind;
+mod carrier;
 mod config;
 mod counts;
 mod dial;
@@ -28,6 +29,8 @@ mod pace;
 mod paces;
 mod poller;
 mod regulation;
+mod relays;
+mod security;
 mod seen;
 mod spread;
 mod state;
@@ -38,3 +41,5 @@ pub use config::{Limits, NetConfig, Online, Pacing, Stats, Way};
 pub use counts::Counts;
 pub use failure::{DialError, Failure, HandshakeError, LinkError};
 pub use net::{Epoch, Guard, Net};
+pub use relays::Relays;
+pub use security::{Security, SecurityError};

@@ -2,12 +2,12 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use gridmpi_engine::PeerMisbehaved;
 use gridmpi_wire::{ProcId, Strand};
 
+use crate::carrier::Carrier;
 use crate::link::{Link, Read};
 use crate::options::CongestionControl;
 use crate::poller::{Interest, Ready, Token};
@@ -15,31 +15,36 @@ use crate::state::{Peer, Socket, State};
 use crate::{Failure, LinkError};
 
 impl State {
-    /// A handshake has succeeded and the endpoint has agreed: `fd` is this connection to `id` from now
-    /// on. The caller has registered nothing for `fd`, or taken it back.
+    /// A handshake has succeeded and the endpoint has agreed: `carrier` is this connection to `id` from now
+    /// on. The caller has registered nothing for it, or taken it back.
     pub(crate) fn establish(
         &mut self,
         (id, strand): (ProcId, Strand),
-        fd: OwnedFd,
+        carrier: Carrier,
         address: Option<SocketAddr>,
     ) {
         self.end_dial(id, strand);
         let token = self.sockets.reserve();
-        if let Err(error) = self.poller.add(&fd, token, Interest::Read) {
+        if let Err(error) = self.poller.add(&carrier.fd, token, Interest::Read) {
             // Out of kernel memory: as if the connection had failed at once.
             self.sockets.release(token);
             self.link_lost((id, strand), address, &error.into());
             return;
         }
-        let mut link = Link::new(fd, (id, strand), address, Instant::now());
+        let mut link = Link::new(carrier, (id, strand), address, Instant::now());
         if self.paces.cluster_of(id).is_some() {
             let wanted = self.config.pacing.congestion.as_deref();
-            link.control = Some(CongestionControl::new(&link.fd, wanted));
+            link.control = Some(CongestionControl::new(&link.carrier.fd, wanted));
         }
         link.is_far = self.paces.is_far(id);
         self.peer(id).links.push((strand, token));
         self.stats.connections += 1;
+        let has_more = link.carrier.has_readable();
         self.write_link(token, Box::new(link));
+        // What came right behind the handshake: no event will tell of it.
+        if has_more && let Some(Socket::Link(link)) = self.sockets.take(token) {
+            self.link_ready(&Ready { token, readable: true, writable: false }, link);
+        }
     }
 
     /// The peer broke the rules already when it said where to go on.
@@ -128,7 +133,7 @@ impl State {
         wanted: Interest,
     ) -> io::Result<()> {
         if wanted != link.interest {
-            self.poller.modify(&link.fd, token, wanted)?;
+            self.poller.modify(&link.carrier.fd, token, wanted)?;
             link.interest = wanted;
         }
         Ok(())

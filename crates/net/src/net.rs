@@ -277,7 +277,7 @@ impl State {
         self.is_closing = true;
         for socket in self.sockets.iter() {
             if let Socket::Link(link) = socket {
-                let _ = SockRef::from(&link.fd).shutdown(Shutdown::Write);
+                let _ = SockRef::from(&link.carrier.fd).shutdown(Shutdown::Write);
             }
         }
     }

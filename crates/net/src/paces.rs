@@ -235,13 +235,13 @@ impl State {
         let Turn::Now(most) = pacer.ask(link.peer, ask, now) else { return Ok(None) };
         let most = if pacer.has_waiting() && backlog > 0 {
             // What its window holds back would leave in another's turn.
-            most.min(window(&link.fd)?).max(SEGMENT)
+            most.min(window(&link.carrier.fd)?).max(SEGMENT)
         } else {
             most
         };
         let rate = pacer.socket_rate(most);
         if link.paced_to.is_none_or(|known| known.abs_diff(rate) > known / 64) {
-            set_pacing_rate(&link.fd, rate)?;
+            set_pacing_rate(&link.carrier.fd, rate)?;
             link.paced_to = Some(rate);
         }
         Ok(Some(most))
@@ -254,7 +254,7 @@ impl State {
         let rate = (rate / links.len().max(1) as u64).max(1);
         for &(_, token) in links {
             if let Some(Socket::Link(link)) = self.sockets.get(token)
-                && set_pacing_rate(&link.fd, rate).is_ok()
+                && set_pacing_rate(&link.carrier.fd, rate).is_ok()
             {
                 link.paced_to = Some(rate);
             }

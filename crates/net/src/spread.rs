@@ -66,7 +66,8 @@ impl State {
         if most < 2 || !self.paces.is_far(id) {
             return;
         }
-        let has_all = self.peers.get(&id).is_none_or(|peer| peer.links.len() + peer.dials.len() >= most);
+        let has_all =
+            self.peers.get(&id).is_none_or(|peer| peer.links.len() + peer.dials.len() >= most);
         if !has_all && self.endpoint.unwritten_bytes(id) > MUCH {
             self.dial_extra(id);
         }
@@ -74,7 +75,9 @@ impl State {
 
     /// Something has come on one of a peer's connections: acknowledgements, perhaps. `link` is taken out.
     pub(crate) fn see(&mut self, link: &mut Link) {
-        let Some(peer) = self.peers.get(&link.peer).filter(|peer| peer.has_several()) else { return };
+        let Some(peer) = self.peers.get(&link.peer).filter(|peer| peer.has_several()) else {
+            return;
+        };
         let now = Instant::now();
         let Self { sockets, endpoint, .. } = self;
         let mut look = |link: &mut Link| {
@@ -97,7 +100,9 @@ impl State {
             Some(cluster) => self.write_paced(id, cluster),
             None => {
                 for token in self.free_links(id) {
-                    self.write_on(token, |state, link| Ok(state.write_most(link, Most::Fair)?.left));
+                    self.write_on(token, |state, link| {
+                        Ok(state.write_most(link, Most::Fair)?.left)
+                    });
                 }
             }
         }
@@ -200,11 +205,11 @@ impl State {
             }
             if turn.has_others {
                 // What its window holds back would leave in another's turn.
-                most = most.min(window(&link.fd)?).max(SEGMENT);
+                most = most.min(window(&link.carrier.fd)?).max(SEGMENT);
             }
             let rate = rate.max(1);
             if link.paced_to.is_none_or(|known| known.abs_diff(rate) > known / 64) {
-                set_pacing_rate(&link.fd, rate)?;
+                set_pacing_rate(&link.carrier.fd, rate)?;
                 link.paced_to = Some(rate);
             }
         }

@@ -20,6 +20,7 @@ use crate::link::Link;
 use crate::paces::Paces;
 use crate::poller::{Interest, Poller, Ready, Slots, Token};
 use crate::regulation::Regulation;
+use crate::relays::{Leg, Registrations};
 use crate::timers::{Due, Timers};
 use crate::{Failure, Limits, NetConfig, Stats};
 
@@ -35,6 +36,8 @@ pub(crate) enum Socket {
     Wake,
     Pending(Box<Pending>),
     Attempt(Box<Attempt>),
+    /// To a relay, for our own registration or for a circuit to us.
+    Leg(Box<Leg>),
     Link(Box<Link>),
 }
 
@@ -124,6 +127,7 @@ pub(crate) struct State {
     /// Unauthenticated connections, oldest first.
     pub(crate) pending: Vec<Token>,
     pub(crate) listeners: Vec<Token>,
+    pub(crate) registrations: Registrations,
     pub(crate) is_accepting: bool,
     /// All is said, or the time for it is over: no new connections.
     pub(crate) is_closing: bool,
@@ -168,6 +172,7 @@ impl State {
             signs: Arc::default(),
             pending: Vec::new(),
             listeners: Vec::new(),
+            registrations: Registrations::default(),
             is_accepting: true,
             is_closing: false,
             seen_completions: 0,
@@ -176,6 +181,7 @@ impl State {
             to_transmit: Vec::new(),
         };
         state.register(bound)?;
+        state.register_at_relays();
         Ok(state)
     }
 
@@ -213,6 +219,7 @@ impl State {
                 Socket::Listener(listener) => self.accept_ready(ready.token, listener),
                 Socket::Pending(pending) => self.pending_ready(ready.token, pending),
                 Socket::Attempt(attempt) => self.attempt_ready(ready, attempt),
+                Socket::Leg(leg) => self.leg_ready(ready, leg),
                 Socket::Timers => {
                     self.sockets.put(ready.token, Socket::Timers);
                     self.timers_ready();
@@ -237,6 +244,8 @@ impl State {
                 }
                 Due::Handshake(token) => self.handshake_due(token),
                 Due::Dial(peer, strand) => self.dial_due(peer, strand),
+                Due::Leg(token) => self.leg_due(token),
+                Due::Register(relay) => self.register_due(relay),
                 Due::Turn(cluster) => self.turn_due(cluster),
                 Due::Step => self.step_due(),
                 Due::Look => self.look_due(),

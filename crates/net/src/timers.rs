@@ -24,6 +24,10 @@ pub(crate) enum Due {
     Handshake(Token),
     /// Something of the dialling for this connection to a peer.
     Dial(ProcId, Strand),
+    /// This leg must have come about.
+    Leg(Token),
+    /// Registering at this relay is to be tried again.
+    Register(usize),
     /// The next connection's turn to send towards this cluster.
     Turn(u16),
     /// The next step of the rate broker here.

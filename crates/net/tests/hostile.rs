@@ -10,8 +10,8 @@ use common::*;
 use gridmpi_net::handshake::{Ask, AskStep, Claim, Identity};
 use gridmpi_net::{HandshakeError, Net, NetConfig, Way};
 use gridmpi_wire::{
-    Challenge, ContextId, Envelope, Frame, Hello, JobKey, MAGIC, MAX_PAYLOAD, ProcId, Rank,
-    Strand, VERSION_MAX, Verdict,
+    Challenge, ContextId, Envelope, Frame, Hello, JobKey, MAGIC, MAX_PAYLOAD, ProcId, Rank, Strand,
+    VERSION_MAX, Verdict,
 };
 
 /// A network and where it listens. Rank 1 exists in its table but not in truth.
@@ -245,7 +245,8 @@ fn an_oversize_frame_is_refused() {
 #[test]
 fn a_peer_that_wants_frames_that_never_were_is_refused() {
     let (net, address) = victim(|_| {});
-    let refused = try_authenticate(&mut connect(address), &identity(9), Claim::new(5, Strand::FIRST));
+    let refused =
+        try_authenticate(&mut connect(address), &identity(9), Claim::new(5, Strand::FIRST));
     assert_eq!(refused, Err(HandshakeError::Refused(Verdict::CannotResume)));
     eventually("it is given up", || net.failure().is_some());
     assert!(net.failure().unwrap().what.contains("resume"), "{:?}", net.failure());

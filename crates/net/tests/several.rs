@@ -87,8 +87,7 @@ fn proxied(ways: usize, adjust: impl Fn(&mut NetConfig)) -> (Vec<Net>, Vec<Vec<P
     let to = |address: SocketAddr| (0..ways).map(|_| Proxy::new(address)).collect::<Vec<_>>();
     let proxies: Vec<Vec<Proxy>> = bound.iter().map(|b| to(b.addresses()[0])).collect();
     let way = |proxy: &Proxy| Way::direct(vec![proxy.address]);
-    let table: Vec<Vec<Way>> =
-        proxies.iter().map(|ways| ways.iter().map(way).collect()).collect();
+    let table: Vec<Vec<Way>> = proxies.iter().map(|ways| ways.iter().map(way).collect()).collect();
     let start = |(me, bound)| {
         let mut config = config(me, vec![Vec::new(); 2]);
         config.peers = table.clone();

@@ -64,7 +64,10 @@ impl World {
         let first = self.rng.index(2);
         let (side, peer_expects) = (1 - first, expected[1 - first]);
         let epoch = self.links[link].epoch;
-        self.later(self.links[link].path.delay, Event::Connected { link, side, epoch, peer_expects });
+        self.later(
+            self.links[link].path.delay,
+            Event::Connected { link, side, epoch, peer_expects },
+        );
         self.connected(link, first, expected[first]);
     }
 
@@ -72,10 +75,7 @@ impl World {
     pub fn connected(&mut self, link: usize, side: usize, peer_expects: u64) {
         let (process, peer) = (self.links[link].ends[side], self.links[link].ends[1 - side]);
         let strand = self.links[link].strand;
-        trace!(
-            self,
-            "p{process} has {strand} to p{peer}, which expects frame {peer_expects}"
-        );
+        trace!(self, "p{process} has {strand} to p{peer}, which expects frame {peer_expects}");
         self.links[link].is_up[side] = true;
         let peer = ProcId(peer as u32);
         if let Err(error) = self.processes[process].endpoint.connected(peer, strand, peer_expects) {
@@ -155,7 +155,8 @@ impl World {
         let (capacity, rng, before) = (self.plan.pipe, &mut self.rng, pipe.len());
         let max = [10, 100, 10_000][rng.index(3)];
         let endpoint = &mut self.processes[process].endpoint;
-        let progress = endpoint.transmit(peer, strand, max, |slices| pipe.write(slices, capacity, rng));
+        let progress =
+            endpoint.transmit(peer, strand, max, |slices| pipe.write(slices, capacity, rng));
         let bytes = pipe.len() - before;
         if bytes > 0 {
             let arrival = self.now + path.delay + self.rng.within(0, self.plan.delays.jitter);

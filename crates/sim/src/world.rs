@@ -415,5 +415,7 @@ fn links(plan: &Plan) -> Vec<Link> {
     let pairs = (0..count).flat_map(|a| (a + 1..count).map(move |b| [a, b]));
     let apart = pairs.filter(|&[a, b]| plan.cluster_of[a] != plan.cluster_of[b]);
     let paths = || Strand::first(Strand::MAX).zip(plan.paths.iter().copied());
-    apart.flat_map(|ends| paths().map(move |(strand, path)| Link::new(ends, strand, path))).collect()
+    apart
+        .flat_map(|ends| paths().map(move |(strand, path)| Link::new(ends, strand, path)))
+        .collect()
 }

@@ -6,9 +6,9 @@
 
 use gridmpi_wire::Strand;
 
+use crate::Bounds;
 use crate::queue::{Places, Queue};
 use crate::standing::Standing;
-use crate::Bounds;
 
 /// What a connection may have on its way that nothing has been seen of: its path may be a bad one.
 const UNSEEN: u64 = 128 << 10;
@@ -125,7 +125,8 @@ impl Choice<'_> {
         }
         self.queue.has_come(opening)
             || (self.queue.is_begun(opening)
-                && self.early.held + laid.held + Bounds::held(kept.payload_len()) <= self.bounds.early)
+                && self.early.held + laid.held + Bounds::held(kept.payload_len())
+                    <= self.bounds.early)
     }
 
     /// Notes a frame of `Data` in the plan for the connection `at`.

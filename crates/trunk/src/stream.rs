@@ -266,9 +266,7 @@ impl Stream {
     #[must_use]
     pub fn wants_transmit(&self) -> bool {
         let has_own = |standing: &Standing| {
-            standing.cursor.is_some()
-                || standing.control.is_wanted()
-                || standing.inbound.ack_due()
+            standing.cursor.is_some() || standing.control.is_wanted() || standing.inbound.ack_due()
         };
         self.is_connected() && (self.queue.has_waiting() || self.standing.iter().any(has_own))
     }

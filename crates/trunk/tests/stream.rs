@@ -14,19 +14,39 @@ const ONE: Strand = Strand::FIRST;
 
 #[derive(Clone, Debug)]
 enum Action {
-    Push { kind: u8, len: usize },
-    Transmit { strand: Strand, max: usize, accept: usize },
-    Take { strand: Strand, count: usize },
+    Push {
+        kind: u8,
+        len: usize,
+    },
+    Transmit {
+        strand: Strand,
+        max: usize,
+        accept: usize,
+    },
+    Take {
+        strand: Strand,
+        count: usize,
+    },
     Tick,
     Ping,
-    Own { message: u64 },
+    Own {
+        message: u64,
+    },
     /// What it expects is said in some handshake.
     Say,
     /// A connection is lost at one side.
-    Lose { strand: Strand },
+    Lose {
+        strand: Strand,
+    },
     /// One is made; `is_old`: with what was said before.
-    Connect { strand: Strand, is_old: bool },
-    Rate { strand: Strand, rate: f64 },
+    Connect {
+        strand: Strand,
+        is_old: bool,
+    },
+    Rate {
+        strand: Strand,
+        rate: f64,
+    },
 }
 
 fn action(strands: usize) -> impl Strategy<Value = (bool, Action)> {
@@ -179,7 +199,9 @@ fn a_peer_that_breaks_the_rules_is_named() {
     // What came before must be said truly.
     let data = |seq| Header { kind: Kind::Data, body_len: 17, seq, data_before: 0, ack: 0 };
     let after = |seq, data_before| Header { data_before, ..header(seq, 0) };
-    for (seq, data_before, is_right) in [(2, 1, true), (2, 0, false), (3, 1, false), (1, 0, true), (3, 3, false)] {
+    for (seq, data_before, is_right) in
+        [(2, 1, true), (2, 0, false), (3, 1, false), (1, 0, true), (3, 3, false)]
+    {
         let mut side = Side::new(Bounds::default());
         side.stream.resume(ONE, 1).unwrap();
         side.stream.received(ONE, &data(4)).unwrap();
@@ -215,7 +237,10 @@ fn a_failed_write_is_the_connections_fault_and_nothing_is_lost() {
     a.push(0, 100);
     let error = a.stream.transmit(ONE, 1000, 0, |_| Err(io::ErrorKind::ConnectionReset.into()));
     assert_eq!(error.unwrap_err().kind(), io::ErrorKind::ConnectionReset);
-    assert_eq!(a.stream.transmit(ONE, 1000, 0, |_| Ok(0)).unwrap_err().kind(), io::ErrorKind::WriteZero);
+    assert_eq!(
+        a.stream.transmit(ONE, 1000, 0, |_| Ok(0)).unwrap_err().kind(),
+        io::ErrorKind::WriteZero
+    );
     connect_now(&mut a, &mut b, ONE);
     settle(&mut a, &mut b);
     b.has_seen_all_of(&a);

@@ -186,7 +186,7 @@ pub fn choose_version(hello: &Hello) -> Option<u16> {
 }
 
 /// All bytes of a message but its tag, which comes last in each.
-fn unsigned(bytes: &[u8]) -> &[u8] {
+pub(crate) fn unsigned(bytes: &[u8]) -> &[u8] {
     &bytes[..bytes.len() - crate::MAC_LEN]
 }
 

@@ -12,6 +12,8 @@ mod field;
 mod frame;
 mod handshake;
 mod ids;
+mod inbox;
+mod leg;
 
 pub use auth::{JobKey, MAC_LEN, Mac, Role};
 pub use codec::{HEADER_LEN, Head, Header, MAX_DATA_BEFORE, MAX_HEAD, MAX_PAYLOAD, Parsed, parse};
@@ -22,3 +24,8 @@ pub use handshake::{
     Welcome, choose_version,
 };
 pub use ids::{ClusterId, ContextId, Plane, ProcId, Rank, Strand};
+pub use inbox::Inbox;
+pub use leg::{
+    CircuitId, Errand, LEG_MAGIC, LEG_VERSION_MAX, LEG_VERSION_MIN, LegAnswer, LegChallenge,
+    LegHello, LegNotice, LegRequest, LegVerdict, TokenId,
+};

@@ -165,7 +165,9 @@ fn what_the_specification_excludes_is_refused_by_name() {
     let mut bytes = encoded(Frame::Close, 1);
     bytes[1] = 1;
     assert_eq!(parse(&bytes), Err(WireError::ReservedBits(6)));
-    for unordered in [Frame::Ack.encode(0, 0, 0), Frame::Data { message: 1, offset: 0 }.encode(1, 0, 1)] {
+    for unordered in
+        [Frame::Ack.encode(0, 0, 0), Frame::Data { message: 1, offset: 0 }.encode(1, 0, 1)]
+    {
         let mut bytes = unordered.to_vec();
         bytes[3] = 1;
         assert_eq!(parse(&bytes), Err(WireError::ReservedBits(bytes[0])));

@@ -331,5 +331,6 @@ pub fn registration(env: &JobEnv, ranks: u32) -> Registration {
         vendor: "Fake MPI".to_owned(),
         tag_ub: i32::MAX,
         credit: None,
+        has_relays: false,
     }
 }

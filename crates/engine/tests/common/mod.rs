@@ -4,8 +4,8 @@
 use bytes::Bytes;
 use gridmpi_buffer::{RecvBuffer, SendBuffer};
 use gridmpi_engine::{
-    Bounds, Completion, Config, Endpoint, LocalMatch, Mode, PeerMisbehaved, Progress, RequestId, Source,
-    TagMatch,
+    Bounds, Completion, Config, Endpoint, LocalMatch, Mode, PeerMisbehaved, Progress, RequestId,
+    Source, TagMatch,
 };
 use gridmpi_wire::{ContextId, ProcId, Rank, Strand, parse};
 use std::collections::VecDeque;

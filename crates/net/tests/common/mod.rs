@@ -27,6 +27,8 @@ pub fn config(me: u32, peers: Vec<Vec<SocketAddr>>) -> NetConfig {
         key: JobKey::new([9; 32]),
         engine: Config::new(me),
         peers: peers.into_iter().map(|addresses| vec![Way::direct(addresses)]).collect(),
+        security: None,
+        relays: None,
         limits: Limits::default(),
         pacing: Pacing::default(),
     }

@@ -98,7 +98,14 @@ impl Side {
         }
     }
 
-    fn landed(&mut self, strand: Strand, header: &Header, frame: Frame, receive: Receive, payload: Vec<u8>) {
+    fn landed(
+        &mut self,
+        strand: Strand,
+        header: &Header,
+        frame: Frame,
+        receive: Receive,
+        payload: Vec<u8>,
+    ) {
         if receive == Receive::Control {
             assert!(!header.kind.is_sequenced());
             return;
@@ -136,7 +143,13 @@ pub fn envelope(message: u64, len: u64) -> Envelope {
 }
 
 /// Writes at most `accept` bytes of what `from` offers on a connection into the far side's pipe, if that has one.
-pub fn transmit(from: &mut Side, to: &mut Side, strand: Strand, max: usize, accept: usize) -> Progress {
+pub fn transmit(
+    from: &mut Side,
+    to: &mut Side,
+    strand: Strand,
+    max: usize,
+    accept: usize,
+) -> Progress {
     let mut line = to.lines.get_mut(&strand);
     let write = |slices: &[io::IoSlice<'_>]| {
         assert!(!slices.is_empty(), "an empty write");

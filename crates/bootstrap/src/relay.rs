@@ -1,0 +1,353 @@
+//! The way through relays: a cluster that cannot reach the coordinator directly asks its relays for a circuit to it, and the
+//! coordinator is registered at relays of its own.
+
+use crate::channel::Timed;
+use crate::client::lock;
+use crate::connect::{Dialer, tune};
+use crate::secret::{JobId, JobKey, SecretError};
+use gridmpi_leg::{Ask, AskStep, Asker, LegError};
+use gridmpi_wire::{Errand, Inbox, LegNotice, LegVerdict, ProcId};
+use socket2::Socket;
+use std::io;
+use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Most relays a cluster can have.
+pub const MAX_RELAYS: usize = 64;
+/// Time for a leg of ours to come about.
+const SHORT: Duration = Duration::from_secs(10);
+/// Pause before a lost registration is made again; doubled each time, up to [`PAUSE_MOST`].
+const PAUSE_LEAST: Duration = Duration::from_millis(50);
+const PAUSE_MOST: Duration = Duration::from_secs(2);
+
+/// Relays that a process may use, and what proves that it may.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RelayAccess {
+    /// Where they listen, each as `host:port`; never empty.
+    pub names: Vec<String>,
+    /// Their token.
+    pub token: RelayToken,
+}
+
+/// What a relay asks for. Never printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct RelayToken(JobKey);
+
+/// Why no circuit came about.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RelayError {
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error("{0}")]
+    Leg(#[from] LegError),
+}
+
+impl RelayError {
+    /// Whether it may help to ask again a little later: the other end may not have come yet.
+    pub(crate) fn is_early(&self) -> bool {
+        matches!(self, Self::Leg(LegError::Refused(LegVerdict::NoRoute | LegVerdict::Unanswered)))
+    }
+}
+
+impl std::fmt::Debug for RelayToken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("RelayToken(secret)")
+    }
+}
+
+impl RelayToken {
+    /// Reads 64 hexadecimal digits; white space around them does not matter.
+    ///
+    /// # Errors
+    /// Says what was expected; never repeats the text.
+    pub fn parse(text: &str) -> Result<Self, SecretError> {
+        JobKey::parse(text.trim()).map(Self)
+    }
+
+    /// A new one from the system's random source.
+    ///
+    /// # Errors
+    /// When the system has no random source.
+    pub fn random() -> io::Result<Self> {
+        let mut bytes = [0; 32];
+        getrandom::fill(&mut bytes)
+            .map_err(|_| io::Error::other("the system has no random source"))?;
+        Ok(Self(JobKey::from_bytes(bytes)))
+    }
+
+    /// The digits that [`Self::parse`] reads. For a file or an environment only.
+    #[must_use]
+    pub fn reveal(&self) -> String {
+        self.0.reveal()
+    }
+
+    /// The token itself.
+    #[must_use]
+    pub const fn bytes(&self) -> [u8; 32] {
+        self.0.bytes()
+    }
+}
+
+impl RelayAccess {
+    /// Reads names separated by commas.
+    ///
+    /// # Errors
+    /// Names the one that is none.
+    pub fn parse_names(text: &str) -> Result<Vec<String>, String> {
+        let names: Vec<String> = text.split(',').map(|name| name.trim().to_owned()).collect();
+        if names.len() > MAX_RELAYS {
+            return Err(format!("more than {MAX_RELAYS} relays"));
+        }
+        names.iter().try_for_each(|name| Self::check_name(name))?;
+        Ok(names)
+    }
+
+    /// Whether `name` is written as `host:port`.
+    ///
+    /// # Errors
+    /// Says how it is to be written.
+    pub fn check_name(name: &str) -> Result<(), String> {
+        let is_one = name.rsplit_once(':').is_some_and(|(host, port)| {
+            !host.is_empty()
+                && !host.contains(char::is_whitespace)
+                && port.parse::<u16>().is_ok_and(|port| port > 0)
+        });
+        if is_one {
+            Ok(())
+        } else {
+            Err(format!("{name:?} is no relay: write host:port, such as gateway:7070"))
+        }
+    }
+
+    /// Looks the names up; each name gives one address. May wait for a name service.
+    ///
+    /// # Errors
+    /// Names the first that is not known here.
+    pub fn resolve(&self) -> Result<Vec<SocketAddr>, String> {
+        let look_up = |name: &String| {
+            let unknown = |why: String| {
+                format!(
+                    "the relay {name} is not known on this node ({why}): name it as this cluster's nodes do"
+                )
+            };
+            let mut found = name.to_socket_addrs().map_err(|error| unknown(error.to_string()))?;
+            found.next().ok_or_else(|| unknown("no address".to_owned()))
+        };
+        self.names.iter().map(look_up).collect()
+    }
+
+    fn asker(&self, me: ProcId, job: JobId) -> Asker {
+        Asker { me, job: job.0, token: gridmpi_wire::JobKey::new(self.token.bytes()) }
+    }
+
+    /// Over a connection to a relay: a circuit to the coordinator.
+    pub(crate) fn to_coordinator(
+        &self,
+        stream: &TcpStream,
+        job: JobId,
+        deadline: Instant,
+    ) -> Result<(), RelayError> {
+        let asker = self.asker(ProcId::NEWCOMER, job);
+        let errand = Errand::Open { to: ProcId::COORDINATOR };
+        ask(stream, &asker, errand, deadline)
+    }
+}
+
+/// A leg's handshake, waiting for the relay.
+fn ask(
+    stream: &TcpStream,
+    asker: &Asker,
+    errand: Errand,
+    deadline: Instant,
+) -> Result<(), RelayError> {
+    let mut nonce = [0; 32];
+    getrandom::fill(&mut nonce).map_err(|_| io::Error::other("no random source"))?;
+    let (mut ask, hello) = Ask::new(asker, errand, nonce);
+    let mut wire = Timed::new(stream, deadline);
+    wire.write_all(&hello)?;
+    loop {
+        let count = wire.read_some(ask.space())?;
+        match ask.read(count, asker)? {
+            AskStep::More => {}
+            AskStep::Send(request) => wire.write_all(&request)?,
+            AskStep::Done => return Ok(()),
+        }
+    }
+}
+
+/// The coordinator's presence at its relays: hands over the circuits that come, until it is dropped.
+pub(crate) struct Door {
+    inside: Arc<Inside>,
+}
+
+struct Inside {
+    asker: Asker,
+    is_closing: AtomicBool,
+    /// Registrations that stand, to be ended from outside.
+    standing: Mutex<Vec<(SocketAddr, TcpStream)>>,
+    closing: Condvar,
+}
+
+impl Door {
+    /// `came` is called with each circuit, from a thread of its own. `trouble` is told once for each relay why it cannot be
+    /// used at present.
+    pub(crate) fn open(
+        access: &RelayAccess,
+        addresses: Vec<SocketAddr>,
+        job: JobId,
+        came: impl Fn(TcpStream) + Send + Sync + 'static,
+        trouble: impl Fn(SocketAddr, String) + Send + Sync + 'static,
+    ) -> io::Result<Self> {
+        let inside = Arc::new(Inside {
+            asker: access.asker(ProcId::COORDINATOR, job),
+            is_closing: AtomicBool::new(false),
+            standing: Mutex::default(),
+            closing: Condvar::new(),
+        });
+        let (came, trouble) = (Arc::new(came), Arc::new(trouble));
+        for address in addresses {
+            let (inside, came, trouble) =
+                (Arc::clone(&inside), Arc::clone(&came), Arc::clone(&trouble));
+            std::thread::Builder::new()
+                .name("relay".to_owned())
+                .stack_size(256 << 10)
+                .spawn(move || inside.attend(address, &came, &*trouble))?;
+        }
+        Ok(Self { inside })
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        self.inside.is_closing.store(true, Ordering::Release);
+        let standing = lock(&self.inside.standing);
+        for (_, stream) in standing.iter() {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+        self.inside.closing.notify_all();
+    }
+}
+
+impl Inside {
+    fn is_closing(&self) -> bool {
+        self.is_closing.load(Ordering::Acquire)
+    }
+
+    /// Stays registered at one relay.
+    fn attend<F: Fn(TcpStream) + Send + Sync + 'static>(
+        self: &Arc<Self>,
+        relay: SocketAddr,
+        came: &Arc<F>,
+        trouble: &dyn Fn(SocketAddr, String),
+    ) {
+        let mut pause = PAUSE_LEAST;
+        let mut is_told = false;
+        while !self.is_closing() {
+            match self.register(relay) {
+                Ok(stream) => {
+                    (pause, is_told) = (PAUSE_LEAST, false);
+                    self.listen(relay, &stream, came);
+                }
+                Err(error) if !is_told => {
+                    is_told = true;
+                    trouble(relay, error.to_string());
+                }
+                Err(_) => {}
+            }
+            self.rest(pause);
+            pause = (pause * 2).min(PAUSE_MOST);
+        }
+    }
+
+    fn rest(&self, pause: Duration) {
+        let standing = lock(&self.standing);
+        if !self.is_closing() {
+            drop(
+                self.closing.wait_timeout(standing, pause).unwrap_or_else(PoisonError::into_inner),
+            );
+        }
+    }
+
+    fn connect(&self, relay: SocketAddr, errand: Errand) -> Result<TcpStream, RelayError> {
+        let deadline = Instant::now() + SHORT;
+        let mut dialer = Dialer::new(&[relay], deadline);
+        let Some((_, stream)) = dialer.next() else {
+            let why = dialer.failures.pop().map_or_else(String::new, |(_, why)| why);
+            return Err(io::Error::other(why).into());
+        };
+        let socket = Socket::from(stream);
+        tune(&socket)?;
+        let stream = TcpStream::from(socket);
+        ask(&stream, &self.asker, errand, deadline)?;
+        Ok(stream)
+    }
+
+    fn register(&self, relay: SocketAddr) -> Result<TcpStream, RelayError> {
+        let errand = Errand::Register { first: ProcId::COORDINATOR, count: 1 };
+        let stream = self.connect(relay, errand)?;
+        stream.set_read_timeout(None)?;
+        let mut standing = lock(&self.standing);
+        standing.push((relay, stream.try_clone()?));
+        if self.is_closing() {
+            stream.shutdown(Shutdown::Both)?;
+        }
+        Ok(stream)
+    }
+
+    /// Takes notices until the registration ends.
+    fn listen<F: Fn(TcpStream) + Send + Sync + 'static>(
+        self: &Arc<Self>,
+        relay: SocketAddr,
+        mut stream: &TcpStream,
+        came: &Arc<F>,
+    ) {
+        let mut inbox = Inbox::<{ LegNotice::LEN }>::new(LegNotice::LEN);
+        while let Ok(count @ 1..) = io::Read::read(&mut stream, inbox.space()) {
+            let Some(bytes) = inbox.filled(count) else { continue };
+            let Ok(notice) = LegNotice::decode(&bytes) else { break };
+            let errand = Errand::Accept { circuit: notice.circuit };
+            let (inside, came) = (Arc::clone(self), Arc::clone(came));
+            let taking = std::thread::Builder::new().name("circuit".to_owned());
+            // Whoever waits at the other end tries again if this fails.
+            let _ = taking.stack_size(512 << 10).spawn(move || {
+                if let Ok(stream) = inside.connect(relay, errand) {
+                    came(stream);
+                }
+            });
+        }
+        lock(&self.standing).retain(|(at, _)| *at != relay);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_host_and_port() {
+        let good = RelayAccess::parse_names("gw1:7070, [::1]:7 ,10.0.0.1:1").unwrap();
+        assert_eq!(good, ["gw1:7070", "[::1]:7", "10.0.0.1:1"]);
+        for bad in ["", "gw", "gw:", ":7070", "gw:0", "gw:70700", "g w:7", "gw:7,"] {
+            assert!(RelayAccess::parse_names(bad).unwrap_err().contains("host:port"), "{bad}");
+        }
+        assert!(RelayAccess::parse_names(&"a:1,".repeat(65)).is_err());
+    }
+
+    #[test]
+    fn a_token_is_64_digits_and_never_shown() {
+        let token = RelayToken::parse(&format!(" {}\n", "5".repeat(64))).unwrap();
+        assert_eq!(token.reveal(), "5".repeat(64));
+        assert!(!format!("{token:?}").contains('5'));
+        let error = RelayToken::parse("secret").unwrap_err().to_string();
+        assert!(error.contains("64") && !error.contains("secret"), "{error}");
+    }
+
+    #[test]
+    fn an_unknown_name_is_named() {
+        let token = RelayToken::parse(&"5".repeat(64)).unwrap();
+        let access = RelayAccess { names: vec!["no.such.host.invalid:1".to_owned()], token };
+        assert!(access.resolve().unwrap_err().contains("no.such.host.invalid"));
+    }
+}

@@ -1,0 +1,239 @@
+//! Circuits through relays: we are registered at each relay of our cluster, dial it for what it tells us of, and ask it for
+//! circuits to others (`dial.rs`). Whoever is at the other end of a circuit proves itself as on any other connection.
+
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use gridmpi_leg::{Ask, AskStep, Asker};
+use gridmpi_wire::{CircuitId, Errand, Inbox, JobKey, LegNotice, ProcId};
+use rustix::net::RecvFlags;
+
+use crate::DialError;
+use crate::dial::{begin_connect, is_connected, nonce, send_all};
+use crate::link::received;
+use crate::poller::{Interest, Ready, Token};
+use crate::state::{Socket, State};
+use crate::timers::Due;
+
+/// Pause before a registration is tried again; doubled each time, up to [`PAUSE_MOST`].
+const PAUSE_LEAST: Duration = Duration::from_millis(20);
+const PAUSE_MOST: Duration = Duration::from_secs(1);
+
+/// The relays of this process's cluster, and whom they lead to.
+#[derive(Clone, Debug)]
+pub struct Relays {
+    /// Where they listen; any of them will do, all are used.
+    pub addresses: Vec<SocketAddr>,
+    /// What proves that we may use them.
+    pub token: JobKey,
+    /// The lowest process of our cluster.
+    pub first: ProcId,
+    /// How many processes our cluster has.
+    pub count: u32,
+    /// Whether each process of the job, by [`ProcId`], is reached through them and not directly.
+    pub leads_to: Vec<bool>,
+}
+
+impl Relays {
+    /// In which order `from` tries them for `to`: each pair begins at another one, so that all have something to do.
+    pub(crate) fn in_turn(&self, from: ProcId, to: ProcId) -> impl Iterator<Item = SocketAddr> {
+        let count = self.addresses.len().max(1);
+        let start = (from.0 as usize).wrapping_add(to.0 as usize) % count;
+        self.addresses.iter().copied().cycle().skip(start).take(self.addresses.len())
+    }
+}
+
+/// How it stands with each relay.
+#[derive(Debug, Default)]
+pub(crate) struct Registrations(Vec<Registration>);
+
+#[derive(Debug)]
+struct Registration {
+    /// What we are connected by, or try to be.
+    socket: Option<Token>,
+    pause: Duration,
+    /// Why it does not stand.
+    problem: Option<String>,
+}
+
+/// A connection to a relay, of ours.
+#[derive(Debug)]
+pub(crate) struct Leg {
+    fd: OwnedFd,
+    /// Which relay.
+    relay: usize,
+    errand: Errand,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Connecting,
+    Asking(Box<Ask>),
+    /// We are registered: notices come.
+    Registered(Inbox<{ LegNotice::LEN }>),
+}
+
+impl State {
+    /// Lets every relay of our cluster know where we are.
+    pub(crate) fn register_at_relays(&mut self) {
+        let count = self.config.relays.as_ref().map_or(0, |relays| relays.addresses.len());
+        let fresh = || Registration { socket: None, pause: PAUSE_LEAST, problem: None };
+        self.registrations = Registrations((0..count).map(|_| fresh()).collect());
+        for relay in 0..count {
+            self.register_at(relay);
+        }
+    }
+
+    /// Who we are, to relays.
+    pub(crate) fn asker(&self) -> Option<Asker> {
+        let token = self.config.relays.as_ref()?.token.clone();
+        Some(Asker { me: self.us.me, job: self.us.job, token })
+    }
+
+    fn register_at(&mut self, relay: usize) {
+        let Some(relays) = &self.config.relays else { return };
+        let errand = Errand::Register { first: relays.first, count: relays.count };
+        match self.begin_leg(relay, errand) {
+            Ok(token) => self.registrations.0[relay].socket = Some(token),
+            Err(error) => self.unregistered(relay, &DialError::Connect(error)),
+        }
+    }
+
+    fn begin_leg(&mut self, relay: usize, errand: Errand) -> std::io::Result<Token> {
+        let address = self.config.relays.as_ref().and_then(|relays| relays.addresses.get(relay));
+        let address = *address.ok_or(std::io::ErrorKind::NotFound)?;
+        let fd = begin_connect(address, self.limits())?;
+        let token = self.sockets.reserve();
+        if let Err(error) = self.poller.add(&fd, token, Interest::ReadWrite) {
+            self.sockets.release(token);
+            return Err(error);
+        }
+        let leg = Leg { fd, relay, errand, stage: Stage::Connecting };
+        self.sockets.put(token, Socket::Leg(Box::new(leg)));
+        self.timers.set(Instant::now() + self.limits().dial_address, Due::Leg(token));
+        Ok(token)
+    }
+
+    pub(crate) fn leg_ready(&mut self, ready: &Ready, mut leg: Box<Leg>) {
+        match self.leg_step(ready.token, &mut leg) {
+            Ok(false) => self.sockets.put(ready.token, Socket::Leg(leg)),
+            Ok(true) => {
+                // A circuit to us stands. The same descriptor gets another token.
+                let _ = self.poller.remove(&leg.fd);
+                self.sockets.release(ready.token);
+                self.accepted(leg.fd);
+            }
+            Err(error) => self.end_leg(ready.token, &leg, &error),
+        }
+    }
+
+    fn end_leg(&mut self, token: Token, leg: &Leg, error: &DialError) {
+        self.sockets.release(token);
+        if matches!(leg.errand, Errand::Register { .. }) {
+            self.unregistered(leg.relay, error);
+        }
+    }
+
+    /// A leg's time to come about is over.
+    pub(crate) fn leg_due(&mut self, token: Token) {
+        let is_late = matches!(self.sockets.get(token), Some(Socket::Leg(leg))
+            if !matches!(leg.stage, Stage::Registered(_)));
+        if is_late && let Some(Socket::Leg(leg)) = self.sockets.take(token) {
+            self.end_leg(token, &leg, &DialError::TimedOut);
+        }
+    }
+
+    /// We are not, or no longer, known at a relay: later again.
+    fn unregistered(&mut self, relay: usize, error: &DialError) {
+        let Some(registration) = self.registrations.0.get_mut(relay) else { return };
+        registration.socket = None;
+        registration.problem = Some(error.to_string());
+        let pause = registration.pause;
+        registration.pause = (pause * 2).min(PAUSE_MOST);
+        if !self.is_closing {
+            self.timers.set(Instant::now() + pause, Due::Register(relay));
+        }
+    }
+
+    pub(crate) fn register_due(&mut self, relay: usize) {
+        let is_open = self.registrations.0.get(relay).is_some_and(|it| it.socket.is_none());
+        if is_open && !self.is_closing {
+            self.register_at(relay);
+        }
+    }
+
+    /// Goes on with a leg. `true`: it is a circuit now.
+    fn leg_step(&mut self, token: Token, leg: &mut Leg) -> Result<bool, DialError> {
+        if matches!(leg.stage, Stage::Connecting) {
+            if !is_connected(&leg.fd).map_err(DialError::Connect)? {
+                return Ok(false);
+            }
+            let asker = self.asker().ok_or(DialError::Closed)?;
+            let (ask, hello) = Ask::new(&asker, leg.errand, nonce()?);
+            let watched = self.poller.modify(&leg.fd, token, Interest::Read);
+            watched.and_then(|()| send_all(&leg.fd, &hello)).map_err(DialError::Io)?;
+            leg.stage = Stage::Asking(Box::new(ask));
+        }
+        loop {
+            match &mut leg.stage {
+                Stage::Connecting => return Ok(false),
+                Stage::Asking(ask) => {
+                    let asker = self.asker().ok_or(DialError::Closed)?;
+                    let Some(step) = read_ask(&leg.fd, ask, &asker)? else { return Ok(false) };
+                    match step {
+                        AskStep::More => {}
+                        AskStep::Send(request) => {
+                            send_all(&leg.fd, &request).map_err(DialError::Io)?;
+                        }
+                        AskStep::Done if matches!(leg.errand, Errand::Accept { .. }) => {
+                            return Ok(true);
+                        }
+                        AskStep::Done => {
+                            leg.stage = Stage::Registered(Inbox::new(LegNotice::LEN));
+                            self.registered(leg.relay);
+                        }
+                    }
+                }
+                Stage::Registered(inbox) => {
+                    let read = rustix::net::recv(&leg.fd, &mut *inbox.space(), RecvFlags::empty());
+                    let Some(count) = received(read.map(|read| read.0).map_err(Into::into))? else {
+                        return Ok(false);
+                    };
+                    let notice = inbox.filled(count).map(|bytes| LegNotice::decode(&bytes));
+                    if let Some(notice) = notice.transpose().map_err(gridmpi_leg::LegError::from)? {
+                        self.called(leg.relay, notice.circuit);
+                    }
+                }
+            }
+        }
+    }
+
+    fn registered(&mut self, relay: usize) {
+        if let Some(registration) = self.registrations.0.get_mut(relay) {
+            registration.pause = PAUSE_LEAST;
+            registration.problem = None;
+        }
+    }
+
+    /// Somebody waits at the relay for us. If we cannot come it will try again.
+    fn called(&mut self, relay: usize, circuit: CircuitId) {
+        if !self.is_closing && self.pending.len() < self.limits().pending {
+            let _ = self.begin_leg(relay, Errand::Accept { circuit });
+        }
+    }
+}
+
+/// Reads on in a leg's handshake; `None` when there is nothing to read now.
+pub(crate) fn read_ask(
+    fd: &OwnedFd,
+    ask: &mut Ask,
+    asker: &Asker,
+) -> Result<Option<AskStep>, DialError> {
+    let read = rustix::net::recv(fd, ask.space(), RecvFlags::empty());
+    let Some(count) = received(read.map(|read| read.0).map_err(Into::into))? else {
+        return Ok(None);
+    };
+    Ok(Some(ask.read(count, asker)?))
+}

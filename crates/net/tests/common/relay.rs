@@ -1,0 +1,120 @@
+//! A relay of one hop, for tests of those who use relays: a thread for each connection, no bound on anything.
+
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use gridmpi_leg::{Host, HostStep, Request};
+use gridmpi_wire::{CircuitId, Errand, JobKey, LegNotice, LegVerdict, ProcId};
+
+use super::pattern;
+
+pub struct Relay {
+    pub address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    registered: Mutex<HashMap<ProcId, TcpStream>>,
+    waiting: Mutex<HashMap<CircuitId, (TcpStream, Box<Request>)>>,
+    open: Mutex<Vec<TcpStream>>,
+    circuits: AtomicU64,
+    joined: AtomicUsize,
+}
+
+impl Relay {
+    pub fn new(token: JobKey) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let shared = Arc::new(Shared::default());
+        let serving = Arc::clone(&shared);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (shared, token) = (Arc::clone(&serving), token.clone());
+                std::thread::spawn(move || shared.serve(stream, &token));
+            }
+        });
+        Self { address, shared }
+    }
+
+    /// How many circuits have come about.
+    pub fn circuits(&self) -> usize {
+        self.shared.joined.load(Ordering::SeqCst)
+    }
+
+    /// How many processes are registered.
+    pub fn registered(&self) -> usize {
+        self.shared.registered.lock().unwrap().len()
+    }
+
+    /// Cuts every connection; new ones are taken.
+    pub fn cut(&self) {
+        self.shared.registered.lock().unwrap().clear();
+        for stream in self.shared.open.lock().unwrap().drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+impl Shared {
+    fn serve(&self, mut stream: TcpStream, token: &JobKey) {
+        self.open.lock().unwrap().push(stream.try_clone().unwrap());
+        let nonce = pattern(self.circuits.fetch_add(1, Ordering::SeqCst), 32);
+        let mut host = Host::new(nonce.try_into().unwrap());
+        let request = loop {
+            let Ok(count @ 1..) = stream.read(host.space()) else { return };
+            match host.read(count, |id| (*id == token.token_id()).then(|| token.clone())) {
+                Ok(HostStep::More) => {}
+                Ok(HostStep::Send(challenge)) => stream.write_all(&challenge).unwrap(),
+                Ok(HostStep::Refuse(challenge, _)) => {
+                    stream.write_all(&challenge).unwrap();
+                    return;
+                }
+                Ok(HostStep::Asked(request)) => break request,
+                Err(_) => return,
+            }
+        };
+        self.run(stream, request);
+    }
+
+    fn run(&self, mut stream: TcpStream, request: Box<Request>) {
+        let from = request.what().from;
+        match request.what().errand {
+            Errand::Register { .. } => {
+                let _ = stream.write_all(&request.answer(LegVerdict::Accepted));
+                self.registered.lock().unwrap().insert(from, stream);
+            }
+            Errand::Open { to } => {
+                let circuit = CircuitId(self.circuits.fetch_add(1, Ordering::SeqCst));
+                let mut registered = self.registered.lock().unwrap();
+                let Some(callee) = registered.get_mut(&to) else {
+                    let _ = stream.write_all(&request.answer(LegVerdict::NoRoute));
+                    return;
+                };
+                self.waiting.lock().unwrap().insert(circuit, (stream, request));
+                let _ = callee.write_all(&LegNotice { from, circuit }.encode());
+            }
+            Errand::Accept { circuit } => {
+                let Some((mut near, opened)) = self.waiting.lock().unwrap().remove(&circuit) else {
+                    let _ = stream.write_all(&request.answer(LegVerdict::NoSuchCircuit));
+                    return;
+                };
+                let _ = stream.write_all(&request.answer(LegVerdict::Accepted));
+                let _ = near.write_all(&opened.answer(LegVerdict::Accepted));
+                self.joined.fetch_add(1, Ordering::SeqCst);
+                forward(near.try_clone().unwrap(), stream.try_clone().unwrap());
+                forward(stream, near);
+            }
+        }
+    }
+}
+
+fn forward(mut from: TcpStream, mut to: TcpStream) {
+    std::thread::spawn(move || {
+        let _ = std::io::copy(&mut from, &mut to);
+        let _ = to.shutdown(Shutdown::Write);
+    });
+}

@@ -1,0 +1,137 @@
+//! Processes that reach each other through relays only.
+
+mod common;
+#[path = "common/relay.rs"]
+mod relay;
+
+use std::time::Duration;
+
+use common::*;
+use gridmpi_net::{Net, NetConfig, Relays};
+use gridmpi_wire::{JobKey, ProcId};
+use relay::Relay;
+
+const TOKEN: [u8; 32] = [4; 32];
+
+fn relays() -> Vec<Relay> {
+    (0..2).map(|_| Relay::new(JobKey::new(TOKEN))).collect()
+}
+
+fn use_relays(config: &mut NetConfig, relays: &[Relay]) {
+    let count = config.peers.len();
+    config.peers.iter_mut().for_each(Vec::clear);
+    config.relays = Some(Relays {
+        addresses: relays.iter().map(|relay| relay.address).collect(),
+        token: JobKey::new(TOKEN),
+        first: config.me,
+        count: 1,
+        leads_to: (0..count).map(|peer| ProcId(peer as u32) != config.me).collect(),
+    });
+}
+
+fn relayed(relays: &[Relay], adjust: impl Fn(&mut NetConfig)) -> Vec<Net> {
+    nets_with(2, |config| {
+        use_relays(config, relays);
+        adjust(config);
+    })
+}
+
+fn exchange(nets: &[Net], seed: u64, len: usize) {
+    for (from, to) in [(0u32, 1u32), (1, 0)] {
+        let bytes = pattern(seed + u64::from(from), len);
+        let sent = send(&nets[from as usize], from, to, 0, bytes.clone());
+        let received = receive(&nets[to as usize], from, 0, len);
+        assert!(finish(&nets[to as usize], received).1 == Some(bytes));
+        assert_eq!(finish(&nets[from as usize], sent).0.error, None);
+    }
+}
+
+#[test]
+fn messages_pass_through_a_relay() {
+    let relays = relays();
+    let nets = relayed(&relays, |_| {});
+    exchange(&nets, 1, 3_000_000);
+    assert_eq!(relays.iter().map(Relay::circuits).sum::<usize>(), 1);
+    eventually("both at both relays", || relays.iter().all(|relay| relay.registered() == 2));
+    shutdown(nets);
+}
+
+#[test]
+fn whoever_begins_first_finds_the_other_when_it_comes() {
+    let relays = relays();
+    let bound = [loopback(), loopback()];
+    let start = |me: u32, bound| {
+        let mut config = config(me, vec![Vec::new(); 2]);
+        use_relays(&mut config, &relays);
+        Net::start(bound, config).unwrap()
+    };
+    let [first, second] = bound;
+    let early = start(0, first);
+    let sent = send(&early, 0, 1, 0, vec![5; 100]);
+    finish(&early, sent);
+    eventually("the early one at both relays", || {
+        relays.iter().all(|relay| relay.registered() == 1)
+    });
+    let late = start(1, second);
+    let received = receive(&late, 0, 0, 100);
+    assert_eq!(finish(&late, received).1, Some(vec![5; 100]));
+    shutdown(vec![early, late]);
+}
+
+#[test]
+fn streams_go_on_when_relays_are_cut() {
+    let relays = relays();
+    let nets = relayed(&relays, |_| {});
+    for round in 0..20 {
+        exchange(&nets, round, 700_000);
+        relays.iter().for_each(Relay::cut);
+    }
+    assert!(nets[0].stats().connections > 10);
+    exchange(&nets, 100, 10);
+    eventually("both at both relays", || relays.iter().all(|relay| relay.registered() == 2));
+    shutdown(nets);
+}
+
+#[test]
+fn one_relay_that_does_not_listen_holds_nobody_up() {
+    let relays = relays();
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    for at in 0..2 {
+        let nets = relayed(&relays, |config| {
+            config.relays.as_mut().unwrap().addresses[at] = nobody;
+        });
+        exchange(&nets, 9, 10_000);
+        shutdown(nets);
+    }
+}
+
+#[test]
+fn a_wrong_token_is_a_failure_that_names_relay_and_remedy() {
+    let relays = relays();
+    let nets = relayed(&relays, |config| {
+        config.relays.as_mut().unwrap().token = JobKey::new([5; 32]);
+        config.limits.dial_refused = Duration::from_millis(100);
+    });
+    let wanted = receive(&nets[0], 1, 0, 1);
+    send(&nets[0], 0, 1, 0, vec![1]);
+    assert!(finish(&nets[0], wanted).0.error.is_some());
+    let failure = nets[0].failure().unwrap().to_string();
+    for part in ["rank 1", "relay", "token", "relay_token", &relays[0].address.to_string()] {
+        assert!(failure.contains(part), "{failure}");
+    }
+}
+
+#[test]
+fn nobody_behind_the_relay_is_a_failure_within_the_time_set() {
+    let relays = relays();
+    let nets = nets_with(1, |config| {
+        config.peers.push(Vec::new());
+        use_relays(config, &relays);
+        config.limits.dial_total = Duration::from_millis(300);
+    });
+    let wanted = receive(&nets[0], 1, 0, 1);
+    send(&nets[0], 0, 1, 0, vec![1]);
+    assert!(finish(&nets[0], wanted).0.error.is_some());
+    let failure = nets[0].failure().unwrap().to_string();
+    assert!(failure.contains("no relay that it reaches knows the process"), "{failure}");
+}
