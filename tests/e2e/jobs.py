@@ -72,10 +72,13 @@ def add_links(path: Path, clusters: int, bandwidth: str) -> None:
             file.write(f"\n[[link]]\nbetween = {texts([one, other])}\nbandwidth = {_text(bandwidth)}\n")
 
 
-def add_matb(path: Path, rate: str) -> None:
-    """Says what each node of every cluster may send."""
-    with path.open("a") as file:
-        file.write(f"\n[job]\nmatb = {_text(rate)}\n")
+def add_settings(path: Path, matb: str, connections: int) -> None:
+    """Says what each node of every cluster may send, and how many connections two processes may have; not what is empty or 0."""
+    settings = [f"matb = {_text(matb)}\n"] if matb else []
+    settings += [f"connections = {connections}\n"] if connections else []
+    if settings:
+        with path.open("a") as file:
+            file.write("\n[job]\n" + "".join(settings))
 
 
 def lab_nodes(vendor: Vendor, ranks: int) -> list[int]:

@@ -31,6 +31,8 @@ class Program:
     bandwidth: str = ""
     #: What the job file says that each node may send; empty: nothing.
     matb: str = ""
+    #: How many connections the job file lets two processes have; 0: nothing.
+    connections: int = 0
     #: Of a Fortran program, the binding that it uses; empty: the one of its name.
     needs: str = ""
     #: Also in a lab with delay.
@@ -66,6 +68,11 @@ class Program:
 
 def _c(name: str, **options: object) -> Program:
     return Program(name, PROGRAMS / "c" / f"{name}.c", **options)
+
+
+def _connected(name: str, **options: object) -> Program:
+    """The program with several connections between two processes."""
+    return _c(name, case="connections", connections=4, ways=("two", "three", "lab"), chosen=True, seconds=120, **options)
 
 
 def _paced(name: str, how: str, **options: object) -> Program:
@@ -129,6 +136,9 @@ ALL = [
     _c("storm", case="seed-7", args=("7", "200"), seconds=120),
     *(_paced(name, "auto", chosen=True, seconds=120) for name in ("storm", "collectives", "unexpected", "threads", "matb", "mpi_t")),
     *(_paced(name, "static", seconds=120) for name in ("storm", "collectives", "matb")),
+    *(_connected(name) for name in ("large", "storm", "collectives", "unexpected", "synchronous", "threads")),
+    _c("storm", case="connections-paced", connections=8, env=(("GRIDMPI_PACING", "auto"),), bandwidth="160 Mbit/s", ways=("two", "three", "lab"),
+       seconds=120),
     # Its argument is what must come of the job file's rate and the environment's.
     _c("mpi_t", case="job-file", args=("20000000",), matb="20 Mbit/s", ways=("two", "three")),
     _c("mpi_t", case="environment", args=("30000000",), matb="20 Mbit/s", env=(("GRIDMPI_MATB", "30M"),), ways=("two", "three")),

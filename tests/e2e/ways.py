@@ -42,8 +42,7 @@ class Way:
             command = [str(gridmpi()), "run", str(jobs.across(job, program, vendors, list(self.ranks)))]
         if program.bandwidth:
             jobs.add_links(job, len(vendors), program.bandwidth)
-        if program.matb:
-            jobs.add_matb(job, program.matb)
+        jobs.add_settings(job, program.matb, program.connections)
         if self.relays:
             self.relays.add_to(job)
         return command

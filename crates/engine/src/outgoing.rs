@@ -231,7 +231,7 @@ impl Peer {
         } else {
             outgoing.borrows = true;
         }
-        let inline = eager.min(u64::from(config.chunk));
+        let inline = eager.min(self.chunk(config));
         let payload =
             if inline == len { outgoing.buffer.clone() } else { outgoing.buffer.slice(0, inline) };
         let seq = self.stream.push(Frame::Envelope(outgoing.envelope), payload);

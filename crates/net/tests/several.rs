@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use common::*;
-use gridmpi_net::{Bound, Net, NetConfig, Pacing, Way};
+use gridmpi_net::{Bound, Net, NetConfig, Pacing, Security, Way};
 use gridmpi_rate::Rate;
 use proxy::Proxy;
 
@@ -79,6 +79,20 @@ fn an_unexpected_large_message_over_several_waits_for_its_receive() {
         assert!(bytes.as_deref() == Some(&sent[..]), "the bytes differ");
         finish(&nets[0], request);
     }
+    shutdown(nets);
+}
+
+#[test]
+fn encrypted_connections_share_as_others_do() {
+    let nets = nets_with(2, |config| {
+        config.limits.connections = Some(4);
+        config.security = Some(Security::of_job(config.job, &config.key).unwrap());
+    });
+    for round in 0..6 {
+        swap(&nets, round, [24 * MIB, 10, 3 * MIB][round as usize % 3]);
+    }
+    eventually("they have four", || nets.iter().all(|net| net.stats().connections >= 4));
+    swap(&nets, 9, 24 * MIB);
     shutdown(nets);
 }
 

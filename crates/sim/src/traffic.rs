@@ -136,7 +136,7 @@ impl World {
         let links = self.links_of(process, peer.0 as usize);
         let first = self.rng.index(links.len());
         let turned = links.clone().cycle().skip(first).take(links.len());
-        turned.fold(false, |again, link| self.write_on(process, peer, link) || again)
+        turned.filter(|&link| self.write_on(process, peer, link)).count() > 0
     }
 
     fn write_on(&mut self, process: usize, peer: ProcId, link: usize) -> bool {
