@@ -1,6 +1,6 @@
 //! What callers of the engine name: requests, patterns, completions, faults.
 
-use gridmpi_wire::{ContextId, Frame, Grant, ProcId, Rank, Seen, Share, Start, Transfer};
+use gridmpi_wire::{ContextId, Demand, Frame, Grant, ProcId, Rank, Seen, Share, Start, Transfer};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -56,6 +56,8 @@ pub enum Word {
     Share(Share),
     /// A process says how a link does.
     Seen(Seen),
+    /// A process says what it uses of a rate.
+    Demand(Demand),
 }
 
 impl From<Word> for Frame {
@@ -66,6 +68,7 @@ impl From<Word> for Frame {
             Word::Start(start) => Self::Start(start),
             Word::Share(share) => Self::Share(share),
             Word::Seen(seen) => Self::Seen(seen),
+            Word::Demand(demand) => Self::Demand(demand),
         }
     }
 }
