@@ -14,6 +14,7 @@
 
 mod accept;
 mod bind;
+mod collective;
 mod config;
 mod counts;
 mod dial;
@@ -33,6 +34,7 @@ mod state;
 mod timers;
 
 pub use bind::{BindError, Bound, Listen, bind};
+pub use collective::Entered;
 pub use config::{Limits, NetConfig, Online, Pacing, Stats};
 pub use counts::Counts;
 pub use failure::{DialError, Failure, HandshakeError, LinkError};

@@ -70,6 +70,11 @@ fn payload_bits(bits: f64) -> f64 {
     bits / 8.0 * PAYLOAD
 }
 
+/// What so many bytes that TCP carries take of a link, bits.
+fn wire_bits(bytes: usize) -> f64 {
+    bytes as f64 * 8.0 / PAYLOAD
+}
+
 impl Paces {
     pub(crate) fn new(pacing: &Pacing, me: ProcId) -> Self {
         let now = Instant::now();
@@ -193,6 +198,11 @@ impl State {
             }
             if let Some(paced) = self.paces.get(cluster) {
                 paced.pacer.wrote(link.peer, bytes, now);
+                if paced.claims.used(wire_bits(bytes), now)
+                    && let Some(regulation) = &mut self.regulation
+                {
+                    regulation.stir();
+                }
             }
             match left {
                 Left::Nothing => {

@@ -45,6 +45,11 @@ impl State {
                 self.tell_seen(cluster, seen, now);
             }
         }
+        // Who has not written at all uses nothing.
+        let is_news = self.paces.iter_mut().fold(false, |is, paced| paced.claims.used(0.0, now) | is);
+        if let Some(regulation) = self.regulation.as_mut().filter(|_| is_news) {
+            regulation.stir();
+        }
         // The last of it arrives when nothing waits any more.
         if has_some || self.paces.iter_mut().any(|paced| paced.claims.has_some()) {
             self.watch(now);

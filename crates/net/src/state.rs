@@ -152,6 +152,7 @@ impl State {
             process: std::process::id(),
             to_transmit: Vec::new(),
         };
+        state.introduce_claims();
         state.register(bound)?;
         Ok(state)
     }
