@@ -55,6 +55,18 @@ static inline void pin(int core)
     sched_setaffinity(0, sizeof set, &set);
 }
 
+/* Everybody's start: rank 0 says when. */
+static inline double start(int me, double pause)
+{
+    double at = now() + pause;
+    MPI_Bcast(&at, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+    struct timespec t = {(time_t)at, (long)(1e9 * (at - (double)(time_t)at))};
+    if (now() >= at)
+        fprintf(stderr, "bench: rank %d was late by %.1f ms\n", me, 1e3 * (now() - at));
+    clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL);
+    return at;
+}
+
 static int is_vendor(struct dl_phdr_info *info, size_t size, void *found)
 {
     (void)size;

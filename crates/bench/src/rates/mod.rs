@@ -1,6 +1,8 @@
 //! What pacing gains where senders meet at a link: the experiments of Takano et al. on pacing an MPI's traffic.
 
 mod burst;
+mod churn;
+mod collectives;
 mod conditions;
 mod exactness;
 mod gaps;
@@ -15,7 +17,7 @@ mod sites;
 use crate::group::{Group, When};
 
 /// All groups, in the order in which they are run.
-pub const GROUPS: [Group; 8] = [
+pub const GROUPS: [Group; 10] = [
     Group {
         name: "pairs",
         about: "8 pairs, 256 KiB at once",
@@ -41,6 +43,12 @@ pub const GROUPS: [Group; 8] = [
         measure: |session| burst::measure(session, &patterns::BOTH),
     },
     Group {
+        name: "collectives",
+        about: "collectives by turns: one of 8 sends, all send",
+        when: When::Whole,
+        measure: collectives::measure,
+    },
+    Group {
         name: "incast",
         about: "8 senders to one receiver, and to eight with slow interfaces",
         when: When::Whole,
@@ -51,6 +59,12 @@ pub const GROUPS: [Group; 8] = [
         about: "one sender at a rate of its own, frame by frame",
         when: When::Whole,
         measure: exactness::measure,
+    },
+    Group {
+        name: "churn",
+        about: "a lone sender, and others that join it and leave",
+        when: When::Whole,
+        measure: churn::measure,
     },
     Group {
         name: "programs",
