@@ -193,10 +193,12 @@ impl State {
                 return Ok(Interest::Read);
             };
             let Written { bytes, left } = self.write_most(link, Most::Bytes(most))?;
-            if left != Left::Nothing {
-                link.work(most);
-            }
             if let Some(paced) = self.paces.get(cluster) {
+                if left != Left::Nothing {
+                    // A lone connection goes on when its turn is over.
+                    let turn = if paced.pacer.has_waiting() { most } else { usize::MAX };
+                    link.work(paced.pacer.rate() as u64, turn);
+                }
                 paced.pacer.wrote(link.peer, bytes, now);
                 if paced.claims.used(wire_bits(bytes), now)
                     && let Some(regulation) = &mut self.regulation
