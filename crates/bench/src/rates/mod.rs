@@ -7,6 +7,7 @@ mod conditions;
 mod exactness;
 mod gaps;
 mod incast;
+mod leftover;
 mod mode;
 mod npb;
 mod patterns;
@@ -17,7 +18,7 @@ mod sites;
 use crate::group::{Group, When};
 
 /// All groups, in the order in which they are run.
-pub const GROUPS: [Group; 10] = [
+pub const GROUPS: [Group; 11] = [
     Group {
         name: "pairs",
         about: "8 pairs, 256 KiB at once",
@@ -65,6 +66,12 @@ pub const GROUPS: [Group; 10] = [
         about: "a lone sender, and others that join it and leave",
         when: When::Whole,
         measure: churn::measure,
+    },
+    Group {
+        name: "leftover",
+        about: "8 pairs, of which 4 cannot use their share",
+        when: When::Whole,
+        measure: leftover::measure,
     },
     Group {
         name: "programs",
