@@ -71,7 +71,7 @@ fn payload_bits(bits: f64) -> f64 {
 }
 
 /// What so many bytes that TCP carries take of a link, bits.
-fn wire_bits(bytes: usize) -> f64 {
+pub(crate) fn wire_bits(bytes: u64) -> f64 {
     bytes as f64 * 8.0 / PAYLOAD
 }
 
@@ -200,11 +200,6 @@ impl State {
                     link.work(paced.pacer.rate() as u64, turn);
                 }
                 paced.pacer.wrote(link.peer, bytes, now);
-                if paced.claims.used(wire_bits(bytes), now)
-                    && let Some(regulation) = &mut self.regulation
-                {
-                    regulation.stir();
-                }
             }
             match left {
                 Left::Nothing => {

@@ -7,6 +7,7 @@ use gridmpi_rate::Seen;
 use crate::link::Link;
 use crate::options::{Carried, carried};
 use crate::pace::SEGMENT;
+use crate::paces::wire_bits;
 use crate::state::{Socket, State};
 use crate::timers::Due;
 
@@ -39,20 +40,26 @@ impl State {
         let sums = self.look();
         let mut has_some = false;
         for (cluster, sum) in (0u16..).zip(sums) {
+            self.note_use(cluster, sum.acknowledged, now);
             let seen = Seen { arrived: sum.acknowledged / SEGMENT as u64, resent: sum.resent };
             if seen != Seen::default() {
                 has_some = true;
                 self.tell_seen(cluster, seen, now);
             }
         }
-        // Who has not written at all uses nothing.
-        let is_news = self.paces.iter_mut().fold(false, |is, paced| paced.claims.used(0.0, now) | is);
-        if let Some(regulation) = self.regulation.as_mut().filter(|_| is_news) {
-            regulation.stir();
-        }
         // The last of it arrives when nothing waits any more.
         if has_some || self.paces.iter_mut().any(|paced| paced.claims.has_some()) {
             self.watch(now);
+        }
+    }
+
+    /// So much of what was sent to a cluster has arrived: the broker is told if that is less than is granted.
+    fn note_use(&mut self, cluster: u16, acknowledged: u64, now: Instant) {
+        let Some(paced) = self.paces.get(cluster) else { return };
+        if paced.claims.used(wire_bits(acknowledged), now)
+            && let Some(regulation) = &mut self.regulation
+        {
+            regulation.stir();
         }
     }
 

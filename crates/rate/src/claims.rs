@@ -175,7 +175,7 @@ impl Claims {
         }
     }
 
-    /// So many bits have been sent to the cluster, none if it is only looked. Whether the broker is to be told by
+    /// So many bits have arrived at the cluster since this was last said. Whether the broker is to be told by
     /// [`demand`](Self::demand) that less can be used, or more again.
     pub fn used(&mut self, bits: f64, now: Instant) -> bool {
         self.demand.used(bits, self.least, now)

@@ -1,7 +1,8 @@
 //! Whether a process uses what it is granted: who is held up by something else, a receiver that nobody said anything of, a window, its
 //! own processor, leaves the rest to others while it sends.
 //!
-//! It is judged by what is handed to the kernel while something waits all the time; one who has nothing to send has no grant.
+//! It is judged by what has arrived while something waits all the time (what the kernel has taken says little: it takes megabytes); one
+//! who has nothing to send has no grant.
 //! No clock: the moment is an argument.
 
 use crate::Rate;
@@ -97,7 +98,7 @@ impl Demand {
         *self = Self::default();
     }
 
-    /// So many bits were sent. `least` is never too much to ask for. Whether the broker is to be told something.
+    /// So many bits have arrived. `least` is never too much to ask for. Whether the broker is to be told something.
     pub(crate) fn used(&mut self, bits: f64, least: Rate, now: Instant) -> bool {
         let Some(span) = &mut self.span else { return self.news.is_some() };
         if now <= span.since {
