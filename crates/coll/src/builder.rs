@@ -6,7 +6,9 @@
 
 use gridmpi_wire::Rank;
 
-use crate::schedule::{BufferId, LocalCollective, Schedule, Senders, Span, Step, StepId, Temporary};
+use crate::schedule::{
+    BufferId, LocalCollective, Schedule, Senders, Span, Step, StepId, Temporary,
+};
 use crate::shape::Shape;
 
 /// The one tag needed: no algorithm sends two messages from one rank to another.

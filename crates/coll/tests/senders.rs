@@ -47,9 +47,9 @@ fn found(shapes: &[Shape], call: impl Fn(&Shape) -> Collective, tuning: &Tuning)
     let of = |cluster| {
         let members = shapes.iter().zip(&schedules).filter(|(s, _)| s.my_cluster() == cluster);
         let senders: Vec<_> = members.filter(|(_, schedule)| sends(schedule)).collect();
-        let named = senders.iter().map(|(shape, schedule)| {
-            schedule.senders(shape).iter().map(|rank| rank.0).collect()
-        });
+        let named = senders
+            .iter()
+            .map(|(shape, schedule)| schedule.senders(shape).iter().map(|rank| rank.0).collect());
         (senders.iter().map(|(shape, _)| shape.me().0).collect(), named.collect())
     };
     (0..shapes[0].clusters()).map(of).collect()

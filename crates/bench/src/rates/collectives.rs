@@ -65,8 +65,7 @@ fn run(
     let settings: Vec<_> = settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
     let route = Route::Site(*site);
     let before = session.lab(route)?.counters(BOTH.sending())?;
-    let samples =
-        session.job_with(route, "collectives", &arguments, [site.nodes; 2], &settings)?;
+    let samples = session.job_with(route, "collectives", &arguments, [site.nodes; 2], &settings)?;
     let counters = session.lab(route)?.counters(BOTH.sending())?.since(before);
     // In the first ones connections are made, and the second is that of those who have just begun.
     outcome.lone_ms.extend(samples.scaled("lone", 1e3)?.iter().skip(LONES as usize));

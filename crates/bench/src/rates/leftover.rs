@@ -39,11 +39,7 @@ pub(super) fn measure(session: &mut Session) -> Result<Vec<Figure>, BenchError> 
 }
 
 /// What came to each node, Mbit/s on the wire: to those with small windows, and to the others.
-fn run(
-    session: &mut Session,
-    site: &Site,
-    mode: Mode,
-) -> Result<(Vec<f64>, Vec<f64>), BenchError> {
+fn run(session: &mut Session, site: &Site, mode: Mode) -> Result<(Vec<f64>, Vec<f64>), BenchError> {
     let settings = mode.settings(site);
     let settings: Vec<_> = settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
     let seconds = [session.choose("6", "10").to_owned()];
