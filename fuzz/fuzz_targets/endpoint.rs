@@ -5,7 +5,7 @@ use arbitrary::Arbitrary;
 use gridmpi_buffer::{Layout, RecvBuffer, SendBuffer};
 use gridmpi_engine::{Config, Endpoint, Mode, RequestId, Source, TagMatch};
 use gridmpi_wire::{
-    ContextId, Envelope, Frame, Grant, Header, ProcId, Rank, Seen, Share, Start, Strand, Transfer, parse,
+    ContextId, Demand, Envelope, Frame, Grant, Header, ProcId, Rank, Seen, Share, Start, Strand, Transfer, parse,
 };
 use libfuzzer_sys::fuzz_target;
 use std::sync::Arc;
@@ -122,6 +122,11 @@ enum What {
     Start {
         cluster: u32,
         rate: u64,
+        link: u64,
+    },
+    Demand {
+        cluster: u32,
+        rate: u64,
     },
     Seen {
         cluster: u32,
@@ -211,7 +216,8 @@ impl Model {
                 Frame::Grant(Grant { cluster, rate, is_settled })
             }
             What::Share { to, share } => Frame::Share(Share { to, share }),
-            What::Start { cluster, rate } => Frame::Start(Start { cluster, rate }),
+            What::Start { cluster, rate, link } => Frame::Start(Start { cluster, rate, link }),
+            What::Demand { cluster, rate } => Frame::Demand(Demand { cluster, rate }),
             What::Seen { cluster, arrived, resent } => {
                 Frame::Seen(Seen { cluster, arrived, resent })
             }

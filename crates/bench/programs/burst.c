@@ -4,18 +4,6 @@
  * and `begin`: when that was, of the clock that never steps. */
 #include "common.h"
 
-/* Everybody's start: rank 0 says when. */
-static double start(int me, double pause)
-{
-    double at = now() + pause;
-    MPI_Bcast(&at, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
-    struct timespec t = {(time_t)at, (long)(1e9 * (at - (double)(time_t)at))};
-    if (now() >= at)
-        fprintf(stderr, "bench: rank %d was late by %.1f ms\n", me, 1e3 * (now() - at));
-    clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL);
-    return at;
-}
-
 /* The i-th of those of the other half, which begins at base; each rank begins with another one. */
 static int peer_of(int me, int i, int base, int half, int is_incast)
 {

@@ -55,6 +55,53 @@ static inline void pin(int core)
     sched_setaffinity(0, sizeof set, &set);
 }
 
+/* Everybody's start: rank 0 says when. */
+static inline double start(int me, double pause)
+{
+    double at = now() + pause;
+    MPI_Bcast(&at, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+    struct timespec t = {(time_t)at, (long)(1e9 * (at - (double)(time_t)at))};
+    if (now() >= at)
+        fprintf(stderr, "bench: rank %d was late by %.1f ms\n", me, 1e3 * (now() - at));
+    clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL);
+    return at;
+}
+
+/* A stream without an end: messages of so many bytes, and how many of them are under way. Then one with another tag. */
+enum { MESSAGE = 256 << 10, WINDOW = 4, END = 1 };
+
+static inline void keep_sending(const char *buffer, int to, double until)
+{
+    MPI_Request requests[WINDOW];
+    for (int i = 0; i < WINDOW; i++)
+        requests[i] = MPI_REQUEST_NULL;
+    for (int i = 0; now() < until; i = (i + 1) % WINDOW) {
+        MPI_Wait(&requests[i], MPI_STATUS_IGNORE);
+        MPI_Isend(buffer, MESSAGE, MPI_BYTE, to, 0, MPI_COMM_WORLD, &requests[i]);
+    }
+    MPI_Waitall(WINDOW, requests, MPI_STATUSES_IGNORE);
+    MPI_Send(buffer, 1, MPI_BYTE, to, END, MPI_COMM_WORLD);
+}
+
+/* The bytes a second that come between these two moments. */
+static inline double keep_receiving(char *buffer, int from, double begin, double end)
+{
+    MPI_Status status;
+    double first = 0, last = 0, bytes = 0;
+    do {
+        MPI_Recv(buffer, MESSAGE, MPI_BYTE, from, MPI_ANY_TAG, MPI_COMM_WORLD, &status);
+        double at = now();
+        if (at < begin || at > end)
+            continue;
+        if (first > 0)
+            bytes += MESSAGE;
+        else
+            first = at;
+        last = at;
+    } while (status.MPI_TAG != END);
+    return last > first ? bytes / (last - first) : 0;
+}
+
 static int is_vendor(struct dl_phdr_info *info, size_t size, void *found)
 {
     (void)size;

@@ -9,13 +9,16 @@ use std::process::Command;
 use std::time::Instant;
 
 const COMMON: &str = include_str!("../programs/common.h");
-const SOURCES: [(&str, &str); 9] = [
+const SOURCES: [(&str, &str); 12] = [
     ("local", include_str!("../programs/local.c")),
     ("latency", include_str!("../programs/latency.c")),
     ("bulk", include_str!("../programs/bulk.c")),
     ("overlap", include_str!("../programs/overlap.c")),
     ("idle", include_str!("../programs/idle.c")),
     ("burst", include_str!("../programs/burst.c")),
+    ("collectives", include_str!("../programs/collectives.c")),
+    ("churn", include_str!("../programs/churn.c")),
+    ("leftover", include_str!("../programs/leftover.c")),
     ("stream", include_str!("../programs/stream.c")),
     ("halo", include_str!("../programs/halo.c")),
     ("pipeline", include_str!("../programs/pipeline.c")),

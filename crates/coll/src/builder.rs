@@ -6,7 +6,9 @@
 
 use gridmpi_wire::Rank;
 
-use crate::schedule::{BufferId, LocalCollective, Schedule, Span, Step, StepId, Temporary};
+use crate::schedule::{
+    BufferId, LocalCollective, Schedule, Senders, Span, Step, StepId, Temporary,
+};
 use crate::shape::Shape;
 
 /// The one tag needed: no algorithm sends two messages from one rank to another.
@@ -42,6 +44,11 @@ pub(crate) struct Builder {
 }
 
 impl Builder {
+    /// Of a collective in which these of a cluster send; without it one does.
+    pub(crate) fn among(senders: Senders) -> Self {
+        Self { schedule: Schedule { senders, ..Schedule::default() } }
+    }
+
     /// Memory for `len` bytes.
     pub(crate) fn bytes(&mut self, len: u64) -> Span {
         self.temporary(Temporary::Bytes(len), len)

@@ -3,7 +3,7 @@
 use gridmpi_wire::Rank;
 
 use crate::builder::{Builder, Done};
-use crate::schedule::{LocalCollective, Span};
+use crate::schedule::{LocalCollective, Senders, Span};
 use crate::select::Tuning;
 use crate::shape::Shape;
 
@@ -38,6 +38,12 @@ impl<'a> Lanes<'a> {
     /// The rank of `lane` in `cluster`.
     pub(crate) fn rank(&self, cluster: usize, lane: u32) -> Rank {
         self.shape.members(cluster)[self.local_rank(cluster, lane) as usize]
+    }
+
+    /// This cluster's lanes: those who send.
+    pub(crate) fn senders(&self) -> Senders {
+        let mine = self.shape.my_cluster();
+        Senders::These((0..self.count).map(|lane| self.rank(mine, lane)).collect())
     }
 
     /// The part of `span` that crosses on `lane`, in whole units of `unit` bytes.

@@ -11,6 +11,6 @@ mod select;
 mod shape;
 
 pub use collective::{Blocks, Collective, Elements};
-pub use schedule::{BufferId, LocalCollective, Schedule, Span, Step, StepId, Temporary};
+pub use schedule::{BufferId, LocalCollective, Schedule, Senders, Span, Step, StepId, Temporary};
 pub use select::{Tuning, algorithm, schedule};
 pub use shape::Shape;

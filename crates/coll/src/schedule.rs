@@ -1,6 +1,10 @@
 //! What a schedule is made of.
 
+use std::borrow::Cow;
+
 use gridmpi_wire::Rank;
+
+use crate::shape::Shape;
 
 /// A buffer of a schedule, seen as packed bytes: byte `k` is the `k`-th byte of the data in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -191,6 +195,18 @@ pub enum LocalCollective {
     },
 }
 
+/// Who of a cluster sends to other clusters in a collective, at the same time: everybody there knows it without a word.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Senders {
+    /// Whoever sends is the only one.
+    #[default]
+    One,
+    /// These, by their ranks in the communicator: no others.
+    These(Vec<Rank>),
+    /// All members of the cluster, as far as they have something to send.
+    All,
+}
+
 /// What one process does in a collective: steps and what each must wait for.
 ///
 /// A step may start when all steps of its `after` list are done; local collectives moreover start in the
@@ -206,4 +222,27 @@ pub struct Schedule {
     pub steps: Vec<Step>,
     /// By step: the steps that must be done before it starts.
     pub after: Vec<Vec<StepId>>,
+    /// Who of this process's cluster sends as this one does. Means nothing if it sends no data.
+    pub senders: Senders,
+}
+
+impl Schedule {
+    /// The ranks of the cluster of `shape`'s process that send data to other clusters, itself among them if it does; more than those
+    /// only where each process knows its own lengths alone.
+    #[must_use]
+    pub fn senders<'a>(&'a self, shape: &'a Shape) -> Cow<'a, [Rank]> {
+        match &self.senders {
+            Senders::One => Cow::Owned(vec![shape.me()]),
+            Senders::These(ranks) => Cow::Borrowed(ranks),
+            Senders::All => Cow::Borrowed(shape.neighbours()),
+        }
+    }
+
+    /// What this process sends to other clusters: to whom, and how many bytes.
+    pub fn sent(&self) -> impl Iterator<Item = (Rank, u64)> {
+        self.steps.iter().filter_map(|step| match step {
+            Step::Send { to, data, .. } => Some((*to, data.iter().map(|span| span.len).sum())),
+            _ => None,
+        })
+    }
 }

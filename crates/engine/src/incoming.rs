@@ -318,6 +318,7 @@ impl Endpoint {
             (_, Frame::Share(share)) => self.keep_word(id, Word::Share(share)),
             (_, Frame::Start(start)) => self.keep_word(id, Word::Start(start)),
             (_, Frame::Seen(seen)) => self.keep_word(id, Word::Seen(seen)),
+            (_, Frame::Demand(demand)) => self.keep_word(id, Word::Demand(demand)),
             (_, Frame::Close) => {
                 self.peers.open(id, &self.config).closed.theirs = Some(sink.header.seq);
                 Ok(())

@@ -1,7 +1,7 @@
 //! What callers of the engine name: requests, patterns, completions, faults.
 
 use gridmpi_trunk::Bounds;
-use gridmpi_wire::{ContextId, Frame, Grant, ProcId, Rank, Seen, Share, Start, Transfer};
+use gridmpi_wire::{ContextId, Demand, Frame, Grant, ProcId, Rank, Seen, Share, Start, Transfer};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -60,6 +60,8 @@ pub enum Word {
     Share(Share),
     /// A process says how a link does.
     Seen(Seen),
+    /// A process says what it uses of a rate.
+    Demand(Demand),
 }
 
 impl From<Word> for Frame {
@@ -70,6 +72,7 @@ impl From<Word> for Frame {
             Word::Start(start) => Self::Start(start),
             Word::Share(share) => Self::Share(share),
             Word::Seen(seen) => Self::Seen(seen),
+            Word::Demand(demand) => Self::Demand(demand),
         }
     }
 }

@@ -15,6 +15,7 @@
 mod accept;
 mod bind;
 mod carrier;
+mod collective;
 mod config;
 mod counts;
 mod dial;
@@ -37,6 +38,7 @@ mod state;
 mod timers;
 
 pub use bind::{BindError, Bound, Listen, bind};
+pub use collective::Entered;
 pub use config::{Limits, NetConfig, Online, Pacing, Stats, Way};
 pub use counts::Counts;
 pub use failure::{DialError, Failure, HandshakeError, LinkError};

@@ -129,9 +129,10 @@ impl Link {
         }
     }
 
-    /// More is to be sent than goes at once, at most so many bytes at a time.
-    pub(crate) fn work(&mut self, turn: usize) {
-        if let (Some(control), Some(rate)) = (&mut self.control, self.paced_to) {
+    /// More is to be sent than goes at once: at so many bytes per second, at most so many at a time before others have their turn; all
+    /// ones: there are no others.
+    pub(crate) fn work(&mut self, rate: u64, turn: usize) {
+        if let Some(control) = &mut self.control {
             control.work(&self.carrier.fd, rate, turn);
         }
     }

@@ -245,7 +245,7 @@ impl<'a> Guard<'a> {
     }
 
     /// The state. The option is empty only inside `drop`.
-    fn state(&mut self) -> &mut State {
+    pub(crate) fn state(&mut self) -> &mut State {
         self.state.as_mut().expect("present until the guard is dropped")
     }
 }

@@ -55,6 +55,13 @@ const DELACK_MAX_US: u32 = 8_000;
 /// without pacing loses several times as much as cubic where senders meet.
 const OPENER: &str = "bbr";
 
+/// How much larger a window is than what is needed of it before it is left to grow by itself.
+const SPARE: f64 = 1.5;
+/// Of a lone connection, which has to have all on the way, an opener has less to spare. And as much as that has to be on the way: to
+/// others than the opener a window that has not been filled for a while is half too large, and they take that off at once (RFC 2861).
+const SPARE_ALONE: f64 = 1.25;
+const FILLED: f64 = 0.85;
+
 /// The congestion control of a paced connection, while it sends and while it rests.
 #[derive(Debug)]
 pub(crate) struct CongestionControl {
@@ -87,18 +94,24 @@ impl CongestionControl {
         control
     }
 
-    /// More is to be sent than goes at once, at so many bytes per second, at most so many bytes at a time.
+    /// More is to be sent than goes at once, at so many bytes per second, at most so many bytes at a time before others have their turn;
+    /// all ones: there are no others.
     pub(crate) fn work(&mut self, fd: &OwnedFd, rate: u64, turn: usize) {
         let Some(own) = &self.own else { return };
         if self.state == Control::Resting {
             self.state = Control::Opening;
         }
-        if matches!(self.state, Control::Own { rate: before } if rate <= before) {
+        if let Control::Own { rate: before } = &mut self.state
+            && rate <= *before
+        {
+            // A window that nobody fills shrinks: when more is granted it is to be looked at.
+            *before = rate;
             return;
         }
-        let is_open = getsockopt(fd, TcpInfo).is_ok_and(|info| info.covers(rate, turn));
+        let info = getsockopt(fd, TcpInfo);
+        let is_open = info.as_ref().is_ok_and(|info| info.covers(rate, turn));
         match self.state {
-            Control::Opening if is_open => {
+            Control::Opening if is_open && info.is_ok_and(|info| info.fills(rate, turn)) => {
                 let _ = setsockopt(fd, TcpCongestion, own);
                 let _ = setsockopt(fd, RtoMin, &RTO_MIN_US);
                 self.state = Control::Own { rate };
@@ -165,11 +178,19 @@ pub(crate) fn retransmits(fd: &OwnedFd) -> u64 {
 }
 
 impl Info {
-    /// Whether the window, with something to spare, is that of a path at this rate (bytes per second), or lets so much out at once.
+    /// Whether the window, with something to spare, is that of a path at this rate (bytes per second), or lets so much out at once: a
+    /// turn, after which the others have theirs. All ones: there are no others.
     fn covers(&self, rate: u64, turn: usize) -> bool {
         let on_the_way = rate as f64 * f64::from(self.rtt) / 1e6;
         let window = f64::from(self.snd_cwnd) * f64::from(self.snd_mss);
-        window >= 1.5 * on_the_way.min(turn as f64)
+        let spare = if turn == usize::MAX { SPARE_ALONE } else { SPARE };
+        window >= spare * on_the_way.min(turn as f64)
+    }
+
+    /// Whether a lone connection has about as much on the way as it can at this rate.
+    fn fills(&self, rate: u64, turn: usize) -> bool {
+        let on_the_way = rate as f64 * f64::from(self.rtt) / 1e6;
+        turn != usize::MAX || f64::from(self.unacked * self.snd_mss) >= FILLED * on_the_way
     }
 
     fn window(&self) -> usize {

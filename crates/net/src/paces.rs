@@ -70,6 +70,11 @@ fn payload_bits(bits: f64) -> f64 {
     bits / 8.0 * PAYLOAD
 }
 
+/// What so many bytes that TCP carries take of a link, bits.
+pub(crate) fn wire_bits(bytes: u64) -> f64 {
+    bytes as f64 * 8.0 / PAYLOAD
+}
+
 impl Paces {
     pub(crate) fn new(pacing: &Pacing, me: ProcId) -> Self {
         let now = Instant::now();
@@ -188,10 +193,12 @@ impl State {
                 return Ok(Interest::Read);
             };
             let Written { bytes, left } = self.write_most(link, Most::Bytes(most))?;
-            if left != Left::Nothing {
-                link.work(most);
-            }
             if let Some(paced) = self.paces.get(cluster) {
+                if left != Left::Nothing {
+                    // A lone connection goes on when its turn is over.
+                    let turn = if paced.pacer.has_waiting() { most } else { usize::MAX };
+                    link.work(paced.pacer.rate() as u64, turn);
+                }
                 paced.pacer.wrote(link.peer, bytes, now);
             }
             match left {

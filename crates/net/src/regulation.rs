@@ -7,8 +7,10 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use gridmpi_engine::Word;
-use gridmpi_rate::{Broker, Claimed, ClusterId, Correction, NodeId, Notice, Order, Rate, Seen};
-use gridmpi_wire::{Grant, ProcId, Share, Start, Transfer};
+use gridmpi_rate::{
+    Broker, Claimed, ClusterId, Correction, NodeId, Notice, Order, Path, Rate, Seen,
+};
+use gridmpi_wire::{Demand, Grant, ProcId, Share, Start, Transfer};
 
 use crate::Online;
 use crate::pace::SEGMENT;
@@ -101,6 +103,19 @@ impl Regulation {
         self.online.network.cluster(self.node(process))
     }
 
+    /// What goes to a cluster, by its number, goes over this.
+    pub(crate) fn path_to(&self, cluster: usize) -> Option<Path> {
+        let Self { online: Online { network, .. }, node, .. } = self;
+        let to = network.cluster_number(u32::try_from(cluster).ok()?)?;
+        let link = network.between(network.cluster(*node), to);
+        Some(Path { node: *node, interface: network.interface(*node), link })
+    }
+
+    /// Something may be to be told.
+    pub(crate) fn stir(&mut self) {
+        self.is_stirred = true;
+    }
+
     /// Whether it is of this cluster.
     pub(crate) fn is_near(&self, process: ProcId) -> bool {
         self.cluster(process) == self.online.network.cluster(self.node)
@@ -119,13 +134,14 @@ impl Regulation {
                 let (to, rate) = (network.cluster_number(cluster)?, rate_of(rate)?);
                 Order::Grant { to, rate, is_settled }
             }
-            Word::Start(Start { cluster, rate }) => {
-                Order::Start { to: network.cluster_number(cluster)?, rate: rate_of(rate)? }
+            Word::Start(Start { cluster, rate, link }) => {
+                let (to, rate) = (network.cluster_number(cluster)?, rate_of(rate)?);
+                Order::Start { to, rate, link: rate_of(link)? }
             }
             Word::Share(Share { to, share }) if share > 0 => {
                 Order::Share { to: network.node(to)?, share: f64::from(share) / EQUAL_SHARE }
             }
-            Word::Share(_) | Word::Transfer(_) | Word::Seen(_) => return None,
+            Word::Share(_) | Word::Transfer(_) | Word::Seen(_) | Word::Demand(_) => return None,
         })
     }
 
@@ -166,6 +182,18 @@ impl Regulation {
         }
     }
 
+    /// What a process of this cluster says that it can use.
+    fn hear_demand(&mut self, from: ProcId, demand: Demand) {
+        let Demand { cluster, rate } = demand;
+        if !self.is_near(from) {
+            return;
+        }
+        let to = self.online.network.cluster_number(cluster);
+        if let (Seat::Here(seated), Some(to), Some(rate)) = (&mut self.broker, to, rate_of(rate)) {
+            seated.broker.demand(from.0, to, rate);
+        }
+    }
+
     /// People are told what links have turned out to carry.
     fn tell_corrections(&mut self) {
         let Seat::Here(seated) = &mut self.broker else { return };
@@ -185,21 +213,28 @@ impl Regulation {
 impl State {
     /// Much waits for `peer` of a cluster that is paced: the broker is to know.
     pub(crate) fn claim(&mut self, cluster: u16, peer: ProcId) {
-        let Some(regulation) = &mut self.regulation else { return };
+        let Some(regulation) = &self.regulation else { return };
         let backlog = self.endpoint.unwritten_bytes(peer);
         if backlog <= WORTH || regulation.claimed.contains(&peer) {
             return;
         }
-        let Some(paced) = self.paces.get(cluster) else { return };
-        if backlog as f64 * 8.0 <= paced.claims.least().bits_per_second() * WORTH_TIME.as_secs_f64()
-        {
+        if !self.is_worth_a_claim(cluster, backlog) {
             return;
         }
+        let Some(regulation) = &mut self.regulation else { return };
+        let Some(paced) = self.paces.get(cluster) else { return };
         regulation.claimed.insert(peer);
         regulation.is_stirred = true;
         let now = Instant::now();
         paced.claims.begin(regulation.node(peer), peer.0, now);
         self.watch(now);
+    }
+
+    /// Whether so many bytes to a cluster that is paced take long enough.
+    pub(crate) fn is_worth_a_claim(&mut self, cluster: u16, bytes: u64) -> bool {
+        let Some(paced) = self.paces.get(cluster) else { return false };
+        let in_time = paced.claims.least().bits_per_second() * WORTH_TIME.as_secs_f64();
+        bytes > WORTH && bytes as f64 * 8.0 > in_time
     }
 
     /// Makes the connection to the broker before it is needed.
@@ -241,9 +276,7 @@ impl State {
         if let Some(regulation) = &mut self.regulation {
             regulation.tell_corrections();
         }
-        for (peer, rate) in self.paces.follow_claims(now) {
-            self.slow_down(peer, rate);
-        }
+        self.follow_claims(now);
         has_claimed || has_ordered
     }
 
@@ -263,6 +296,8 @@ impl State {
             regulation.hear_transfer(from, transfer);
         } else if let Word::Seen(seen) = word {
             regulation.hear_seen(from, seen);
+        } else if let Word::Demand(demand) = word {
+            regulation.hear_demand(from, demand);
         } else if regulation.obeys(from)
             && let Some(order) = regulation.order_of(word)
         {
@@ -285,7 +320,7 @@ impl State {
                 self.counts.grants += 1;
             }
             Order::Share { to, share } => paced.claims.set_share(to, share),
-            Order::Start { rate, .. } => paced.claims.begin_with(rate),
+            Order::Start { rate, link, .. } => paced.claims.begin_with(rate, link),
         }
     }
 
@@ -303,7 +338,30 @@ impl State {
                 Seat::Empty => {}
             }
         }
-        matches!(regulation.broker, Seat::At(_)) && !told.is_empty()
+        let has_demanded = self.tell_demands();
+        let is_elsewhere = |r: &Regulation| matches!(r.broker, Seat::At(_));
+        has_demanded || (!told.is_empty() && self.regulation.as_ref().is_some_and(is_elsewhere))
+    }
+
+    /// Tells the broker what is used of grants; whether that is another process.
+    fn tell_demands(&mut self) -> bool {
+        let Some(regulation) = &mut self.regulation else { return false };
+        let network = &regulation.online.network;
+        let mut has_told = false;
+        for cluster in 0..self.paces.clusters() as u32 {
+            let paced = u16::try_from(cluster).ok().and_then(|cluster| self.paces.get(cluster));
+            let Some(rate) = paced.and_then(|paced| paced.claims.demand()) else { continue };
+            match (&mut regulation.broker, network.cluster_number(cluster)) {
+                (Seat::Here(seated), Some(to)) => seated.broker.demand(self.config.me.0, to, rate),
+                (Seat::At(at), _) => {
+                    let word = Word::Demand(Demand { cluster, rate: bits_of(rate) });
+                    self.endpoint.tell(*at, word);
+                    has_told = true;
+                }
+                _ => {}
+            }
+        }
+        has_told
     }
 
     /// What was seen of the connections to a cluster is for the broker.
@@ -402,9 +460,11 @@ fn word_of(order: Order) -> Word {
         Order::Grant { to, rate, is_settled } => {
             Word::Grant(Grant { cluster: to.index() as u32, rate: bits_of(rate), is_settled })
         }
-        Order::Start { to, rate } => {
-            Word::Start(Start { cluster: to.index() as u32, rate: bits_of(rate) })
-        }
+        Order::Start { to, rate, link } => Word::Start(Start {
+            cluster: to.index() as u32,
+            rate: bits_of(rate),
+            link: bits_of(link),
+        }),
         Order::Share { to, share } => {
             // The conversion saturates.
             let share = (share * EQUAL_SHARE).ceil() as u32;

@@ -7,6 +7,7 @@ use gridmpi_rate::Seen;
 use crate::link::Link;
 use crate::options::{Carried, carried};
 use crate::pace::SEGMENT;
+use crate::paces::wire_bits;
 use crate::state::{Socket, State};
 use crate::timers::Due;
 
@@ -39,6 +40,7 @@ impl State {
         let sums = self.look();
         let mut has_some = false;
         for (cluster, sum) in (0u16..).zip(sums) {
+            self.note_use(cluster, sum.acknowledged, now);
             let seen = Seen { arrived: sum.acknowledged / SEGMENT as u64, resent: sum.resent };
             if seen != Seen::default() {
                 has_some = true;
@@ -48,6 +50,16 @@ impl State {
         // The last of it arrives when nothing waits any more.
         if has_some || self.paces.iter_mut().any(|paced| paced.claims.has_some()) {
             self.watch(now);
+        }
+    }
+
+    /// So much of what was sent to a cluster has arrived: the broker is told if that is less than is granted.
+    fn note_use(&mut self, cluster: u16, acknowledged: u64, now: Instant) {
+        let Some(paced) = self.paces.get(cluster) else { return };
+        if paced.claims.used(wire_bits(acknowledged), now)
+            && let Some(regulation) = &mut self.regulation
+        {
+            regulation.stir();
         }
     }
 

@@ -222,7 +222,8 @@ impl State {
         let written = self.write_most(link, Most::Bytes(most))?;
         *bytes = written.bytes;
         if written.left != Left::Nothing {
-            link.work(most);
+            let turn_ends = if turn.has_others { most } else { usize::MAX };
+            link.work(rate.max(1), turn_ends);
         }
         Ok(written.left)
     }

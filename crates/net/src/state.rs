@@ -180,6 +180,7 @@ impl State {
             process: std::process::id(),
             to_transmit: Vec::new(),
         };
+        state.introduce_claims();
         state.register(bound)?;
         state.register_at_relays();
         Ok(state)

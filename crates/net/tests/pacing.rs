@@ -161,3 +161,30 @@ fn without_the_broker_equal_shares_are_left_and_it_is_said() {
     // For the program nothing has failed.
     assert_eq!(nets[0].failure(), None);
 }
+
+#[test]
+fn in_a_collective_everybody_begins_at_the_share_of_its_senders() {
+    let nets = nets_with(4, |config| config.pacing = online());
+    let far = [(ProcId(2), 600_000), (ProcId(3), 600_000)];
+    let (lone, both) = ([ProcId(1)], [ProcId(0), ProcId(1)]);
+    assert_eq!(rate_of(&nets[1]), 40.0);
+    // Too little, or nothing for another cluster.
+    assert!(nets[1].enter([(ProcId(2), 5000)], lone).is_none());
+    assert!(nets[1].enter([(ProcId(0), 600_000)], lone).is_none());
+    let bcast = nets[1].enter(far, lone).unwrap();
+    assert_eq!(rate_of(&nets[1]), 80.0);
+    {
+        let _alltoall = nets[1].enter(far, both).unwrap();
+        assert_eq!(rate_of(&nets[1]), 40.0);
+        // What is sent meanwhile, of a collective or not, is granted as always.
+        let sent = send(&nets[1], 1, 3, 1, pattern(1, EACH));
+        let came = receive(&nets[3], 1, 1, EACH);
+        assert!(finish(&nets[3], came).1 == Some(pattern(1, EACH)));
+        finish(&nets[1], sent);
+    }
+    eventually("the other one's share is back", || rate_of(&nets[1]) == 80.0);
+    drop(bcast);
+    assert_eq!(rate_of(&nets[1]), 40.0);
+    assert_eq!(rate_of(&nets[0]), 40.0);
+    shutdown(nets);
+}

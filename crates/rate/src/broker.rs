@@ -8,6 +8,7 @@
 use crate::crowd::Crowd;
 use crate::estimate::Estimate;
 use crate::inlets::{Inlets, Load};
+use crate::limits::Limits;
 use crate::{Allocator, ClusterId, Network, NodeId, Rate, Seen, Transfer};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::num::NonZero;
@@ -18,6 +19,13 @@ pub type Process = u32;
 
 /// A node sends to a node.
 type Pair = (NodeId, NodeId);
+
+/// A transfer of ours: of all processes that have it, or of one of them where somebody uses less than it gets.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Own {
+    pub(crate) pair: Pair,
+    pub(crate) only: Option<Process>,
+}
 
 /// What a process may send to a cluster in all, bits per second, and to how many nodes.
 type Sums = BTreeMap<(Process, ClusterId), (f64, u32)>;
@@ -54,6 +62,8 @@ pub enum Order {
         to: ClusterId,
         /// How fast.
         rate: Rate,
+        /// What the link there is believed to carry.
+        link: Rate,
     },
 }
 
@@ -102,6 +112,7 @@ pub struct Broker {
     /// What is believed of the link to each cluster, and what people were told of it last, or by the job file.
     estimates: BTreeMap<ClusterId, (Estimate, f64)>,
     corrections: Vec<Correction>,
+    limits: Limits,
     allocator: Allocator,
     /// Who of our processes sends, and how many transfers it has there.
     ours: BTreeMap<Pair, BTreeMap<Process, u32>>,
@@ -140,6 +151,7 @@ impl Broker {
             inlets: Inlets::default(),
             estimates: BTreeMap::new(),
             corrections: Vec::new(),
+            limits: Limits::default(),
             allocator: Allocator::new(),
             ours: BTreeMap::new(),
             theirs: BTreeMap::new(),
@@ -200,6 +212,7 @@ impl Broker {
             && crowd.end(process)
         {
             self.granted.remove(&(process, cluster));
+            self.limits.forget(process, cluster);
             self.old_from.remove(&(process, cluster));
         }
         if !is_over {
@@ -222,6 +235,14 @@ impl Broker {
         let all: Vec<(Pair, u32)> = of_it.collect();
         for ((from, to), count) in all {
             (0..count).for_each(|_| self.end(process, from, to));
+        }
+    }
+
+    /// A process can use so much of what it is granted, or all ([`Rate::UNBOUNDED`]), until it has nothing to send there any more.
+    /// Nothing if it has nothing.
+    pub fn demand(&mut self, process: Process, to: ClusterId, rate: Rate) {
+        if self.granted.contains_key(&(process, to)) {
+            self.has_changed |= self.limits.set(process, to, rate);
         }
     }
 
@@ -310,24 +331,47 @@ impl Broker {
 
     /// What each process may send to each node that it sends to, bits per second.
     fn parts(&mut self, now: Instant) -> Vec<(Process, NodeId, f64)> {
-        let rates = self.allocate(now);
-        let parts = self.ours.iter().zip(rates).flat_map(|((&(_, to), senders), rate)| {
-            let part = rate / senders.len() as f64;
-            senders.keys().map(move |&process| (process, to, part))
-        });
-        parts.collect()
+        let own = self.own();
+        let rates = self.allocate(&own, now);
+        let mut parts = Vec::with_capacity(own.len());
+        for (Own { pair, only }, rate) in own.iter().zip(rates) {
+            let to = pair.1;
+            match (only, self.ours.get(pair)) {
+                (Some(process), _) => parts.push((*process, to, rate)),
+                (None, Some(senders)) => {
+                    let part = rate / senders.len() as f64;
+                    parts.extend(senders.keys().map(|&process| (process, to, part)));
+                }
+                (None, None) => {}
+            }
+        }
+        parts
+    }
+
+    /// Our transfers, in order.
+    fn own(&self) -> Vec<Own> {
+        let mut own = Vec::with_capacity(self.ours.len());
+        for (&pair, senders) in &self.ours {
+            let to = self.network.cluster(pair.1);
+            if senders.keys().any(|&process| self.limits.has(process, to)) {
+                own.extend(senders.keys().map(|&process| Own { pair, only: Some(process) }));
+            } else {
+                own.push(Own { pair, only: None });
+            }
+        }
+        own
     }
 
     /// The rate of each transfer, ours first.
-    fn allocate(&mut self, now: Instant) -> Vec<f64> {
-        let transfers = self.transfers();
+    fn allocate(&mut self, own: &[Own], now: Instant) -> Vec<f64> {
+        let mut transfers = self.transfers(own);
         let is_lone = transfers.iter().all(|transfer| transfer.from == transfers[0].from);
         let network = if is_lone { &mut self.lone } else { &mut self.shared };
         let capacity = |node| self.network.inward(node).bits_per_second();
         let mut binding = Vec::new();
         self.inlets.begin(now);
         let (rates, loads) = loop {
-            let rates = self.allocator.allocate(network, &transfers);
+            let rates = self.limits.allocate(&mut self.allocator, network, &mut transfers, own);
             let loads = loads(&transfers, rates);
             let more = self.inlets.more(&loads, capacity);
             if more.is_empty() {
@@ -342,14 +386,14 @@ impl Broker {
         };
         self.inlets.fill(&loads, capacity);
         binding.iter().for_each(|&node| network.set_inward(node, Rate::UNBOUNDED));
-        self.estimate(&transfers, &rates, now);
+        self.estimate(&transfers[..own.len()], &rates, now);
         rates
     }
 
-    /// Tells the estimates what is granted.
+    /// Tells the estimates what is granted to ours.
     fn estimate(&mut self, transfers: &[Transfer], rates: &[f64], now: Instant) {
         let mut sums: BTreeMap<ClusterId, (f64, BTreeSet<NodeId>)> = BTreeMap::new();
-        for (transfer, rate) in transfers.iter().zip(rates).take(self.ours.len()) {
+        for (transfer, rate) in transfers.iter().zip(rates) {
             let sum = sums.entry(self.network.cluster(transfer.to)).or_default();
             sum.0 += rate;
             sum.1.insert(transfer.to);
@@ -429,21 +473,25 @@ impl Broker {
         to: ClusterId,
         size: usize,
     ) -> (Process, Order) {
-        let link = self.lone.between(self.cluster, to).bits_per_second();
-        let share = Rate::from_bits_per_second(link / size.max(1) as f64);
+        let link = self.lone.between(self.cluster, to);
+        let share = Rate::from_bits_per_second(link.bits_per_second() / size.max(1) as f64);
         let rate = share.unwrap_or(Rate::UNBOUNDED).min(self.network.interface(node));
-        (process, Order::Start { to, rate })
+        (process, Order::Start { to, rate, link })
     }
 
     /// Ours, in order, and then theirs.
-    fn transfers(&self) -> Vec<Transfer> {
-        let pairs = || self.ours.keys().chain(self.theirs.values().flatten());
+    fn transfers(&self, own: &[Own]) -> Vec<Transfer> {
+        let theirs = || self.theirs.values().flatten();
         let mut fans: HashMap<NodeId, u32> = HashMap::new();
-        pairs().for_each(|(from, _)| *fans.entry(*from).or_default() += 1);
-        let weight = |from| NonZero::new(NODE / fans[from]).unwrap_or(NonZero::<u32>::MIN);
-        pairs()
-            .map(|(from, to)| Transfer { weight: weight(from), ..Transfer::new(*from, *to) })
-            .collect()
+        self.ours.keys().chain(theirs()).for_each(|(from, _)| *fans.entry(*from).or_default() += 1);
+        let transfer = |&(from, to): &Pair, parts: u32| {
+            let weight = NonZero::new(NODE / fans[&from] / parts.max(1));
+            let weight = weight.unwrap_or(NonZero::<u32>::MIN);
+            Transfer { weight, ..Transfer::new(from, to) }
+        };
+        let parts = |own: &Own| own.only.map_or(1, |_| self.ours[&own.pair].len() as u32);
+        let ours = own.iter().map(|own| transfer(&own.pair, parts(own)));
+        ours.chain(theirs().map(|pair| transfer(pair, 1))).collect()
     }
 
     fn tell(&mut self, from: NodeId, to: NodeId, is_active: bool) {
@@ -651,7 +699,9 @@ mod tests {
         (0..3).for_each(|_| round(&mut broker, 1));
         assert_eq!(broker.step(now + YOUNG), [], "that is too early to tell");
         round(&mut broker, 1);
-        let start = |process, mbits| (process, Order::Start { to: ids[1], rate: mbit(mbits) });
+        let start = |process, mbits| {
+            (process, Order::Start { to: ids[1], rate: mbit(mbits), link: mbit(160.0) })
+        };
         assert_eq!(broker.step(now + YOUNG), [0, 1, 2, 3].map(|process| start(process, 50.0)));
         round(&mut broker, 4);
         assert_eq!(broker.step(now + YOUNG).last(), Some(&start(3, 40.0)));

@@ -4,7 +4,9 @@
 //! Nobody waits for a grant: until one comes, and when no broker answers, all transfers together have the base rate. No I/O and no
 //! clock: the moment is an argument.
 
-use crate::{NodeId, Rate};
+use crate::company::{Company, Path};
+use crate::demand::Demand;
+use crate::{NodeId, Process, Rate};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -27,6 +29,10 @@ pub struct Claims {
     least: Rate,
     /// What transfers begin with: more than that where few are active at the same time.
     base: Rate,
+    /// What they go over, while there is a broker; who sends in collectives under way, and what one may begin with there.
+    path: Option<Path>,
+    company: Company,
+    among: Option<Rate>,
     claims: BTreeMap<NodeId, Claim>,
     /// What the program wants instead.
     held: Option<Rate>,
@@ -38,6 +44,7 @@ pub struct Claims {
     lag: Duration,
     /// Bits that were sent too fast.
     debt: f64,
+    demand: Demand,
     told: Vec<Claimed>,
 }
 
@@ -56,12 +63,16 @@ impl Claims {
         Self {
             least,
             base: least,
+            path: None,
+            company: Company::default(),
+            among: None,
             claims: BTreeMap::new(),
             held: None,
             granted: None,
             asked: None,
             lag: Duration::ZERO,
             debt: 0.0,
+            demand: Demand::default(),
             told: Vec::new(),
         }
     }
@@ -83,10 +94,37 @@ impl Claims {
         self.held = rate;
     }
 
-    /// Transfers begin with this from now on. That is not less than everybody's share, unless the link carries less than was said.
-    pub fn begin_with(&mut self, rate: Rate) {
+    /// There is a broker, and transfers go over this.
+    pub fn go_over(&mut self, path: Path) {
+        self.path = Some(path);
+    }
+
+    /// Transfers begin with this from now on, and the link carries `link`. That is not less than everybody's share, unless the link
+    /// carries less than was said.
+    pub fn begin_with(&mut self, rate: Rate, link: Rate) {
         self.base = rate;
         self.least = self.least.min(rate);
+        if let Some(path) = &mut self.path {
+            path.link = link;
+        }
+        self.share_out();
+    }
+
+    /// A collective begins in which these of the cluster send, this process among them: until it ends transfers begin with
+    /// what that leaves to one of them, and of those of other such collectives.
+    pub fn enter(&mut self, senders: &[(NodeId, Process)]) {
+        self.company.enter(senders);
+        self.share_out();
+    }
+
+    /// It has ended.
+    pub fn leave(&mut self, senders: &[(NodeId, Process)]) {
+        self.company.leave(senders);
+        self.share_out();
+    }
+
+    fn share_out(&mut self) {
+        self.among = self.path.as_ref().and_then(|path| self.company.share(path));
     }
 
     /// Much waits to be sent to process `user` on node `to`.
@@ -94,9 +132,10 @@ impl Claims {
         if self.claims.is_empty() {
             self.asked = Some(now);
         }
-        let told = &mut self.told;
+        let (told, demand) = (&mut self.told, &mut self.demand);
         let claim = self.claims.entry(to).or_insert_with(|| {
             told.push(Claimed { to, is_active: true });
+            demand.widen(now);
             Claim { users: BTreeSet::new(), share: 1.0 }
         });
         claim.users.insert(user);
@@ -111,6 +150,7 @@ impl Claims {
         }
         if self.claims.is_empty() {
             (self.granted, self.asked) = (None, None);
+            self.demand.rest();
         }
     }
 
@@ -125,11 +165,25 @@ impl Claims {
         }
         let before = self.rate().bits_per_second();
         self.granted = Some((rate, is_settled));
+        if is_settled {
+            self.demand.allow(rate.bits_per_second(), now);
+        }
         // Those for whom there is less now have sent for as long as a word takes.
         let less = before - self.rate().bits_per_second();
         if less > 0.0 && less.is_finite() {
             self.debt += less * self.lag.as_secs_f64();
         }
+    }
+
+    /// So many bits have arrived at the cluster since this was last said. Whether the broker is to be told by
+    /// [`demand`](Self::demand) that less can be used, or more again.
+    pub fn used(&mut self, bits: f64, now: Instant) -> bool {
+        self.demand.used(bits, self.least, now)
+    }
+
+    /// What the broker is to be told that this process can use of what it is granted, since this was last asked.
+    pub fn demand(&mut self) -> Option<Rate> {
+        self.demand.news()
     }
 
     /// How many bits were sent while a lower rate was on its way, since this was last asked: to be made up for, or the link's
@@ -148,6 +202,8 @@ impl Claims {
     /// There is no broker any more: the least rate counts, and it is told nothing.
     pub fn forsake(&mut self) {
         self.base = self.least;
+        (self.path, self.among) = (None, None);
+        self.demand.rest();
         self.granted = None;
         self.claims.values_mut().for_each(|claim| claim.share = 1.0);
         self.told.clear();
@@ -161,10 +217,11 @@ impl Claims {
     /// How fast all of the process's connections to the cluster may send together.
     #[must_use]
     pub fn rate(&self) -> Rate {
+        let base = self.among.unwrap_or(self.base);
         match (self.held, self.granted) {
             (Some(held), _) => held,
-            (None, None) => self.base,
-            (None, Some((granted, false))) => granted.min(self.base),
+            (None, None) => base,
+            (None, Some((granted, false))) => granted.min(base),
             (None, Some((granted, true))) => granted,
         }
     }
@@ -256,14 +313,44 @@ mod tests {
     #[test]
     fn where_few_are_active_all_begin_faster_and_where_the_link_is_slow_slower() {
         let (mut claims, nodes, now) = claims();
-        claims.begin_with(mbit(50.0));
+        claims.begin_with(mbit(50.0), mbit(50.0));
         claims.begin(nodes[0], 7, now);
         assert_eq!(claims.rate(), mbit(50.0));
         claims.grant(mbit(30.0), true, now);
         assert_eq!(claims.rate(), mbit(30.0));
         claims.end(nodes[0], 7);
-        claims.begin_with(mbit(1.0));
+        claims.begin_with(mbit(1.0), mbit(2.0));
         assert_eq!((claims.rate(), claims.least()), (mbit(1.0), mbit(1.0)));
+    }
+
+    #[test]
+    fn in_a_collective_the_senders_are_known_as_long_as_there_is_a_broker() {
+        let (mut claims, nodes, now) = claims();
+        let everybody: Vec<_> = (0..).zip(&nodes).map(|(number, &node)| (node, number)).collect();
+        // Nobody has said what they go over.
+        claims.enter(&everybody[..1]);
+        assert_eq!(claims.rate(), mbit(20.0));
+        claims.leave(&everybody[..1]);
+        claims.go_over(Path { node: nodes[0], interface: mbit(100.0), link: mbit(160.0) });
+        claims.enter(&everybody[..1]);
+        assert_eq!(claims.rate(), mbit(100.0));
+        // Another thread's; and the link turns out to carry less.
+        claims.enter(&everybody);
+        assert_eq!(claims.rate(), mbit(40.0));
+        claims.begin_with(mbit(20.0), mbit(80.0));
+        assert_eq!(claims.rate(), mbit(20.0));
+        claims.leave(&everybody);
+        assert_eq!(claims.rate(), mbit(80.0));
+        // Others send at the same time: what is granted counts.
+        claims.begin(nodes[0], 7, now);
+        claims.grant(mbit(30.0), false, now);
+        assert_eq!(claims.rate(), mbit(30.0));
+        claims.grant(mbit(75.0), true, now);
+        assert_eq!(claims.rate(), mbit(75.0));
+        claims.forsake();
+        assert_eq!(claims.rate(), mbit(20.0));
+        claims.leave(&everybody[..1]);
+        assert_eq!(claims.rate(), mbit(20.0));
     }
 
     #[test]

@@ -4,7 +4,9 @@
 //! what can be a bottleneck: each node's interface, in and out, and each direction of each link; `filling` shares
 //! it (progressive filling, Bertsekas and Gallager, *Data Networks*, §6.5.2); `allocation` puts the two together. `broker` keeps
 //! account of who is active in a cluster, `crowd` of how many they are, `inlets` of what piles up
-//! in front of receivers, `claims` of what one process was granted.
+//! in front of receivers, `claims` of what one process was granted,
+//! `company` of the senders of collectives, who are known, `demand` of whether it uses its
+//! grant, `limits` of who does not.
 //!
 //! No I/O, no clock, no randomness: brokers that know the same compute the same, bit for bit.
 
@@ -13,16 +15,20 @@
 mod allocation;
 mod broker;
 mod claims;
+mod company;
 mod crowd;
+mod demand;
 mod estimate;
 mod filling;
 mod inlets;
+mod limits;
 mod network;
 mod rate;
 
 pub use allocation::{Allocator, Transfer};
 pub use broker::{Broker, Correction, Notice, Order, Process};
 pub use claims::{Claimed, Claims};
+pub use company::Path;
 pub use estimate::Seen;
 pub use network::{ClusterId, LinkId, Network, NodeId};
 pub use rate::Rate;

@@ -33,6 +33,8 @@ enum Event {
     Said { process: Process, to: NodeId, is_active: bool },
     /// A broker tells a process.
     Ordered { process: Process, order: Order },
+    /// A process tells its broker what it can use.
+    Wants { process: Process, to: ClusterId, rate: Rate },
     /// One broker tells another.
     Told { from: ClusterId, to: usize, notice: Notice },
     /// A broker's time to step.
@@ -60,9 +62,19 @@ struct World {
 impl World {
     fn new(seed: u64) -> Self {
         let mut dice = Dice(seed);
+        let count = 2 + dice.roll(3);
+        Self::of(dice, count)
+    }
+
+    /// Two clusters, and nothing that is shared by both directions: each broker knows all that concerns it.
+    fn of_two(seed: u64) -> Self {
+        Self::of(Dice(seed), 2)
+    }
+
+    fn of(mut dice: Dice, count: u64) -> Self {
         let rate = |mbit: u64| Rate::from_bits_per_second(mbit as f64 * 1e6).unwrap();
         let mut network = Network::new();
-        let ids: Vec<_> = (0..2 + dice.roll(3)).map(|_| network.add_cluster()).collect();
+        let ids: Vec<_> = (0..count).map(|_| network.add_cluster()).collect();
         let mut nodes = Vec::new();
         for &id in &ids {
             let interface =
@@ -82,7 +94,7 @@ impl World {
                 }
             }
         }
-        if dice.roll(2) == 0 {
+        if count > 2 && dice.roll(2) == 0 {
             let all: Vec<_> = ids.iter().flat_map(pairs).collect();
             network.add_link(rate(200), &all);
         }
@@ -142,6 +154,81 @@ impl World {
         }
     }
 
+    /// Some of those who send can use less than they get; the others all of it.
+    fn limit(&mut self) -> BTreeMap<(Process, ClusterId), f64> {
+        let mut limits = BTreeMap::new();
+        let keys: BTreeSet<_> =
+            self.active.iter().map(|&(process, to)| (process, self.network.cluster(to))).collect();
+        for (process, to) in keys {
+            let rate = if self.dice.roll(3) == 0 {
+                let bits = 1e5 * (1 + self.dice.roll(400)) as f64;
+                limits.insert((process, to), bits);
+                Rate::from_bits_per_second(bits).unwrap()
+            } else {
+                Rate::UNBOUNDED
+            };
+            self.at(self.now + LOCAL_US, Event::Wants { process, to, rate });
+        }
+        limits
+    }
+
+    /// What each may send to each node.
+    fn rates(&self) -> Vec<(Process, NodeId, f64)> {
+        let mut counts: BTreeMap<(Process, ClusterId), f64> = BTreeMap::new();
+        let cluster = |to| self.network.cluster(to);
+        self.active.iter().for_each(|&(p, to)| *counts.entry((p, cluster(to))).or_default() += 1.0);
+        let rate = |&(process, to): &(Process, NodeId)| {
+            let claims = &self.claims[&(process, cluster(to))];
+            let equal = claims.rate().bits_per_second() / counts[&(process, cluster(to))];
+            (process, to, equal * claims.share(to))
+        };
+        self.active.iter().map(rate).collect()
+    }
+
+    /// Nobody has more than it can use, and who has less than that is held up by something full.
+    fn check_limits(
+        &self,
+        seed: u64,
+        limits: &BTreeMap<(Process, ClusterId), f64>,
+        has_settled: bool,
+    ) {
+        let rates = self.rates();
+        let mut sums: BTreeMap<(Process, ClusterId), f64> = BTreeMap::new();
+        let mut used: BTreeMap<(&str, usize, usize), f64> = BTreeMap::new();
+        for &(process, to, rate) in &rates {
+            let (from, cluster) = (self.node_of(process), self.network.cluster(to));
+            *sums.entry((process, cluster)).or_default() += rate;
+            *used.entry(("out", from.index(), 0)).or_default() += rate;
+            *used.entry(("in", to.index(), 0)).or_default() += rate;
+            let pair = (self.network.cluster(from).index(), cluster.index());
+            *used.entry(("link", pair.0, pair.1)).or_default() += rate;
+        }
+        let capacity = |key: &(&str, usize, usize)| match key.0 {
+            "link" => 160e6,
+            _ => self.network.interface(self.nodes[key.1]).bits_per_second(),
+        };
+        for (key, used) in &used {
+            // Receivers' switches take what is too much for a moment.
+            let is_bound = has_settled || key.0 != "in";
+            assert!(!is_bound || *used <= 1.03 * capacity(key), "seed {seed}: {used} of {key:?}");
+        }
+        let is_full = |key| used[&key] >= 0.93 * capacity(&key);
+        for &(process, to, rate) in &rates {
+            let (from, cluster) = (self.node_of(process), self.network.cluster(to));
+            let limit = limits.get(&(process, cluster)).copied().unwrap_or(f64::INFINITY);
+            let sum = sums[&(process, cluster)];
+            assert!(sum <= 1.03 * limit, "seed {seed}: {process} has {sum}, and uses {limit}");
+            let pair = (self.network.cluster(from).index(), cluster.index());
+            let is_held = is_full(("out", from.index(), 0))
+                || is_full(("in", to.index(), 0))
+                || is_full(("link", pair.0, pair.1));
+            assert!(
+                is_held || sum >= 0.93 * limit,
+                "seed {seed}: {process} has {rate} to {to:?} for nothing"
+            );
+        }
+    }
+
     fn run_until(&mut self, time: u64) {
         while let Some((&(at, number), &event)) = self.events.first_key_value()
             && at <= time
@@ -163,6 +250,11 @@ impl World {
                 } else {
                     self.brokers[broker].end(process, from, to);
                 }
+                broker
+            }
+            Event::Wants { process, to, rate } => {
+                let broker = self.broker_of(process);
+                self.brokers[broker].demand(process, to, rate);
                 broker
             }
             Event::Told { from, to, notice } => {
@@ -222,7 +314,7 @@ impl World {
         match order {
             Order::Grant { rate, is_settled, .. } => claims.grant(rate, is_settled, now),
             Order::Share { to, share } => claims.set_share(to, share),
-            Order::Start { rate, .. } => claims.begin_with(rate),
+            Order::Start { rate, link, .. } => claims.begin_with(rate, link),
         }
     }
 
@@ -290,5 +382,39 @@ fn grants_converge_after_churn_and_then_rest() {
             world.run_until(world.now + 1_000_000);
             assert_eq!(world.orders, orders, "seed {seed}: orders with nothing to cause them");
         }
+    }
+}
+
+#[test]
+fn what_some_do_not_use_others_get_and_all_is_given_back() {
+    for seed in 0..200 {
+        let mut world = World::of_two(seed);
+        let mut most = 0;
+        for _ in 0..4 {
+            for _ in 0..30 {
+                world.churn();
+                let pause = world.dice.roll(500);
+                world.run_until(world.now + pause);
+            }
+            world.run_until(world.now + 10_000_000);
+            let limits = world.limit();
+            most = most.max(limits.len());
+            world.run_until(world.now + 10_000_000);
+            world.check_limits(seed, &limits, true);
+            let orders = world.orders;
+            world.run_until(world.now + 1_000_000);
+            assert_eq!(world.orders, orders, "seed {seed}: orders with nothing to cause them");
+            // All want more again: that takes a step, and the way of two words inside the cluster.
+            let all: Vec<_> = limits.keys().copied().collect();
+            for (process, to) in all {
+                let rate = Rate::UNBOUNDED;
+                world.at(world.now + LOCAL_US, Event::Wants { process, to, rate });
+            }
+            world.run_until(world.now + 2 * LOCAL_US + STEP_US);
+            world.check_limits(seed, &BTreeMap::new(), false);
+            world.run_until(world.now + 10_000_000);
+            world.check(seed);
+        }
+        assert!(most > 0 || world.nodes.len() < 5, "seed {seed}: nobody was limited");
     }
 }

@@ -83,6 +83,19 @@ wire_struct! {
         cluster: u32,
         /// Bits per second, headers included; all ones: as fast as may be.
         rate: u64,
+        /// What the link there carries, in the same terms.
+        link: u64,
+    }
+}
+
+wire_struct! {
+    /// How much of what it is granted the sender of this uses towards a cluster.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Demand {
+        /// The receiving cluster, by its number in the job.
+        cluster: u32,
+        /// Bits per second, headers included; all ones: all that it gets.
+        rate: u64,
     }
 }
 
@@ -208,6 +221,8 @@ frame_table! {
     13 Share sequenced bare (share: Share);
     /// To a rate broker: how a link does.
     14 Seen sequenced bare (seen: Seen);
+    /// To a rate broker: what is used of a rate.
+    15 Demand sequenced bare (demand: Demand);
 }
 
 impl Frame {

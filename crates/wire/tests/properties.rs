@@ -34,8 +34,10 @@ fn frame() -> impl Strategy<Value = Frame> {
             Frame::Grant(Grant { cluster, rate, is_settled })
         }),
         (any::<u32>(), any::<u32>()).prop_map(|(to, share)| Frame::Share(Share { to, share })),
+        (any::<u32>(), any::<u64>(), any::<u64>())
+            .prop_map(|(cluster, rate, link)| Frame::Start(Start { cluster, rate, link })),
         (any::<u32>(), any::<u64>())
-            .prop_map(|(cluster, rate)| Frame::Start(Start { cluster, rate })),
+            .prop_map(|(cluster, rate)| Frame::Demand(Demand { cluster, rate })),
         (any::<u32>(), any::<u64>(), any::<u64>())
             .prop_map(|(cluster, arrived, resent)| Frame::Seen(Seen { cluster, arrived, resent })),
     ]

@@ -1,10 +1,13 @@
 //! What pacing gains where senders meet at a link: the experiments of Takano et al. on pacing an MPI's traffic.
 
 mod burst;
+mod churn;
+mod collectives;
 mod conditions;
 mod exactness;
 mod gaps;
 mod incast;
+mod leftover;
 mod mode;
 mod npb;
 mod patterns;
@@ -15,7 +18,7 @@ mod sites;
 use crate::group::{Group, When};
 
 /// All groups, in the order in which they are run.
-pub const GROUPS: [Group; 8] = [
+pub const GROUPS: [Group; 11] = [
     Group {
         name: "pairs",
         about: "8 pairs, 256 KiB at once",
@@ -41,6 +44,12 @@ pub const GROUPS: [Group; 8] = [
         measure: |session| burst::measure(session, &patterns::BOTH),
     },
     Group {
+        name: "collectives",
+        about: "collectives by turns: one of 8 sends, all send",
+        when: When::Whole,
+        measure: collectives::measure,
+    },
+    Group {
         name: "incast",
         about: "8 senders to one receiver, and to eight with slow interfaces",
         when: When::Whole,
@@ -51,6 +60,18 @@ pub const GROUPS: [Group; 8] = [
         about: "one sender at a rate of its own, frame by frame",
         when: When::Whole,
         measure: exactness::measure,
+    },
+    Group {
+        name: "churn",
+        about: "a lone sender, and others that join it and leave",
+        when: When::Whole,
+        measure: churn::measure,
+    },
+    Group {
+        name: "leftover",
+        about: "8 pairs, of which 4 cannot use their share",
+        when: When::Whole,
+        measure: leftover::measure,
     },
     Group {
         name: "programs",

@@ -3,7 +3,7 @@
 use crate::place::Site;
 
 /// Of a full frame, what TCP carries.
-const PAYLOAD: f64 = 1448.0 / 1538.0;
+pub(super) const PAYLOAD: f64 = 1448.0 / 1538.0;
 /// The acknowledgement of two full frames, by their size.
 const ACKNOWLEDGEMENT: f64 = 90.0 / (2.0 * 1538.0);
 

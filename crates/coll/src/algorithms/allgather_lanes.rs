@@ -8,7 +8,7 @@ use crate::schedule::{BufferId, LocalCollective, Schedule, Span};
 use crate::shape::Shape;
 
 pub(crate) fn build(shape: &Shape, lanes: Lanes<'_>, blocks: &Blocks, in_place: bool) -> Schedule {
-    let mut b = Builder::default();
+    let mut b = Builder::among(lanes.senders());
     let own = Span::new(BufferId::SEND, 0, blocks.len(shape.me()));
     let gather = LocalCollective::Allgatherv {
         send: (!in_place).then_some(own),

@@ -14,7 +14,7 @@ pub(crate) fn build(
     elements: Elements,
     in_place: bool,
 ) -> Schedule {
-    let mut b = Builder::default();
+    let mut b = Builder::among(lanes.senders());
     let (result, size) = (elements.result(), elements.size);
     let part = lanes.mine().map_or(result.part(0, 0), |lane| lanes.part(result, size, lane));
     let mine = b.elements(part.len, size);

@@ -8,11 +8,11 @@ use gridmpi_wire::Rank;
 
 use crate::builder::{Builder, Done};
 use crate::collective::Blocks;
-use crate::schedule::{BufferId, LocalCollective, Schedule, Span};
+use crate::schedule::{BufferId, LocalCollective, Schedule, Senders, Span};
 use crate::shape::Shape;
 
 pub(crate) fn build(shape: &Shape, send: &Blocks, recv: &Blocks, in_place: bool) -> Schedule {
-    let mut b = Builder::default();
+    let mut b = Builder::among(Senders::All);
     let mut source = Span::new(BufferId::SEND, 0, send.total());
     let mut ready = Done::now();
     if in_place {

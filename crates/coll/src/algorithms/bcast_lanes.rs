@@ -12,7 +12,7 @@ use crate::schedule::{BufferId, LocalCollective, Schedule, Span};
 use crate::shape::Shape;
 
 pub(crate) fn build(shape: &Shape, lanes: Lanes<'_>, root: Rank, len: u64) -> Schedule {
-    let mut b = Builder::default();
+    let mut b = Builder::among(lanes.senders());
     let data = Span::new(BufferId::RECV, 0, len);
     if shape.is_local(root) {
         from_here(&mut b, shape, lanes, root, data);

@@ -5,7 +5,7 @@ use gridmpi_wire::Rank;
 
 use crate::builder::{Builder, Done};
 use crate::collective::Blocks;
-use crate::schedule::{BufferId, LocalCollective, Schedule, Span};
+use crate::schedule::{BufferId, LocalCollective, Schedule, Senders, Span};
 use crate::shape::Shape;
 
 /// `blocks` are used on the root only.
@@ -16,7 +16,7 @@ pub(crate) fn build(
     blocks: &Blocks,
     in_place: bool,
 ) -> Schedule {
-    let mut b = Builder::default();
+    let mut b = Builder::among(Senders::All);
     let part = Span::new(BufferId::SEND, 0, len);
     if !shape.is_local(root) {
         b.send(root, part, &Done::now());

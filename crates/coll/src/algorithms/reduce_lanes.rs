@@ -17,7 +17,7 @@ pub(crate) fn build(
     elements: Elements,
     in_place: bool,
 ) -> Schedule {
-    let mut b = Builder::default();
+    let mut b = Builder::among(lanes.senders());
     let (at_root, home, size) = (shape.me() == root, shape.cluster_of(root), elements.size);
     let result = elements.result();
     let from = lanes.by_local_rank(elements.operand(at_root && in_place), size);

@@ -5,11 +5,11 @@ use gridmpi_wire::Rank;
 
 use crate::builder::{Builder, Done};
 use crate::collective::{Blocks, Elements};
-use crate::schedule::{LocalCollective, Schedule};
+use crate::schedule::{LocalCollective, Schedule, Senders};
 use crate::shape::Shape;
 
 pub(crate) fn build(shape: &Shape, root: Rank, elements: Elements, in_place: bool) -> Schedule {
-    let mut b = Builder::default();
+    let mut b = Builder::among(Senders::All);
     let at_root = shape.me() == root;
     let operand = elements.operand(at_root && in_place);
     if !shape.is_local(root) {

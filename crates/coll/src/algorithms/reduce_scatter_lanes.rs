@@ -17,7 +17,7 @@ pub(crate) fn build(
     blocks: &Blocks,
     in_place: bool,
 ) -> Schedule {
-    let mut b = Builder::default();
+    let mut b = Builder::among(lanes.senders());
     let (size, me) = (elements.size, shape.my_cluster());
     let windows = Blocks::new((0..shape.clusters()).map(|c| blocks.sum(shape.members(c))));
     let (operand, packed) = by_cluster(&mut b, shape, elements, blocks, in_place);

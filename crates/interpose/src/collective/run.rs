@@ -10,6 +10,7 @@ use crate::runtime::Runtime;
 use gridmpi_abi::{Abi, ErrorClass};
 use gridmpi_coll::{Schedule, Span, Step};
 use gridmpi_engine::{Mode, Place, Source, TagMatch};
+use gridmpi_net::Entered;
 use gridmpi_wire::{Plane, ProcId, Rank};
 use std::ffi::c_int;
 
@@ -24,13 +25,34 @@ pub(crate) struct Run<'a, A: Abi> {
     states: Vec<State<A>>,
     /// Local collectives start in the order of their steps.
     next_local: usize,
+    /// While it lasts, what this process sends begins at the share of one of its senders.
+    _regulated: Option<Entered<'a>>,
 }
+
+/// What leaves at once whatever the rate is worth no word.
+const WORTH: u64 = 4096;
 
 enum State<A: Abi> {
     Waiting,
     Remote(Active<A>),
     Local(Phase<A>),
     Done,
+}
+
+/// Enters the regulation of a collective in which this process sends much to other clusters: who else does is in its schedule.
+fn regulate<'a, A: Abi>(
+    rt: &'a Runtime<A>,
+    comm: &Spanning<A>,
+    schedule: &Schedule,
+) -> Option<Entered<'a>> {
+    if schedule.sent().map(|(_, bytes)| bytes).fold(0, u64::saturating_add) <= WORTH {
+        return None;
+    }
+    let procs = comm.view.group().procs();
+    let proc_of = |rank: Rank| procs.get(rank.0 as usize).copied();
+    let sends = schedule.sent().filter_map(|(to, bytes)| Some((proc_of(to)?, bytes)));
+    let senders = schedule.senders(comm.view.shape());
+    rt.job().net.enter(sends, senders.iter().filter_map(|&rank| proc_of(rank)))
 }
 
 impl<'a, A: Abi> Run<'a, A> {
@@ -49,6 +71,7 @@ impl<'a, A: Abi> Run<'a, A> {
             number: comm.next_collective(),
             states,
             next_local: 0,
+            _regulated: regulate(rt, comm, schedule),
         };
         run.next_local = run.local_from(0);
         run

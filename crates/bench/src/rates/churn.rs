@@ -1,0 +1,197 @@
+//! Senders that come and go: how long until a lone sender has all that it can have, and until it gives way, seen frame by frame where the
+//! link begins.
+//!
+//! The lone sender's frames are told from others' by their size: its interface takes smaller ones.
+
+use super::sites::SITE;
+use crate::error::BenchError;
+use crate::figure::{Bound, Figure};
+use crate::place::{INTERFACE, Route, Site};
+use crate::samples::quantile;
+use crate::session::Session;
+use gridmpi_lab::arrivals::Arrival;
+use gridmpi_lab::flow::WIRE_OVERHEAD;
+use gridmpi_lab::spec::MTU_FRAME;
+
+/// What the lone sender's interface takes, and a full frame of it, bytes.
+const MTU: u64 = 1400;
+const FRAME: u64 = MTU + 14;
+
+/// What ours may take, ms.
+const WITHIN_MS: f64 = 5.0;
+
+/// A rate is that of so many frames: less says nothing of it.
+const FRAMES: usize = 8;
+/// It is reached when it is this near.
+const NEAR: f64 = 0.95;
+
+/// Between two visits nothing of the others comes for so long, ns.
+const QUIET_NS: u64 = 60_000_000;
+
+/// In seconds, from one visit to the next.
+const PERIOD: f64 = 0.25;
+
+/// Who joins the lone sender, and what is left to each then.
+#[derive(Clone, Copy, Debug)]
+struct Visit {
+    name: &'static str,
+    others: u32,
+    bytes: u32,
+    interface_mbit: Option<u32>,
+}
+
+const VISITS: [Visit; 2] = [
+    // 7 join one who has its interface.
+    Visit { name: "7 join one", others: 7, bytes: 160 << 10, interface_mbit: SITE.interface_mbit },
+    // One joins one who has the link.
+    Visit { name: "1 joins one", others: 1, bytes: 640 << 10, interface_mbit: None },
+];
+
+impl Visit {
+    fn whole_mbit(&self) -> f64 {
+        f64::from(self.interface_mbit.unwrap_or(SITE.link_mbit).min(SITE.link_mbit))
+    }
+
+    fn share_mbit(&self) -> f64 {
+        f64::from(SITE.link_mbit) / f64::from(self.others + 1)
+    }
+}
+
+pub(super) fn measure(session: &mut Session) -> Result<Vec<Figure>, BenchError> {
+    let mut figures = Vec::new();
+    for visit in &VISITS {
+        for &delay_ms in session.choose(&[10][..], &[0, 10]) {
+            let (gave_way, had_all) = run(session, visit, delay_ms)?;
+            let name = format!("{}, {delay_ms} ms", visit.name);
+            figures.extend(of(&format!("{name}: gives way"), &gave_way));
+            figures.extend(of(&format!("{name}: has all again"), &had_all));
+        }
+    }
+    Ok(figures)
+}
+
+/// How long each took, ms.
+fn run(
+    session: &mut Session,
+    visit: &Visit,
+    delay_ms: u32,
+) -> Result<(Vec<f64>, Vec<f64>), BenchError> {
+    let interface_mbit = visit.interface_mbit;
+    let nodes = visit.others + 1;
+    let site = Site { nodes, delay_ms, interface_mbit, records_frames: true, ..SITE };
+    let count = session.choose(16u32, 40);
+    let numbers = [count, visit.bytes, visit.others].map(|number| number.to_string());
+    let arguments: Vec<_> = numbers.into_iter().chain([PERIOD.to_string()]).collect();
+    // Its record begins with this.
+    session.drop_lab();
+    let (until, route, mtu) = (session.until()?, Route::Site(site), MTU.to_string());
+    let smaller = ["ip", "link", "set", "dev", INTERFACE, "mtu", &mtu];
+    session.lab(route)?.run("a1", &smaller, until)?;
+    let settings = [("GRIDMPI_PACING", "auto")];
+    session.job_with(route, "churn", &arguments, [nodes; 2], &settings)?;
+    let frames = session.lab(route)?.frames("a")?;
+    // In the first connections are made, and in a few more the broker learns how many they are.
+    let spans: Vec<_> = visits(&frames).into_iter().skip(5).collect();
+    if spans.len() < count as usize / 2 {
+        let message = format!("of {count} visits {} were seen at the link", spans.len());
+        return Err(BenchError::Output(message));
+    }
+    let lone: Vec<_> = stamps(&frames, FRAME).collect();
+    let times = |times: Vec<Option<f64>>| times.into_iter().flatten().collect::<Vec<_>>();
+    let gave_way = spans.iter().map(|&(first, last)| {
+        let share = visit.share_mbit() / NEAR;
+        reached(&lone, (first, last), |mbit| mbit <= share)
+    });
+    let ends: Vec<_> = spans.windows(2).map(|pair| (pair[0].1, pair[1].0)).collect();
+    let all = NEAR * visit.whole_mbit();
+    let had_all = ends.iter().map(|&span| reached(&lone, span, |mbit| mbit >= all));
+    Ok((times(gave_way.collect()), times(had_all.collect())))
+}
+
+/// When full frames of this size came, ns.
+fn stamps(frames: &[Arrival], bytes: u64) -> impl Iterator<Item = u64> {
+    frames.iter().filter(move |frame| frame.bytes == bytes).map(|frame| frame.stamp)
+}
+
+/// When the others' first and last full frames came, visit by visit.
+fn visits(frames: &[Arrival]) -> Vec<(u64, u64)> {
+    let mut visits: Vec<(u64, u64)> = Vec::new();
+    for stamp in stamps(frames, MTU_FRAME) {
+        match visits.last_mut() {
+            Some((_, last)) if stamp.saturating_sub(*last) < QUIET_NS => *last = stamp,
+            _ => visits.push((stamp, stamp)),
+        }
+    }
+    visits
+}
+
+/// How long after the begin of a span a sender with these frames was first at such a rate, ms; all of the span if it never was. `None` if
+/// it sent too little to tell.
+fn reached(
+    stamps: &[u64],
+    (begin, end): (u64, u64),
+    is_there: impl Fn(f64) -> bool,
+) -> Option<f64> {
+    let from = stamps.partition_point(|stamp| *stamp < begin);
+    let within = stamps.get(from..)?;
+    within.get(FRAMES)?;
+    let rate = |window: &[u64]| {
+        let bits = (FRAMES as u64 * (FRAME + WIRE_OVERHEAD) * 8) as f64;
+        bits / (window[FRAMES].saturating_sub(window[0]).max(1) as f64 / 1e3)
+    };
+    let found = within.windows(FRAMES + 1).take_while(|window| window[0] <= end);
+    let at = found.filter(|window| is_there(rate(window))).map(|window| window[0]).next();
+    Some(at.unwrap_or(end).saturating_sub(begin) as f64 / 1e6)
+}
+
+/// The median, and the worst.
+fn of(name: &str, milliseconds: &[f64]) -> [Figure; 2] {
+    let figure = |name: String, samples: &[f64]| {
+        let bound = Bound::AtMost(WITHIN_MS);
+        Figure::new(name, "ms", samples, "asked for", &[WITHIN_MS], bound)
+    };
+    let worst = [quantile(milliseconds, 1.0)];
+    [figure(name.to_owned(), milliseconds), figure(format!("{name}, the worst"), &worst)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Frames of a size from `from` to `until` ms, at a rate.
+    fn stream(bytes: u64, mbit: f64, from: f64, until: f64) -> Vec<Arrival> {
+        let gap = ((bytes + WIRE_OVERHEAD) * 8) as f64 / mbit / 1e3;
+        let count = ((until - from) / gap) as usize;
+        let stamp = |number: usize| ((from + gap * number as f64) * 1e6) as u64;
+        (0..count).map(|number| Arrival { stamp: stamp(number), bytes, packets: 1 }).collect()
+    }
+
+    fn lone(parts: &[(f64, f64, f64)]) -> Vec<u64> {
+        let frames = parts.iter().flat_map(|&(mbit, from, until)| stream(FRAME, mbit, from, until));
+        frames.map(|frame| frame.stamp).collect()
+    }
+
+    #[test]
+    fn visits_are_told_by_the_size_of_their_frames() {
+        let mut frames = stream(MTU_FRAME, 20.0, 100.0, 160.0);
+        frames.extend(stream(FRAME, 50.0, 0.0, 500.0));
+        frames.extend(stream(MTU_FRAME, 20.0, 350.0, 400.0));
+        frames.sort_by_key(|frame| frame.stamp);
+        let visits = visits(&frames);
+        assert_eq!(visits.len(), 2);
+        assert_eq!((visits[0].0, visits[1].0), (100_000_000, 350_000_000));
+        assert!((159_000_000..160_000_000).contains(&visits[0].1), "{visits:?}");
+    }
+
+    #[test]
+    fn it_is_found_when_a_rate_is_reached() {
+        let stamps = lone(&[(50.0, 0.0, 103.0), (20.0, 103.0, 162.0), (50.0, 162.0, 300.0)]);
+        let gave_way = reached(&stamps, (100_000_000, 160_000_000), |mbit| mbit <= 21.0);
+        assert!((gave_way.unwrap() - 3.0).abs() < 0.7, "{gave_way:?}");
+        let had_all = reached(&stamps, (160_000_000, 300_000_000), |mbit| mbit >= 47.5);
+        assert!((had_all.unwrap() - 2.0).abs() < 0.7, "{had_all:?}");
+        let never = reached(&stamps, (160_000_000, 200_000_000), |mbit| mbit >= 99.0);
+        assert_eq!(never, Some(40.0));
+        assert_eq!(reached(&stamps, (299_900_000, 400_000_000), |_| true), None);
+    }
+}

@@ -1,0 +1,81 @@
+//! Senders that cannot use their share, because their receivers' windows are small: what they leave the others have.
+
+use super::mode::Mode;
+use super::patterns::PAYLOAD;
+use super::sites::SITE;
+use crate::error::BenchError;
+use crate::figure::{Bound, Figure};
+use crate::place::{Route, Site};
+use crate::session::Session;
+
+/// Nodes whose receive buffers are so small, bytes: a window of half of that a round trip.
+const SMALL: [&str; 4] = ["b1", "b2", "b3", "b4"];
+const SMALL_BUFFER: u32 = 32 << 10;
+
+/// What each of the others gets at least, by an equal share of the link.
+const BOUND: f64 = 1.4;
+
+const MODES: [Mode; 3] = [Mode::Off, Mode::Static, Mode::Auto];
+
+pub(super) fn measure(session: &mut Session) -> Result<Vec<Figure>, BenchError> {
+    let site = Site { delay_ms: 10, ..SITE };
+    let route = Route::Site(site);
+    // The nodes' settings are those of this lab.
+    session.drop_lab();
+    let until = session.until()?;
+    let lab = session.lab(route)?;
+    let file = "/proc/sys/net/ipv4/tcp_rmem";
+    let smaller = format!("echo 4096 {SMALL_BUFFER} {SMALL_BUFFER} > {file}");
+    for node in SMALL {
+        lab.run(node, &["sh", "-c", &smaller], until)?;
+    }
+    let mut figures = Vec::new();
+    for mode in MODES {
+        let (held_up, others) = run(session, &site, mode)?;
+        figures.extend(of(&site, mode, &held_up, &others));
+    }
+    session.drop_lab();
+    Ok(figures)
+}
+
+/// What came to each node, Mbit/s on the wire: to those with small windows, and to the others.
+fn run(session: &mut Session, site: &Site, mode: Mode) -> Result<(Vec<f64>, Vec<f64>), BenchError> {
+    let settings = mode.settings(site);
+    let settings: Vec<_> = settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let seconds = [session.choose("6", "10").to_owned()];
+    let (route, ranks) = (Route::Site(*site), [site.nodes; 2]);
+    let samples = session.job_with(route, "leftover", &seconds, ranks, &settings)?;
+    let mut held_up = samples.scaled("rates", 8e-6 / PAYLOAD)?;
+    let others = held_up.split_off(SMALL.len().min(held_up.len()));
+    if others.is_empty() {
+        return Err(BenchError::Output("the program told of too few receivers".to_owned()));
+    }
+    Ok((held_up, others))
+}
+
+fn of(site: &Site, mode: Mode, held_up: &[f64], others: &[f64]) -> [Figure; 2] {
+    let equal = [f64::from(site.link_mbit) / f64::from(site.nodes)];
+    let figure = |what: &str, rates: &[f64], bound| {
+        let name = format!("{what}: {}", mode.name());
+        Figure::new(name, "Mbit/s", rates, "equal share", &equal, bound)
+    };
+    let bound = if mode == Mode::Auto { Bound::RatioAtLeast(BOUND) } else { Bound::Told };
+    [
+        figure("each of 4 with small windows", held_up, Bound::Told),
+        figure("each of the 4 others", others, bound),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_others_are_judged_by_an_equal_share() {
+        let figures = of(&SITE, Mode::Auto, &[6.0; 4], &[30.0; 4]);
+        assert_eq!((figures[0].met, figures[1].met), (None, Some(true)));
+        let figures = of(&SITE, Mode::Auto, &[6.0; 4], &[20.0; 4]);
+        assert_eq!(figures[1].met, Some(false));
+        assert_eq!(figures[1].against.value, 20.0);
+    }
+}

@@ -1,0 +1,122 @@
+//! Collectives enter and leave their regulation themselves: inside one the senders are known, so that what it sends begins at their
+//! share of the link at once, be that less or more than has been usual.
+//!
+//! Nothing of it goes over the wire. Who else sends at the same time the broker finds out as always, and grants count as always.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Instant;
+
+use gridmpi_rate::NodeId;
+use gridmpi_wire::ProcId;
+
+use crate::Net;
+use crate::state::State;
+
+/// A collective under way, until this is dropped.
+#[must_use = "it is left when this is dropped"]
+pub struct Entered<'a> {
+    net: &'a Net,
+    clusters: Vec<u16>,
+    senders: Vec<(NodeId, u32)>,
+}
+
+impl fmt::Debug for Entered<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { clusters, senders, .. } = self;
+        f.debug_struct("Entered").field("to", clusters).field("senders", senders).finish()
+    }
+}
+
+impl Net {
+    /// A collective begins in which this process sends so many bytes each to processes of other clusters, and `senders` of its own
+    /// cluster, itself among them, send likewise at the same time. What it sends from now on begins at an equal share, until the
+    /// result is dropped. Several may be under way, on whatever threads: their senders are counted together.
+    ///
+    /// `None` where rates are not found online, or where that is too little to matter.
+    ///
+    /// # Panics
+    /// As [`Self::lock`].
+    pub fn enter(
+        &self,
+        sends: impl IntoIterator<Item = (ProcId, u64)>,
+        senders: impl IntoIterator<Item = ProcId>,
+    ) -> Option<Entered<'_>> {
+        let mut guard = self.lock();
+        let state = guard.state();
+        let clusters = state.worth_entering(sends);
+        if clusters.is_empty() {
+            return None;
+        }
+        let senders = state.known(senders);
+        state.enter(&clusters, &senders);
+        Some(Entered { net: self, clusters, senders })
+    }
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        self.net.lock().state().leave(&self.clusters, &self.senders);
+    }
+}
+
+impl State {
+    /// Claims learn what they go over, before anything is sent.
+    pub(crate) fn introduce_claims(&mut self) {
+        let Some(regulation) = &self.regulation else { return };
+        for cluster in 0..self.paces.clusters() {
+            let path = regulation.path_to(cluster);
+            let paced = u16::try_from(cluster).ok().and_then(|cluster| self.paces.get(cluster));
+            if let (Some(paced), Some(path)) = (paced, path) {
+                paced.claims.go_over(path);
+            }
+        }
+    }
+
+    /// The clusters that so much goes to that it is worth a claim.
+    fn worth_entering(&mut self, sends: impl IntoIterator<Item = (ProcId, u64)>) -> Vec<u16> {
+        if self.regulation.is_none() {
+            return Vec::new();
+        }
+        let mut sums: BTreeMap<u16, u64> = BTreeMap::new();
+        for (to, bytes) in sends {
+            if let Some(cluster) = self.paces.cluster_of(to).filter(|_| self.paces.is_far(to)) {
+                let sum = sums.entry(cluster).or_default();
+                *sum = sum.saturating_add(bytes);
+            }
+        }
+        sums.retain(|&cluster, &mut bytes| self.is_worth_a_claim(cluster, bytes));
+        sums.into_keys().collect()
+    }
+
+    /// Processes, with their nodes.
+    fn known(&self, senders: impl IntoIterator<Item = ProcId>) -> Vec<(NodeId, u32)> {
+        let Some(regulation) = &self.regulation else { return Vec::new() };
+        senders.into_iter().map(|sender| (regulation.node(sender), sender.0)).collect()
+    }
+
+    fn enter(&mut self, clusters: &[u16], senders: &[(NodeId, u32)]) {
+        for &cluster in clusters {
+            if let Some(paced) = self.paces.get(cluster) {
+                paced.claims.enter(senders);
+            }
+        }
+        self.follow_claims(Instant::now());
+    }
+
+    fn leave(&mut self, clusters: &[u16], senders: &[(NodeId, u32)]) {
+        for &cluster in clusters {
+            if let Some(paced) = self.paces.get(cluster) {
+                paced.claims.leave(senders);
+            }
+        }
+        self.follow_claims(Instant::now());
+    }
+
+    /// Claims have changed, perhaps: whoever has to be slower is so at once.
+    pub(crate) fn follow_claims(&mut self, now: Instant) {
+        for (peer, rate) in self.paces.follow_claims(now) {
+            self.slow_down(peer, rate);
+        }
+    }
+}
