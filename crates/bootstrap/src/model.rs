@@ -124,6 +124,8 @@ pub struct NetworkInfo {
     pub pacing: Option<Pacing>,
     /// What each node may send to each other cluster, bits per second, by cluster, if stated: nothing else counts then.
     pub matb: Vec<Option<u64>>,
+    /// Seconds that processes try to make a lost connection again, if stated.
+    pub reconnect_s: Option<u64>,
     /// Whether connections between clusters use TLS, if stated.
     pub tls: Option<bool>,
     /// How many connections two processes of different clusters may have at a time, if stated: 1 to [`MOST_CONNECTIONS`].

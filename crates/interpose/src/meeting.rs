@@ -296,6 +296,10 @@ fn start_net(
     const { assert!(gridmpi_wire::Strand::MAX as u32 == gridmpi_bootstrap::MOST_CONNECTIONS) };
     let connections = env.settings.connections.or(table.network.connections);
     let connections = connections.map(|count| count as usize);
+    let mut limits = Limits { connections, ..Limits::default() };
+    if let Some(seconds) = table.network.reconnect_s {
+        limits.reconnect = Duration::from_secs(seconds);
+    }
     let config = NetConfig {
         me,
         job: env.job.0,
@@ -304,7 +308,7 @@ fn start_net(
         peers: ways.to_all(),
         security: security.transpose().map_err(|error| error.to_string())?,
         relays,
-        limits: Limits { connections, ..Limits::default() },
+        limits,
         pacing,
     };
     Net::start(bound, config).map_err(|e| e.to_string())

@@ -150,6 +150,7 @@ mod tests {
             ],
             network: NetworkInfo {
                 tls: None,
+                reconnect_s: None,
                 links: vec![link([0, 1], Some(160_000_000)), link([1, 2], None)],
                 interfaces: vec![None, Some(50_000_000)],
                 pacing: None,

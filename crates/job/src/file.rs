@@ -82,6 +82,7 @@ fn job(mut table: Table<'_>) -> Result<JobSpec, FileError> {
         relays: relays(&mut table)?,
         relay_token: plain(table.text("relay_token")?).map(Into::into),
         pacing: choice(&mut table, "pacing", &Pacing::NAMES, Pacing::parse)?,
+        reconnect: table.duration("reconnect")?,
         tls: choice(&mut table, "tls", &["on", "off"], parse_switch)?,
         matb: table.rate("matb")?,
         connections: table.count_to("connections", MOST_CONNECTIONS)?,
@@ -283,6 +284,7 @@ wait = "120 s"
 timeout = 30
 pacing = "static"
 tls = "off"
+reconnect = "2 s"
 matb = "40 Mbit/s"
 connections = 4
 listen = "0.0.0.0:7000"
@@ -328,6 +330,7 @@ via = "relays"
         assert_eq!(spec.clusters[1].launcher, Launcher::Join);
         let network = spec.network();
         assert_eq!(network.interfaces, [Some(50_000_000), None]);
+        assert_eq!(network.reconnect_s, Some(2));
         assert_eq!((network.pacing, network.tls), (Some(Pacing::Static), Some(false)));
         assert_eq!((network.pacing, network.connections), (Some(Pacing::Static), Some(4)));
         assert_eq!(network.matb, [Some(20_000_000), Some(40_000_000)]);

@@ -18,6 +18,8 @@ pub struct JobSpec {
     pub measure: Vec<[u16; 2]>,
     /// How what crosses them is held back.
     pub pacing: Option<Pacing>,
+    /// How long a lost connection is tried to be made again.
+    pub reconnect: Option<Duration>,
     /// Whether connections between clusters use TLS; they do unless this says otherwise.
     pub tls: Option<bool>,
     /// What each node may send to each other cluster, bits per second, where a cluster has no rate of its own.
@@ -50,6 +52,7 @@ impl JobSpec {
             interfaces: interfaces.collect(),
             pacing: self.pacing,
             tls: self.tls,
+            reconnect_s: self.reconnect.map(|reconnect| reconnect.as_secs().max(1)),
             matb: self.clusters.iter().map(|cluster| self.matb(cluster)).collect(),
             connections: self.connections,
         }

@@ -77,9 +77,10 @@ pub struct Limits {
     /// How long one address of a peer is tried, at most (less in the first rounds), and how long
     /// whoever answers there may take for the handshake.
     pub dial_address: Duration,
-    /// How long all addresses of a peer are tried, again and again, before it is given up; also
-    /// after a connection was lost.
+    /// How long all ways to a peer are tried, again and again, before it is given up.
     pub dial_total: Duration,
+    /// The same for a peer that we had a connection with, and for relays that do not answer.
+    pub reconnect: Duration,
     /// The same where every address answers, but never with what we need: nobody listens there, or
     /// it is not a process of this job. Waiting longer seldom helps.
     pub dial_refused: Duration,
@@ -107,6 +108,7 @@ impl Default for Limits {
         Self {
             dial_address: Duration::from_secs(5),
             dial_total: Duration::from_secs(20),
+            reconnect: Duration::from_secs(60),
             dial_refused: Duration::from_secs(3),
             dial_stopped: Duration::from_secs(3600),
             handshake: Duration::from_secs(5),

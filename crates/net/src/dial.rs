@@ -42,6 +42,8 @@ pub(crate) struct Dial {
     /// Another connection stands or stood: the peer is not given up if this one cannot be made.
     is_extra: bool,
     started: Instant,
+    /// How long all ways are tried.
+    total: Duration,
     /// Each way and how its last attempt ended.
     tried: Vec<(Target, Option<DialError>)>,
     /// Index of the way tried now or next.
@@ -64,6 +66,14 @@ pub(crate) enum Target {
 }
 
 impl Target {
+    /// Whether trying on seldom helps. A relay that is away may come back.
+    fn is_refusal(self, error: &DialError) -> bool {
+        match (self, error) {
+            (Self::Relay(_), DialError::Connect(_) | DialError::Closed) => false,
+            _ => error.is_refusal(),
+        }
+    }
+
     const fn address(self) -> SocketAddr {
         match self {
             Self::Direct(address) | Self::Relay(address) => address,
@@ -166,10 +176,14 @@ impl State {
         }
         let targets = self.targets(id, strand, is_extra);
         let due = now + wait;
+        let was_connected = self.peer(id).ended.is_some();
+        let limits = self.limits();
+        let total = if was_connected { limits.reconnect } else { limits.dial_total };
         self.peer(id).dials.push(Dial {
             strand,
             is_extra,
             started: due,
+            total,
             tried: targets.into_iter().map(|target| (target, None)).collect(),
             index: 0,
             attempt: None,
@@ -476,7 +490,7 @@ impl Dial {
     /// already and there is reason to go on.
     fn set_due(&mut self, now: Instant, span: Duration, limits: &Limits) {
         let due = now + span.min(limits.dial_address);
-        let last = self.started + limits.dial_total;
+        let last = self.started + self.total;
         self.due = if last > now { due.min(last) } else { due };
     }
 
@@ -498,17 +512,19 @@ impl Dial {
         was_connected: bool,
     ) -> bool {
         let spent = now.saturating_duration_since(self.started);
-        let all = |test: fn(&DialError) -> bool| {
-            self.tried.iter().all(|(_, error)| error.as_ref().is_some_and(test))
+        let all = |test: fn(Target, &DialError) -> bool| {
+            self.tried.iter().all(|(way, error)| error.as_ref().is_some_and(|it| test(*way, it)))
         };
         let is_stopped =
             self.tried.iter().any(|(_, error)| matches!(error, Some(DialError::Unanswered)));
-        let patience = if all(DialError::is_refusal) {
-            if has_closed { Duration::ZERO } else { limits.dial_refused }
+        let patience = if has_closed && all(|_, error| error.is_answer()) {
+            Duration::ZERO
+        } else if all(Target::is_refusal) {
+            limits.dial_refused
         } else if was_connected && is_stopped {
             limits.dial_stopped
         } else {
-            limits.dial_total
+            self.total
         };
         spent >= patience
     }

@@ -40,6 +40,12 @@ pub enum DialError {
 }
 
 impl DialError {
+    /// Whether something answered, be it that there is nobody.
+    #[must_use]
+    pub(crate) fn is_answer(&self) -> bool {
+        matches!(self, Self::Leg(_)) || self.is_refusal()
+    }
+
     /// Whether something answered and it was not what we need, so that trying on seldom helps.
     #[must_use]
     pub fn is_refusal(&self) -> bool {
@@ -88,6 +94,9 @@ pub enum LinkError {
     /// The other side closed it.
     #[error("the other side closed the connection")]
     Closed,
+    /// A relay acknowledges nothing any more.
+    #[error("the relay does not answer any more")]
+    Silent,
     /// The system says it failed.
     #[error("{0}")]
     Io(#[from] io::Error),

@@ -29,6 +29,7 @@ mod options;
 mod pace;
 mod paces;
 mod poller;
+mod pulse;
 mod regulation;
 mod relays;
 mod security;

@@ -12,6 +12,7 @@ use crate::LinkError;
 use crate::carrier::Carrier;
 use crate::options::{Carried, CongestionControl};
 use crate::poller::Interest;
+use crate::pulse::Pulse;
 use crate::spread::Speed;
 
 /// Most bytes read or, by whole frames, written on one connection before others get their turn.
@@ -56,6 +57,8 @@ pub(crate) struct Link {
     pub(crate) since: Instant,
     /// The peer is of another cluster.
     pub(crate) is_far: bool,
+    /// Of a connection to a relay.
+    pub(crate) pulse: Option<Pulse>,
     /// Something that could be sent to such a one waits.
     pub(crate) is_waiting: bool,
     /// A head that has not wholly arrived.
@@ -122,6 +125,7 @@ impl Link {
             speed: Speed::new(since),
             since,
             is_far: true,
+            pulse: None,
             is_waiting: false,
             head: [0; MAX_HEAD],
             head_len: 0,

@@ -11,6 +11,7 @@ use crate::carrier::Carrier;
 use crate::link::{Link, Read};
 use crate::options::CongestionControl;
 use crate::poller::{Interest, Ready, Token};
+use crate::pulse::Pulse;
 use crate::state::{Peer, Socket, State};
 use crate::{Failure, LinkError};
 
@@ -37,6 +38,8 @@ impl State {
             link.control = Some(CongestionControl::new(&link.carrier.fd, wanted));
         }
         link.is_far = self.paces.is_far(id);
+        let is_circuit = self.is_relayed(id);
+        link.pulse = is_circuit.then(|| Pulse::new(link.since));
         self.peer(id).links.push((strand, token));
         self.stats.connections += 1;
         let has_more = link.carrier.has_readable();
@@ -157,7 +160,7 @@ impl State {
         }
     }
 
-    fn end_link(&mut self, token: Token, link: &Link, error: &LinkError) {
+    pub(crate) fn end_link(&mut self, token: Token, link: &Link, error: &LinkError) {
         self.sockets.release(token);
         self.retire(link);
         self.link_lost((link.peer, link.strand), link.address, error);

@@ -163,13 +163,16 @@ pub(crate) struct Carried {
     pub(crate) resent: u64,
     /// Nothing is on its way.
     pub(crate) is_all: bool,
+    /// Segments are on their way; what a full receiver holds back is not.
+    pub(crate) is_on_its_way: bool,
 }
 
 pub(crate) fn carried(fd: &OwnedFd) -> io::Result<Carried> {
     let info = getsockopt(fd, TcpInfo)?;
     let [_, _, acknowledged, _] = info.rates_and_bytes;
     let is_all = info.unacked == 0 && info.notsent_bytes == 0;
-    Ok(Carried { acknowledged, resent: info.total_retrans.into(), is_all })
+    let (resent, is_on_its_way) = (info.total_retrans.into(), info.unacked > 0);
+    Ok(Carried { acknowledged, resent, is_all, is_on_its_way })
 }
 
 /// How many segments a connection has sent again.

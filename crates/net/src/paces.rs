@@ -224,6 +224,9 @@ impl State {
         if link.is_far {
             self.counts.sent += written.bytes as u64;
         }
+        if link.pulse.is_some() && written.bytes > 0 {
+            self.watch_pulse();
+        }
         Ok(written)
     }
 

@@ -150,6 +150,14 @@ impl<T> Slots<T> {
         value
     }
 
+    /// All that are there, with their tokens.
+    pub(crate) fn iter_with_tokens(&mut self) -> impl Iterator<Item = (Token, &mut T)> {
+        self.slots.iter_mut().enumerate().filter_map(|(index, slot)| {
+            let token = Token(u64::from(slot.0) << 32 | index as u64);
+            slot.1.as_mut().map(|value| (token, value))
+        })
+    }
+
     /// All that are there.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.slots.iter_mut().filter_map(|slot| slot.1.as_mut())

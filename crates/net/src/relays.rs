@@ -9,12 +9,12 @@ use gridmpi_leg::{Ask, AskStep, Asker};
 use gridmpi_wire::{CircuitId, Errand, Inbox, JobKey, LegNotice, ProcId};
 use rustix::net::RecvFlags;
 
-use crate::DialError;
 use crate::dial::{begin_connect, is_connected, nonce, send_all};
 use crate::link::received;
 use crate::poller::{Interest, Ready, Token};
 use crate::state::{Socket, State};
 use crate::timers::Due;
+use crate::{DialError, Way};
 
 /// Pause before a registration is tried again; doubled each time, up to [`PAUSE_MOST`].
 const PAUSE_LEAST: Duration = Duration::from_millis(20);
@@ -73,6 +73,12 @@ impl State {
         for relay in 0..count {
             self.register_at(relay);
         }
+    }
+
+    /// Whether a process is reached through relays.
+    pub(crate) fn is_relayed(&self, id: ProcId) -> bool {
+        let ways = self.config.peers.get(id.0 as usize);
+        ways.is_some_and(|ways| ways.iter().any(|way| matches!(way, Way::Relay(_))))
     }
 
     /// Who we are, to relays.

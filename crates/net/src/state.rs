@@ -128,6 +128,8 @@ pub(crate) struct State {
     pub(crate) pending: Vec<Token>,
     pub(crate) listeners: Vec<Token>,
     pub(crate) registrations: Registrations,
+    /// A look at the relays' pulse is due.
+    pub(crate) is_watching_pulse: bool,
     pub(crate) is_accepting: bool,
     /// All is said, or the time for it is over: no new connections.
     pub(crate) is_closing: bool,
@@ -173,6 +175,7 @@ impl State {
             pending: Vec::new(),
             listeners: Vec::new(),
             registrations: Registrations::default(),
+            is_watching_pulse: false,
             is_accepting: true,
             is_closing: false,
             seen_completions: 0,
@@ -250,6 +253,7 @@ impl State {
                 Due::Turn(cluster) => self.turn_due(cluster),
                 Due::Step => self.step_due(),
                 Due::Look => self.look_due(),
+                Due::Pulse => self.pulse_due(),
             }
         }
     }

@@ -32,6 +32,8 @@ pub(crate) enum Due {
     Turn(u16),
     /// The next step of the rate broker here.
     Step,
+    /// The next look at whether relays still answer.
+    Pulse,
     /// The next look at what has come of what was sent.
     Look,
 }

@@ -1,0 +1,118 @@
+//! Relays that have fallen silent: their host is gone, or the way to it, and nothing says so.
+//!
+//! A connection to a relay is short, so that what is sent there is acknowledged at once, by its host's kernel, however slow the
+//! process at the far end may be. When that stops the circuit is lost, long before TCP would give up: other relays may lead on.
+
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use crate::LinkError;
+use crate::options::carried;
+use crate::poller::Token;
+use crate::state::{Socket, State};
+use crate::timers::Due;
+
+/// How often one looks, while anything is on its way.
+const EVERY: Duration = Duration::from_millis(250);
+
+/// How long nothing of what is on its way is acknowledged before a relay counts as gone. TCP has sent it again three times by then.
+const SILENCE: Duration = Duration::from_millis(1250);
+
+/// What was acknowledged on a connection, and since when no more.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pulse {
+    acknowledged: u64,
+    since: Instant,
+}
+
+/// What a look at a connection says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sign {
+    /// Nothing is on its way, so nothing can be said.
+    Idle,
+    Alive,
+    Silent,
+}
+
+impl Pulse {
+    pub(crate) const fn new(now: Instant) -> Self {
+        Self { acknowledged: 0, since: now }
+    }
+
+    fn look(&mut self, fd: &OwnedFd, now: Instant) -> Sign {
+        let Ok(carried) = carried(fd) else { return Sign::Idle };
+        self.judge(carried.acknowledged, carried.is_on_its_way, now)
+    }
+
+    fn judge(&mut self, acknowledged: u64, is_on_its_way: bool, now: Instant) -> Sign {
+        if !is_on_its_way || acknowledged != self.acknowledged {
+            *self = Self { acknowledged, since: now };
+            return if is_on_its_way { Sign::Alive } else { Sign::Idle };
+        }
+        if now.saturating_duration_since(self.since) >= SILENCE {
+            Sign::Silent
+        } else {
+            Sign::Alive
+        }
+    }
+}
+
+impl State {
+    /// Something was written on a circuit: it is watched until that has arrived.
+    pub(crate) fn watch_pulse(&mut self) {
+        if !self.is_watching_pulse {
+            self.is_watching_pulse = true;
+            self.timers.set(Instant::now() + EVERY, Due::Pulse);
+        }
+    }
+
+    pub(crate) fn pulse_due(&mut self) {
+        let now = Instant::now();
+        let mut silent = Vec::new();
+        let mut is_any = false;
+        for (token, socket) in self.sockets.iter_with_tokens() {
+            let Socket::Link(link) = socket else { continue };
+            let Some(pulse) = &mut link.pulse else { continue };
+            let sign = pulse.look(&link.carrier.fd, now);
+            is_any |= sign == Sign::Alive;
+            if sign == Sign::Silent {
+                silent.push(token);
+            }
+        }
+        self.is_watching_pulse = false;
+        if is_any {
+            self.watch_pulse();
+        }
+        silent.into_iter().for_each(|token| self.end_silent(token));
+    }
+
+    fn end_silent(&mut self, token: Token) {
+        if let Some(Socket::Link(link)) = self.sockets.take(token) {
+            self.end_link(token, &link, &LinkError::Silent);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_on_its_way_and_stays_there_is_silence() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut pulse = Pulse::new(start);
+        assert_eq!(pulse.judge(0, false, at(60_000)), Sign::Idle);
+        assert_eq!(pulse.judge(0, true, at(60_100)), Sign::Alive);
+        assert_eq!(pulse.judge(0, true, at(61_200)), Sign::Alive);
+        assert_eq!(pulse.judge(10, true, at(61_300)), Sign::Alive, "some has arrived");
+        assert_eq!(pulse.judge(10, true, at(62_500)), Sign::Alive);
+        assert_eq!(pulse.judge(10, true, at(62_550)), Sign::Silent);
+        assert_eq!(
+            pulse.judge(10, false, at(62_560)),
+            Sign::Idle,
+            "the far end takes no more, but its host answers"
+        );
+        assert_eq!(pulse.judge(10, true, at(63_000)), Sign::Alive);
+    }
+}
