@@ -9,7 +9,7 @@ use gridmpi_wire::{ProcId, Strand};
 
 use crate::carrier::Carrier;
 use crate::link::{Link, Read};
-use crate::options::CongestionControl;
+use crate::options::{CongestionControl, bound_unsent};
 use crate::poller::{Interest, Ready, Token};
 use crate::pulse::Pulse;
 use crate::state::{Peer, Socket, State};
@@ -41,12 +41,24 @@ impl State {
         let is_circuit = self.is_relayed(id);
         link.pulse = is_circuit.then(|| Pulse::new(link.since));
         self.peer(id).links.push((strand, token));
+        self.bound_links(id, &link);
         self.stats.connections += 1;
         let has_more = link.carrier.has_readable();
         self.write_link(token, Box::new(link));
         // What came right behind the handshake: no event will tell of it.
         if has_more && let Some(Socket::Link(link)) = self.sockets.take(token) {
             self.link_ready(&Ready { token, readable: true, writable: false }, link);
+        }
+    }
+
+    /// Connections that share what there is get it late. `new` is not in its place yet.
+    fn bound_links(&mut self, id: ProcId, new: &Link) {
+        let Some(peer) = self.peers.get(&id).filter(|peer| peer.has_several()) else { return };
+        bound_unsent(&new.carrier.fd);
+        if let [first, _] = peer.links[..]
+            && let Some(Socket::Link(link)) = self.sockets.get(first.1)
+        {
+            bound_unsent(&link.carrier.fd);
         }
     }
 

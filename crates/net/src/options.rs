@@ -9,6 +9,7 @@ use nix::sys::socket::{getsockopt, setsockopt};
 use nix::{getsockopt_impl, libc, setsockopt_impl, sockopt_impl};
 
 sockopt_impl!(MaxPacingRate, SetOnly, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, usize);
+sockopt_impl!(NotSentLowat, SetOnly, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, u32);
 sockopt_impl!(RtoMin, Both, libc::IPPROTO_TCP, TCP_RTO_MIN_US, u32);
 sockopt_impl!(DelackMax, Both, libc::IPPROTO_TCP, TCP_DELACK_MAX_US, u32);
 sockopt_impl!(TcpInfo, GetOnly, libc::IPPROTO_TCP, libc::TCP_INFO, Info);
@@ -146,6 +147,16 @@ pub(crate) fn shorten_timeouts(fd: &impl AsFd) {
     if setsockopt(fd, DelackMax, &DELACK_MAX_US).is_ok() {
         let _ = setsockopt(fd, RtoMin, &RTO_MIN_US);
     }
+}
+
+/// What the kernel may hold of a connection that is one of several, beyond what its window lets out: what it has cannot take
+/// another connection any more, and what must be in order waits behind it.
+const UNSENT_MOST: u32 = 256 << 10;
+
+/// Lets the kernel take no more than soon leaves.
+pub(crate) fn bound_unsent(fd: &OwnedFd) {
+    // Where the kernel knows it not the connections are shared less evenly.
+    let _ = setsockopt(fd, NotSentLowat, &UNSENT_MOST);
 }
 
 /// How many bytes more the congestion window of a connection lets out at once. What the kernel holds beyond them leaves when

@@ -200,6 +200,8 @@ fn all_connections_of_a_peer_together_keep_to_the_rate() {
     let seconds = |bytes: usize| bytes as f64 * 8.0 * (1538.0 / 1448.0) / bits;
     let least = seconds(4 * len - 8 * 10 * 1448 - 100_000);
     assert!(took >= least, "{took} s, {least} at least");
-    assert!(took < 1.5 * seconds(4 * len) + 0.5, "{took} s, {least} at least");
+    println!("{took} s of {least}");
+    // Others may have the processors.
+    assert!(took < 3.0 * seconds(4 * len) + 1.0, "{took} s, {least} at least");
     shutdown(nets);
 }
