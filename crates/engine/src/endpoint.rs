@@ -416,6 +416,8 @@ impl Endpoint {
         if let Some(state) = self.peers.get_mut(peer) {
             state.stream.set_rate(strand, bytes_per_second);
         }
+        // Another connection may be the one for what waits.
+        self.peers.attend(peer);
     }
 
     /// Bytes of messages that may be written to `peer` and have not been on a present connection, by whole frames.
