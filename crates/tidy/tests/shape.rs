@@ -11,6 +11,7 @@ const LAYERS: &[&str] = &[
     "sim",
     "job",
     "probe",
+    "doctor",
     "lab",
     "report",
     "interpose-mpich",
