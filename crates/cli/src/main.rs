@@ -1,7 +1,9 @@
 //! The command `gridmpi`.
 #![forbid(unsafe_code)]
 
+mod by_hand;
 mod coverage;
+mod doctor;
 mod join;
 mod probe;
 mod run;
@@ -22,6 +24,7 @@ enum Command {
     Run(run::Args),
     Join(join::Args),
     Probe(probe::Args),
+    Doctor(doctor::Args),
     Lab(gridmpi_lab::cli::Args),
     Bench(gridmpi_bench::cli::Args),
     Coverage(coverage::Args),
@@ -33,6 +36,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(args),
         Command::Join(args) => join::run(args),
         Command::Probe(args) => probe::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Lab(args) => return gridmpi_lab::cli::run(args),
         Command::Bench(args) => return gridmpi_bench::cli::run(args),
         Command::Coverage(args) => coverage::run(&args),

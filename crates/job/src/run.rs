@@ -4,6 +4,7 @@ use crate::address::{self, ANYWHERE};
 use crate::compose::Surroundings;
 use crate::console::say;
 use crate::crew::{Crew, Streams};
+use crate::doctor;
 use crate::head::{self, Description};
 use crate::input::Input;
 use crate::measure;
@@ -40,6 +41,8 @@ pub struct RunOptions {
     pub token_file: Option<PathBuf>,
     /// Measure every link whose bandwidth is not said.
     pub measure: bool,
+    /// Look at nodes and links first, and start only if nothing is in the way.
+    pub doctor: bool,
     /// How what crosses between clusters is held back, whatever job file and environment say.
     pub pacing: Option<Pacing>,
 }
@@ -73,6 +76,9 @@ fn start(spec: &JobSpec, options: &RunOptions) -> Result<Supervisor, Problems> {
     options.output.prepare().map_err(one)?;
     let mut settings = Settings::from_process().map_err(|error| one(error.to_string()))?;
     settings.pacing = options.pacing.or(settings.pacing).or(spec.pacing);
+    if options.doctor {
+        doctor::before(spec, &options.gridmpi)?;
+    }
     let spec = &measured(spec, options, &settings)?;
     if let Some(warning) = unpaced(spec, &settings) {
         say!("{warning}");
