@@ -1,6 +1,7 @@
 //! Socket buffers against what is on its way on a long link.
 
 use super::machine_of;
+use super::path::nodes;
 use crate::facts::{Depth, Facts, Link, Machine, Path};
 use crate::finding::{Finding, Place, Severity};
 use gridmpi_report::units::{format_duration, format_rate, format_size};
@@ -44,7 +45,11 @@ pub(super) fn judge(path: &Path, depth: &Depth, facts: &Facts) -> Vec<Finding> {
             format_size(flow as u64),
         );
         let finding = Finding::new(severity, "buffers", place.clone(), what, evidence);
-        Some(finding.remedy(format!("on {}: {}", machine?.node, sysctl(machine?, name, needed))))
+        Some(finding.remedy(format!(
+            "on {}: {}",
+            nodes(&machine?.node),
+            sysctl(machine?, name, needed)
+        )))
     };
     ends.into_iter().filter_map(end).collect()
 }

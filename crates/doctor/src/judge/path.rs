@@ -2,7 +2,7 @@
 
 use super::machine::choose;
 use super::{buffers, machine_of};
-use crate::facts::{Attempt, Bulk, Depth, Facts, Kind, Machine, Outcome, Path};
+use crate::facts::{Attempt, Bulk, Depth, Facts, Kind, Machine, Node, Outcome, Path};
 use crate::finding::{Finding, Place, Severity};
 use gridmpi_report::units::format_duration;
 use std::net::{IpAddr, SocketAddr};
@@ -129,6 +129,14 @@ impl Ends<'_> {
             )
         };
         let ip = first.address.ip();
+        let is_other = self.path.from.host != self.path.to.host;
+        if let Some(own) = self.from.and_then(|machine| machine.with(ip)).filter(|_| is_other) {
+            let what = format!(
+                "{} itself has this address ({}): connections do not leave it",
+                self.path.from, own.name
+            );
+            return error("refused", &what).remedy(self.other_interface(ip));
+        }
         match &first.outcome {
             Outcome::Silent => error("silent", "connections get no answer: a firewall drops them, or there is no way back")
                 .remedy(format!("{}{}", self.let_in(first), self.strict())),
@@ -150,19 +158,20 @@ impl Ends<'_> {
     fn let_in(&self, attempt: &Attempt) -> String {
         let source = self.source_network(attempt);
         let tool = self.to.and_then(|machine| machine.firewall.as_deref()).unwrap_or("iptables");
+        let (ip, six) = if source.contains(':') { ("ip6", "6") } else { ("ip", "") };
         let rule = match tool {
             "firewall-cmd" => format!(
                 "firewall-cmd --permanent --zone=trusted --add-source={source} && firewall-cmd --reload"
             ),
             "ufw" => format!("ufw allow proto tcp from {source}"),
             "nft" => format!(
-                "nft insert rule inet filter input ip saddr {source} meta l4proto tcp accept"
+                "nft insert rule inet filter input {ip} saddr {source} meta l4proto tcp accept"
             ),
-            _ => format!("iptables -I INPUT -p tcp -s {source} -j ACCEPT"),
+            _ => format!("ip{six}tables -I INPUT -p tcp -s {source} -j ACCEPT"),
         };
         format!(
             "on {} (and on routers between): {rule}. Where that may not be: relays",
-            self.path.to
+            nodes(&self.path.to)
         )
     }
 
@@ -181,7 +190,7 @@ impl Ends<'_> {
         if is_strict {
             format!(
                 "; and if packets come there by another interface than answers leave by: on {}: sysctl -w net.ipv4.conf.all.rp_filter=2",
-                self.path.to
+                nodes(&self.path.to)
             )
         } else {
             String::new()
@@ -312,42 +321,52 @@ impl Ends<'_> {
         Finding::new(Severity::Ok, "path", self.place(), "connections are made", evidence)
     }
 
+    /// Told of the direction in which packets go, whichever end has seen it: so both say the same.
     fn black_hole(&self, depth: &Depth) -> Option<Finding> {
-        let direction = match (&depth.outward, &depth.inward) {
-            (Bulk::Stalled, Bulk::Stalled) => "both ways",
-            (Bulk::Stalled, _) => "on the way there",
-            (_, Bulk::Stalled) => "on the way back",
+        let (from, to) = match (&depth.outward, &depth.inward) {
+            (Bulk::Stalled, _) => (&self.path.from, &self.path.to),
+            (_, Bulk::Stalled) => (&self.path.to, &self.path.from),
             _ => return None,
         };
-        let what = format!(
-            "large packets vanish {direction}, and nobody says so: connections are made and then hang"
-        );
+        let what = "large packets vanish on the way, and nobody says so: connections are made and then hang";
         let interface = self.from.and_then(|machine| machine.with(depth.local.ip()));
         let now = depth.path_mtu.or_else(|| interface?.mtu);
         let now = now.map_or_else(|| "unknown".to_owned(), |mtu| format!("{mtu} bytes"));
-        let evidence = format!(
-            "32 KiB did not arrive at {}, small messages do; packets here are up to {now}, {}",
-            depth.address,
-            depth.passing.map_or_else(
-                || "none of the sizes tried pass".to_owned(),
-                |mtu| format!("those of {mtu} bytes pass")
-            )
-        );
-        let dev = |machine: Option<&Machine>, ip: IpAddr| {
-            machine
-                .and_then(|machine| machine.with(ip))
-                .map_or_else(|| "INTERFACE".to_owned(), |one| one.name.clone())
+        let passing = match depth.passing {
+            Some(mtu) => format!("those of {mtu} bytes pass"),
+            None => "none of the sizes tried pass".to_owned(),
         };
-        let (near, far) = (dev(self.from, depth.local.ip()), dev(self.to, depth.address.ip()));
-        let finding = Finding::new(Severity::Error, "mtu", self.place(), what, evidence);
-        Some(finding.remedy(match depth.passing {
-            Some(mtu) => format!(
-                "on {}: ip link set dev {near} mtu {mtu}; on {}: ip link set dev {far} mtu {mtu}; or on both: sysctl -w net.ipv4.tcp_mtu_probing=1; or let \
-                 ICMP \"fragmentation needed\" through on the way",
-                self.path.from, self.path.to
-            ),
-            None => "on both nodes: sysctl -w net.ipv4.tcp_mtu_probing=1; and let ICMP \"fragmentation needed\" through on the way".to_owned(),
-        }))
+        let evidence = format!(
+            "of {} and {} 32 KiB did not arrive, small messages do; packets are up to {now}, {passing}",
+            depth.local.ip(),
+            depth.address.ip(),
+        );
+        let finding = Finding::new(Severity::Error, "mtu", Place::way(from, to), what, evidence);
+        let probing = "sysctl -w net.ipv4.tcp_mtu_probing=1";
+        let icmp = "let ICMP \"fragmentation needed\" through on the way";
+        let Some(mtu) = depth.passing else {
+            return Some(finding.remedy(format!("on both nodes: {probing}; and {icmp}")));
+        };
+        let shrink = |node: &Node, machine: Option<&Machine>, ip: IpAddr| {
+            let interface = machine.and_then(|machine| machine.with(ip));
+            let name = interface.map_or("INTERFACE", |interface| &interface.name);
+            format!("on {}: ip link set dev {name} mtu {mtu}", nodes(node))
+        };
+        let mut lines = [
+            shrink(&self.path.from, self.from, depth.local.ip()),
+            shrink(&self.path.to, self.to, depth.address.ip()),
+        ];
+        lines.sort();
+        let lines = lines.join("; ");
+        Some(finding.remedy(format!("{lines}; or on both: {probing}; or {icmp}")))
+    }
+}
+
+/// Whom a remedy is for: what is wrong with one node of a cluster is mostly so with all.
+pub(super) fn nodes(of: &Node) -> String {
+    match of.cluster.as_str() {
+        "" | "here" | "there" => of.to_string(),
+        cluster => format!("the nodes of `{cluster}`"),
     }
 }
 

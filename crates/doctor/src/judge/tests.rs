@@ -152,7 +152,7 @@ fn one_direction_that_is_dropped_has_the_rule_of_that_machines_firewall() {
     for (tool, rule) in [
         (
             "nft",
-            "on b/b1 (and on routers between): nft insert rule inet filter input ip saddr 10.100.0.0/16 meta l4proto tcp accept",
+            "on the nodes of `b` (and on routers between): nft insert rule inet filter input ip saddr 10.100.0.0/16 meta l4proto tcp accept",
         ),
         ("iptables", "iptables -I INPUT -p tcp -s 10.100.0.0/16 -j ACCEPT"),
         (
@@ -183,7 +183,7 @@ fn strict_reverse_path_filters_are_named_where_nothing_answers() {
         &only(&facts),
         Severity::Error,
         "silent",
-        "on b/b1: sysctl -w net.ipv4.conf.all.rp_filter=2",
+        "on the nodes of `b`: sysctl -w net.ipv4.conf.all.rp_filter=2",
     );
 }
 
@@ -230,6 +230,18 @@ fn another_machine_with_the_same_address_is_recognised() {
             "{all:#?}"
         );
     }
+}
+
+#[test]
+fn an_address_that_the_dialer_has_itself_leads_to_itself() {
+    let mut facts = healthy();
+    facts.paths.truncate(1);
+    facts.paths[0].visit =
+        Visit { attempts: vec![attempt(B.1, Outcome::Refused, A.1)], depth: None };
+    facts.machines[0].interfaces.push(interface("docker0", Kind::Containers, B.1, 16));
+    let finding = only(&facts);
+    expect(&finding, Severity::Error, "refused", "interface = \"eth0\" of cluster `b`");
+    assert!(finding.what.contains("a/a1 itself has this address (docker0)"), "{finding:#?}");
 }
 
 #[test]
@@ -312,12 +324,18 @@ fn packets_that_vanish_have_the_size_that_passes() {
         &finding,
         Severity::Error,
         "mtu",
-        "on a/a1: ip link set dev eth1 mtu 1400; on b/b1: ip link set dev eth1 mtu 1400",
+        "on the nodes of `a`: ip link set dev eth1 mtu 1400; on the nodes of `b`: ip link set dev eth1 mtu 1400",
     );
     assert!(
-        finding.what.contains("on the way there") && finding.evidence.contains("up to 1500 bytes"),
+        finding.places[0].to_string() == "a/a1 → b/b1"
+            && finding.evidence.contains("up to 1500 bytes"),
         "{finding:#?}"
     );
+    // Both ends see it, and it is one finding.
+    let seen = facts.paths[1].visit.depth.as_mut().unwrap();
+    (seen.inward, seen.passing) = (Bulk::Stalled, Some(1400));
+    assert_eq!(only(&facts).places.len(), 1);
+    facts.paths.truncate(1);
     let seen = facts.paths[0].visit.depth.as_mut().unwrap();
     (seen.inward, seen.passing) = (Bulk::Stalled, None);
     expect(&only(&facts), Severity::Error, "mtu", "net.ipv4.tcp_mtu_probing=1");
@@ -336,7 +354,7 @@ fn small_buffers_matter_on_long_links_only() {
         &only(&facts),
         Severity::Warning,
         "buffers",
-        "on b/b1: sysctl -w net.ipv4.tcp_rmem=\"4096 131072 1048576\"",
+        "on the nodes of `b`: sysctl -w net.ipv4.tcp_rmem=\"4096 131072 1048576\"",
     );
     facts.paths[0].visit.depth.as_mut().unwrap().trip_us = 200;
     facts.links[0].delay_us = None;
@@ -349,7 +367,7 @@ fn small_buffers_matter_on_long_links_only() {
         &only(&facts),
         Severity::Note,
         "buffers",
-        "on a/a1: sysctl -w net.ipv4.tcp_wmem=\"4096 16384 5242880\"",
+        "on the nodes of `a`: sysctl -w net.ipv4.tcp_wmem=\"4096 16384 5242880\"",
     );
     facts.links[0].bandwidth = Some(10_000_000_000);
     assert_eq!(wrong(&facts).iter().filter(|f| f.code == "buffers").count(), 2);
