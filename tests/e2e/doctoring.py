@@ -73,7 +73,7 @@ CASES = [
         ("warning", "slow-first", ('interface = "eth1" of cluster `b`',)), "a/a1 → b/b1", interface=False,
     ),
     Case(
-        "docker", "b", "ip link add docker0 type dummy; ip addr add 172.17.0.1/16 dev docker0; ip link set docker0 up",
+        "docker", "b", "ip link add docker0 type bridge; ip addr add 172.17.0.1/16 dev docker0; ip link set docker0 up",
         ("warning", "same-address", ('interface = "eth0" of cluster `b`',)), "b/b1", interface=False,
     ),
     Case(

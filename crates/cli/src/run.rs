@@ -126,6 +126,7 @@ pub(crate) fn run(args: Args) -> i32 {
         token_file: args.token_file.clone(),
         measure: args.measure,
         doctor: args.doctor,
+        file: args.job.clone(),
         pacing: args.pacing,
     };
     match spec(args) {

@@ -1,9 +1,13 @@
 //! `gridmpi doctor` for a job: nodes are started as for measuring, look at each other, and what they see is judged.
 
+use crate::address::parse_listen;
 use crate::console::say;
 use crate::crew::Crew;
 use crate::measure::{Starter, WAIT, let_end, listen, nodes};
+use crate::resolve::CommandLine;
+use crate::run::RunOptions;
 use crate::spec::{ClusterSpec, JobSpec, Launcher};
+use gridmpi_bootstrap::env::TOKEN;
 use gridmpi_bootstrap::line::Pass;
 use gridmpi_bootstrap::{ClusterName, LinkInfo, Secret, Via};
 use gridmpi_doctor::{Facts, Link, Severity, Trouble};
@@ -146,6 +150,17 @@ pub(crate) fn before(spec: &JobSpec, gridmpi: &Path) -> Result<(), Vec<String>> 
     Ok(())
 }
 
+/// The command that looks why clusters do not come. None where it would find what is not so: where the job's one open port
+/// is taken by the job itself, and where nothing could be started.
+pub(crate) fn later(spec: &JobSpec, options: &RunOptions) -> Option<CommandLine> {
+    let file = options.file.as_ref()?.display().to_string();
+    let listen = spec.listen.as_deref().and_then(|text| parse_listen(text).ok());
+    let is_taken = listen.is_some_and(|at| at.port() != 0);
+    let words = vec![options.gridmpi.display().to_string(), "doctor".to_owned(), file];
+    let line = CommandLine { words, set: Vec::new(), unset: vec![TOKEN], directory: None };
+    (!is_taken && !ways(spec).is_empty()).then_some(line)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -198,6 +213,22 @@ delay = "10 ms"
             (ways[0].link.bandwidth, ways[0].link.delay_us),
             (Some(1_000_000_000), Some(10_000))
         );
+    }
+
+    #[test]
+    fn a_job_that_does_not_begin_is_looked_at_where_that_tells_something() {
+        let mut spec = spec(JOB);
+        let mut options = RunOptions { gridmpi: "gridmpi".into(), ..RunOptions::default() };
+        assert!(later(&spec, &options).is_none());
+        options.file = Some("job.toml".into());
+        assert_eq!(later(&spec, &options).unwrap().words, ["gridmpi", "doctor", "job.toml"]);
+        spec.listen = Some("127.0.0.1:0".to_owned());
+        assert!(later(&spec, &options).is_some());
+        spec.listen = Some(":7000".to_owned());
+        assert!(later(&spec, &options).is_none());
+        spec.listen = None;
+        spec.clusters.truncate(1);
+        assert!(later(&spec, &options).is_none());
     }
 
     #[test]

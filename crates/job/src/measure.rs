@@ -195,7 +195,7 @@ fn command_line(
 }
 
 /// What launchers print is for people; our own output is for results.
-fn to_stderr() -> Result<File, String> {
+pub(crate) fn to_stderr() -> Result<File, String> {
     let copy = std::io::stderr().as_fd().try_clone_to_owned();
     copy.map(File::from).map_err(|error| format!("cannot use the standard error: {error}"))
 }

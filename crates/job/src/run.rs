@@ -43,6 +43,8 @@ pub struct RunOptions {
     pub measure: bool,
     /// Look at nodes and links first, and start only if nothing is in the way.
     pub doctor: bool,
+    /// The job file, if there is one: for `gridmpi doctor`, when clusters do not come.
+    pub file: Option<PathBuf>,
     /// How what crosses between clusters is held back, whatever job file and environment say.
     pub pacing: Option<Pacing>,
 }
@@ -117,7 +119,9 @@ fn start(spec: &JobSpec, options: &RunOptions) -> Result<Supervisor, Problems> {
     let Starter { crew, bases, .. } = starter;
     invite(spec, options, &secret, &meeting.at).map_err(one)?;
     let map = options.display_map;
-    Ok(Supervisor::new(seats, crew, meeting.coordinator, events, bases, map, limits))
+    let doctor = doctor::later(spec, options);
+    let supervisor = Supervisor::new(seats, crew, meeting.coordinator, events, bases, map, limits);
+    Ok(supervisor.calling(doctor))
 }
 
 /// How each cluster gets at its relays; tells all problems at once.

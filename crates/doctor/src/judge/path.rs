@@ -137,6 +137,10 @@ impl Ends<'_> {
             );
             return error("refused", &what).remedy(self.other_interface(ip));
         }
+        if first.outcome == Outcome::Silent && self.has_no_way_back() {
+            let what = format!("connections get no answer, as {} has no way back", self.path.to);
+            return Finding::new(Severity::Note, "silent", place, what, evidence);
+        }
         match &first.outcome {
             Outcome::Silent => error("silent", "connections get no answer: a firewall drops them, or there is no way back")
                 .remedy(format!("{}{}", self.let_in(first), self.strict())),
@@ -149,9 +153,25 @@ impl Ends<'_> {
         }
     }
 
+    fn other_way(&self) -> Option<&Path> {
+        let is_other = |path: &&Path| path.from == self.path.to && path.to == self.path.from;
+        self.facts.paths.iter().find(is_other)
+    }
+
     fn is_other_way_open(&self) -> bool {
-        let other = |path: &&Path| path.from == self.path.to && path.to == self.path.from;
-        self.facts.paths.iter().find(other).is_some_and(|path| path.visit.depth.is_some())
+        self.other_way().is_some_and(|path| path.visit.depth.is_some())
+    }
+
+    /// The far node itself finds no way to here: that is the news, and told of it.
+    fn has_no_way_back(&self) -> bool {
+        let is_none = |attempt: &Attempt| matches!(attempt.outcome, Outcome::NoWay(_));
+        let mut outer = self
+            .other_way()
+            .into_iter()
+            .flat_map(|path| &path.visit.attempts)
+            .filter(|attempt| !attempt.address.ip().is_loopback())
+            .peekable();
+        outer.peek().is_some() && outer.all(is_none)
     }
 
     /// The rule that lets the dialer's network in at the far end.

@@ -197,6 +197,14 @@ fn a_port_that_is_closed_and_a_way_that_is_missing_are_told_apart() {
     let mut lost = attempt(B.1, Outcome::NoWay("Network is unreachable".into()), A.1);
     lost.route = Route::default();
     facts.paths[0].visit.attempts = vec![lost];
+    // The other end gets no answer for the same reason, which is told once.
+    facts.paths.push(good(B, A));
+    facts.paths[1].visit =
+        Visit { attempts: vec![attempt(A.1, Outcome::Silent, B.1)], depth: None };
+    let all = wrong(&facts);
+    assert_eq!(all.iter().filter(|f| f.severity == Severity::Error).count(), 1, "{all:#?}");
+    assert!(all[1].what.contains("a/a1 has no way back"), "{all:#?}");
+    facts.paths.truncate(1);
     expect(&only(&facts), Severity::Error, "no-route", "ip route add 10.100.0.0/16 via GATEWAY");
     facts.paths[0].visit.attempts = vec![attempt(B.1, Outcome::Mute, A.1)];
     expect(&only(&facts), Severity::Error, "mute", "relays");
