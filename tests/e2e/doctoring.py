@@ -27,7 +27,7 @@ nodes = 2
 bandwidth = "160 Mbit/s"
 delay = "10 ms"
 """
-LINK = '\n[[link]]\nbetween = ["a", "b"]\nbandwidth = "160 Mbit/s"\ndelay = "10 ms"\n'
+LINK = '\n[[link]]\nbetween = ["a", "b"]\nbandwidth = "{} Mbit/s"\ndelay = "10 ms"\n'
 NODES = {"a": 3, "b": 2}
 
 TABLE = "nft add table inet f; nft add chain inet f in { type filter hook input priority 0 \\\\; }; nft add rule inet f in iifname eth1"
@@ -48,6 +48,9 @@ class Case:
     # Without it every address is told.
     interface: bool = True
     options: tuple[str, ...] = ()
+    # What the job file says of the link, and of itself.
+    bandwidth: int = 160
+    job: str = ""
 
 
 CASES = [
@@ -84,6 +87,15 @@ CASES = [
         "scaling", "b", "sysctl -qw net.ipv4.tcp_window_scaling=0",
         ("warning", "tcp-off", ("sysctl -w net.ipv4.tcp_window_scaling=1",)), "b/b1",
     ),
+    Case(
+        "bandwidth", "a", "true", ("warning", "bandwidth", ('[[link]] between = ["a", "b"], bandwidth = "15',)), "a → b",
+        options=("--bandwidth",), bandwidth=320,
+    ),
+    Case(
+        "absent", "b", "nft add table inet f; nft add chain inet f out { type filter hook output priority 0 \\\\; }; "
+        "nft add rule inet f out tcp dport 7007 drop",
+        ("error", "absent", ('listen = ":7007"', "iptables -I INPUT -p tcp --dport 7007 -j ACCEPT")), "b", job='\n[job]\nlisten = ":7007"\n',
+    ),
 ]  # fmt: skip
 
 
@@ -92,7 +104,7 @@ def _job(path: Path, vendors: list[Vendor], case: Case) -> Path:
     counts = [count * vendor.lab_ranks_per_node for count, vendor in zip(NODES.values(), vendors, strict=True)]
     jobs.in_lab(path, vendors, counts, [command_of(ring, vendor) for vendor in vendors], {})
     text = path.read_text()
-    path.write_text((text if case.interface else text.replace('interface = "eth1"\n', "")) + LINK)
+    path.write_text((text if case.interface else text.replace('interface = "eth1"\n', "")) + LINK.format(case.bandwidth) + case.job)
     return path
 
 
@@ -127,8 +139,9 @@ def _wrong(case: Case, result: Result) -> str | None:
         return f"no {severity} {code} among {[(f['severity'], f['code']) for f in findings]}"
     if missing := [part for part in remedy if part not in found["remedy"]]:
         return f"the remedy does not say {missing}: {found['remedy']}"
-    node = found["places"][0]["node"]
-    place = f"{node['cluster']}/{node['host']}" + (f" → {found['places'][0]['hop']}" if "hop" in found["places"][0] else "")
+    first = found["places"][0]
+    place = f"{first['node']['cluster']}/{first['node']['host']}" if "node" in first else first["cluster"]
+    place += f" → {first['hop']}" if "hop" in first else ""
     if place != case.place:
         return f"it is said of {place}, not of {case.place}"
     # Nothing else may be taken for an error.

@@ -121,9 +121,7 @@ fn conduct(
     let (mut conductor, missing) = gathered.map_err(|error| vec![error.to_string()])?;
     let absent: Vec<String> =
         names.iter().map(ToString::to_string).filter(|name| conductor.count(name) == 0).collect();
-    let is_here = |way: &&Way| way.link.between.iter().all(|name| !absent.contains(name));
-    let ways: Vec<Way> = ways.iter().filter(is_here).cloned().collect();
-    let mut facts = conductor.examine(&ways, how);
+    let mut facts = conductor.examine(ways, how);
     conductor.leave();
     let_end(crew, names.len());
     if let Some(missing) = missing {

@@ -12,6 +12,9 @@ const USUAL: u64 = 1_000_000_000;
 /// The kernel lets about half of a buffer be data, the rest is its own.
 const OVERHEAD: u64 = 2;
 const STEP: u64 = 1 << 20;
+/// Ends below this are too small for links of other sites, and what to set then.
+const FEW: u64 = 2 << 20;
+const USUAL_END: u64 = 32 << 20;
 
 /// What one connection can carry in the direction from `path.from` to `path.to`.
 pub(super) fn judge(path: &Path, depth: &Depth, facts: &Facts) -> Vec<Finding> {
@@ -52,6 +55,33 @@ pub(super) fn judge(path: &Path, depth: &Depth, facts: &Facts) -> Vec<Finding> {
         )))
     };
     ends.into_iter().filter_map(end).collect()
+}
+
+/// Where no path was looked at: what one connection can carry at usual distances.
+pub(super) fn alone(machine: &Machine) -> Option<Finding> {
+    let names = ["net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"];
+    let ends = names.map(|name| machine.last_number(name));
+    let [Some(receive), Some(send)] = ends else { return None };
+    let least = receive.min(send);
+    let at = |ms: f64| format_rate(least as f64 / OVERHEAD as f64 * 8.0 / (ms / 1000.0));
+    let evidence = format!(
+        "one connection carries at most {} at a round trip of 10 ms, {} at 100 ms; {} ends at {}, {} at {}",
+        at(10.0),
+        at(100.0),
+        names[0],
+        format_size(receive),
+        names[1],
+        format_size(send),
+    );
+    let place = Place::at(&machine.node);
+    if least >= FEW {
+        return Some(Finding::new(Severity::Ok, "buffers", place, "socket buffers", evidence));
+    }
+    let what = "socket buffers are too small for long links";
+    let small = names.iter().zip([receive, send]).filter(|(_, end)| *end < FEW);
+    let lines: Vec<String> = small.map(|(name, _)| sysctl(machine, name, USUAL_END)).collect();
+    let finding = Finding::new(Severity::Note, "buffers", place, what, evidence);
+    Some(finding.remedy(lines.join("; ")))
 }
 
 /// The same setting with a larger end.

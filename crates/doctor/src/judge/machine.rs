@@ -1,5 +1,6 @@
 //! One machine by itself.
 
+use super::buffers;
 use crate::facts::{Facts, Interface, Kind, Machine};
 use crate::finding::{Finding, Place, Severity};
 use std::collections::BTreeMap;
@@ -20,6 +21,9 @@ pub(super) fn judge(machine: &Machine, facts: &Facts) -> Vec<Finding> {
     all.extend(clock(machine));
     all.extend(congestion(machine));
     all.extend(tcp(machine));
+    if facts.paths.is_empty() {
+        all.extend(buffers::alone(machine));
+    }
     all
 }
 

@@ -382,6 +382,22 @@ fn small_buffers_matter_on_long_links_only() {
 }
 
 #[test]
+fn buffers_of_a_machine_alone_are_held_against_usual_links() {
+    let mut facts = healthy();
+    facts.paths.clear();
+    assert!(findings(&facts).iter().any(|f| f.code == "buffers" && f.severity == Severity::Ok));
+    facts.machines[0].settings.insert("net.ipv4.tcp_wmem".into(), "4096 16384 1048576".into());
+    let finding = only(&facts);
+    expect(
+        &finding,
+        Severity::Note,
+        "buffers",
+        "sysctl -w net.ipv4.tcp_wmem=\"4096 16384 33554432\"",
+    );
+    assert!(!finding.remedy.as_deref().unwrap_or("").contains("rmem"), "{finding:#?}");
+}
+
+#[test]
 fn settings_that_somebody_turned_off_are_named() {
     let mut facts = healthy();
     facts.paths.clear();
