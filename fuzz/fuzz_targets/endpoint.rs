@@ -5,13 +5,14 @@ use arbitrary::Arbitrary;
 use gridmpi_buffer::{Layout, RecvBuffer, SendBuffer};
 use gridmpi_engine::{Config, Endpoint, Mode, RequestId, Source, TagMatch};
 use gridmpi_wire::{
-    ContextId, Envelope, Frame, Grant, Header, ProcId, Rank, Seen, Share, Start, Transfer, parse,
+    ContextId, Envelope, Frame, Grant, Header, ProcId, Rank, Seen, Share, Start, Strand, Transfer, parse,
 };
 use libfuzzer_sys::fuzz_target;
 use std::sync::Arc;
 
 const PEER: ProcId = ProcId(1);
 const CHUNK: u32 = 512;
+const STRANDS: usize = 3;
 
 /// What the program sends from.
 static MEMORY: [u8; 1 << 16] = [3; 1 << 16];
@@ -28,12 +29,13 @@ enum Step {
     Frame {
         what: What,
         payload: u16,
+        strand: u8,
         seq: i8,
         acks: bool,
         is_cut: bool,
     },
     /// Bytes as they come.
-    Bytes(Vec<u8>),
+    Bytes(u8, Vec<u8>),
     Send {
         len: u16,
         tag: u8,
@@ -59,10 +61,12 @@ enum Step {
         index: u8,
     },
     Transmit {
+        strand: u8,
         max: u16,
         accept: u16,
     },
     Reconnect {
+        strand: u8,
         wanted: i8,
     },
     Tick,
@@ -130,9 +134,12 @@ struct Model {
     endpoint: Endpoint,
     /// With whether it may wait for others than the peer.
     requests: Vec<(RequestId, bool)>,
-    /// The highest frame that our side has written whole, and the bytes after it.
-    written: u64,
-    out: Vec<u8>,
+    /// Of each connection the number of frames that our side has written whole, and the bytes after them.
+    out: [(u64, Vec<u8>); STRANDS],
+    /// The highest number written.
+    top: u64,
+    /// How many frames of `Data` have come since the last of the others.
+    data_before: u16,
     /// Messages the peer has begun, and where the last one stands.
     messages: u64,
     offset: u64,
@@ -140,6 +147,10 @@ struct Model {
 
 /// What the peer did is not allowed: the end.
 struct Misbehaved;
+
+fn strand(number: u8) -> Strand {
+    Strand::new(number as usize % STRANDS).expect("below the bound")
+}
 
 fn tag_match(tag: Option<u8>) -> TagMatch {
     tag.map_or(TagMatch::Any, |tag| TagMatch::Is((tag % 4).into()))
@@ -156,8 +167,9 @@ impl Model {
         config.copy_limit = 64;
         config.tail_limit = 2 << 10;
         let mut endpoint = Endpoint::new(config);
-        endpoint.connected(PEER, 1).expect("the first frame exists");
-        Self { endpoint, requests: Vec::new(), written: 0, out: Vec::new(), messages: 0, offset: 0 }
+        endpoint.connected(PEER, Strand::FIRST, 1).expect("the first frame exists");
+        let (requests, out) = (Vec::new(), Default::default());
+        Self { endpoint, requests, out, top: 0, data_before: 0, messages: 0, offset: 0 }
     }
 
     fn frame_of(&mut self, what: What) -> Frame {
@@ -210,9 +222,8 @@ impl Model {
         &mut self,
         what: What,
         payload: u16,
-        seq: i8,
-        acks: bool,
-        is_cut: bool,
+        strand: Strand,
+        (seq, acks, is_cut): (i8, bool, bool),
     ) -> Result<(), Misbehaved> {
         let frame = self.frame_of(what);
         let kind = frame.kind();
@@ -223,14 +234,18 @@ impl Model {
         };
         let expects = self.endpoint.expects(PEER);
         let seq = if kind.is_sequenced() {
-            expects.saturating_add_signed((seq / 100).into()).max(1)
+            expects.saturating_add_signed((seq / 60).into()).max(1)
         } else {
             0
         };
-        let ack = if acks { self.written } else { 0 };
-        let bytes = frame.encode(seq, ack, payload);
+        let ack = if acks { self.out[strand.index()].0 } else { 0 };
+        let data_before = if kind.is_ordered() { self.data_before } else { 0 };
+        let bytes = frame.encode_behind(data_before, seq, ack, payload);
         let parsed = parse(&bytes).ok().flatten().ok_or(Misbehaved)?;
-        self.deliver(&parsed.header, parsed.frame, is_cut)?;
+        self.deliver(strand, &parsed.header, parsed.frame, is_cut)?;
+        if !is_cut && seq == expects {
+            self.data_before = if kind.is_ordered() { 0 } else { self.data_before.saturating_add(1) };
+        }
         match frame {
             Frame::Envelope(envelope) if !is_cut && seq == expects => {
                 (self.messages, self.offset) = (envelope.message, payload.into());
@@ -241,14 +256,20 @@ impl Model {
         Ok(())
     }
 
-    fn deliver(&mut self, header: &Header, frame: Frame, is_cut: bool) -> Result<(), Misbehaved> {
+    fn deliver(
+        &mut self,
+        strand: Strand,
+        header: &Header,
+        frame: Frame,
+        is_cut: bool,
+    ) -> Result<(), Misbehaved> {
         let len = header.payload_len();
-        let sink = self.endpoint.frame(PEER, header, frame, len).map_err(|_| Misbehaved)?;
+        let sink = self.endpoint.frame(PEER, strand, header, frame).map_err(|_| Misbehaved)?;
         assert_eq!(sink.len(), len);
         let half = len / 2;
         self.endpoint.sink_write(&sink, 0, &vec![7; half as usize]);
         if is_cut {
-            self.reconnect(0)?;
+            self.reconnect(strand, 0)?;
             return Ok(());
         }
         let mut at = half;
@@ -271,14 +292,16 @@ impl Model {
         self.endpoint.frame_end(PEER, sink).map_err(|_| Misbehaved)
     }
 
-    fn reconnect(&mut self, wanted: i8) -> Result<(), Misbehaved> {
-        self.endpoint.disconnected(PEER);
-        self.out.clear();
-        let wanted = (self.written + 1).saturating_add_signed(wanted.into());
-        self.endpoint.connected(PEER, wanted).map_err(|_| Misbehaved)
+    fn reconnect(&mut self, strand: Strand, wanted: i8) -> Result<(), Misbehaved> {
+        self.endpoint.disconnected(PEER, strand);
+        self.out[strand.index()] = Default::default();
+        // Mostly what must be good: it need not know what was said since.
+        let wanted = if wanted < 100 { 1 } else { (self.top + 1).saturating_add_signed(i64::from(wanted) - 120) };
+        self.endpoint.connected(PEER, strand, wanted).map_err(|_| Misbehaved)
     }
 
-    fn transmit(&mut self, max: u16, accept: u16) {
+    fn transmit(&mut self, strand: Strand, max: u16, accept: u16) {
+        let (written, out) = &mut self.out[strand.index()];
         let mut peers = Vec::new();
         self.endpoint.wants_transmit(&mut peers);
         let mut room = usize::from(accept);
@@ -288,18 +311,19 @@ impl Model {
             let count = offered.min(room);
             room -= count;
             let bytes = slices.iter().flat_map(|slice| slice.iter().copied());
-            self.out.extend(bytes.take(count));
+            out.extend(bytes.take(count));
             if count == 0 { Err(std::io::ErrorKind::WouldBlock.into()) } else { Ok(count) }
         };
-        self.endpoint.transmit(PEER, max.into(), write).expect("the model does not fail");
-        while let Some(parsed) = parse(&self.out).expect("our own frames are good") {
+        self.endpoint.transmit(PEER, strand, max.into(), write).expect("the model does not fail");
+        while let Some(parsed) = parse(out).expect("our own frames are good") {
             let header = parsed.header;
             let len = header.head_len() + header.payload_len() as usize;
-            if self.out.len() < len {
+            if out.len() < len {
                 break;
             }
-            self.out.drain(..len);
-            self.written = self.written.max(header.seq);
+            out.drain(..len);
+            *written += u64::from(header.seq > 0);
+            self.top = self.top.max(header.seq);
         }
     }
 
@@ -309,11 +333,13 @@ impl Model {
 
     fn step(&mut self, step: Step) -> Result<(), Misbehaved> {
         match step {
-            Step::Frame { what, payload, seq, acks, is_cut } => {
-                self.frame(what, payload, seq, acks, is_cut)?;
+            Step::Frame { what, payload, strand: number, seq, acks, is_cut } => {
+                self.frame(what, payload, strand(number), (seq, acks, is_cut))?;
             }
-            Step::Bytes(bytes) => match parse(&bytes) {
-                Ok(Some(parsed)) => self.deliver(&parsed.header, parsed.frame, false)?,
+            Step::Bytes(number, bytes) => match parse(&bytes) {
+                Ok(Some(parsed)) => {
+                    self.deliver(strand(number), &parsed.header, parsed.frame, false)?;
+                }
                 Ok(None) => {}
                 Err(_) => return Err(Misbehaved),
             },
@@ -362,8 +388,12 @@ impl Model {
                     self.endpoint.detach(self.requests.swap_remove(index).0);
                 }
             }
-            Step::Transmit { max, accept } => self.transmit(max, accept),
-            Step::Reconnect { wanted } => self.reconnect(wanted)?,
+            Step::Transmit { strand: number, max, accept } => {
+                self.transmit(strand(number), max, accept);
+            }
+            Step::Reconnect { strand: number, wanted } => {
+                self.reconnect(strand(number), wanted)?;
+            }
             Step::Tick => {
                 self.endpoint.tick();
             }

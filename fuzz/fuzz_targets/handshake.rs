@@ -3,8 +3,8 @@
 
 use arbitrary::Arbitrary;
 use gridmpi_net::HandshakeError;
-use gridmpi_net::handshake::{Answer, AnswerStep, Ask, AskStep, Identity, Proven};
-use gridmpi_wire::{JobKey, ProcId, Verdict};
+use gridmpi_net::handshake::{Answer, AnswerStep, Ask, AskStep, Claim, Identity, Proven};
+use gridmpi_wire::{JobKey, ProcId, Strand, Verdict};
 use libfuzzer_sys::fuzz_target;
 
 /// A change of one message on its way.
@@ -29,6 +29,7 @@ enum Input {
         knows_key: bool,
         verdict: u8,
         expects: [u64; 2],
+        strands: [u8; 2],
         changes: [Option<Change>; 4],
         cuts: Vec<u8>,
     },
@@ -70,7 +71,7 @@ fn answer(
 fn ask(
     side: &mut Ask,
     us: &Identity,
-    expects: u64,
+    claim: Claim,
     mut bytes: &[u8],
     cuts: &mut Cuts,
 ) -> Result<AskStep, HandshakeError> {
@@ -80,12 +81,16 @@ fn ask(
         let count = cuts.next(space.len().min(bytes.len()));
         space[..count].copy_from_slice(&bytes[..count]);
         bytes = &bytes[count..];
-        match side.read(count, us, expects)? {
+        match side.read(count, us, claim)? {
             AskStep::More => {}
             step => return Ok(step),
         }
     }
     Ok(AskStep::More)
+}
+
+fn strand(number: u8) -> Strand {
+    Strand::new(number as usize % Strand::MAX).expect("below the bound")
 }
 
 /// Whether the message was changed.
@@ -101,10 +106,13 @@ fn between(
     knows_key: bool,
     verdict: u8,
     expects: [u64; 2],
+    strands: [u8; 2],
     changes: &[Option<Change>; 4],
     cuts: &mut Cuts,
 ) -> Result<Option<bool>, HandshakeError> {
     let expects = expects.map(|number| number.max(1));
+    let [wanted, other] = strands.map(strand);
+    let claim = Claim::new(expects[0], wanted).with(other);
     let (listener, dialer) = (identity(0, 1), identity(1, if knows_key { 1 } else { 2 }));
     let (mut asking, mut hello) = Ask::new(&dialer, ProcId(0), [4; 32]);
     let mut answering = Answer::new([5; 32]);
@@ -115,7 +123,7 @@ fn between(
         step => panic!("{step:?} to a whole hello"),
     };
     is_changed |= change(&mut challenge, &changes[1]);
-    let AskStep::Send(mut proof) = ask(&mut asking, &dialer, expects[0], &challenge, cuts)? else {
+    let AskStep::Send(mut proof) = ask(&mut asking, &dialer, claim, &challenge, cuts)? else {
         panic!("no proof for a whole challenge");
     };
     is_changed |= change(&mut proof, &changes[2]);
@@ -124,12 +132,14 @@ fn between(
         step => panic!("{step:?} to a whole proof"),
     };
     assert!(knows_key && !is_changed, "somebody without the key was believed");
-    assert_eq!((proven.from, proven.resume), (ProcId(1), expects[0]));
+    assert_eq!((proven.from, proven.resume, proven.strand), (ProcId(1), expects[0], wanted));
+    let has = |strand| proven.has(strand) == (strand == wanted || strand == other);
+    assert!(Strand::first(Strand::MAX).all(has));
     let verdict = [Verdict::Accepted, Verdict::Duplicate, Verdict::Gone, Verdict::CannotResume]
         [verdict as usize % 4];
     let mut welcome = proven.welcome(&listener, verdict, expects[1]);
     is_changed |= change(&mut welcome, &changes[3]);
-    match ask(&mut asking, &dialer, expects[0], &welcome, cuts)? {
+    match ask(&mut asking, &dialer, claim, &welcome, cuts)? {
         AskStep::Welcomed(resume) => assert!(resume == expects[1] && !is_changed),
         step => panic!("{step:?} to a whole welcome"),
     }
@@ -150,11 +160,12 @@ fuzz_target!(|input: Input| {
         Input::ToDialer { bytes, cuts } => {
             let us = identity(1, 1);
             let (mut side, _) = Ask::new(&us, ProcId(0), [4; 32]);
-            let step = ask(&mut side, &us, 1, &bytes, &mut Cuts(cuts.into_iter()));
+            let claim = Claim::new(1, Strand::FIRST);
+            let step = ask(&mut side, &us, claim, &bytes, &mut Cuts(cuts.into_iter()));
             assert!(matches!(step, Err(_) | Ok(AskStep::More)));
         }
-        Input::Between { knows_key, verdict, expects, changes, cuts } => {
-            match between(knows_key, verdict, expects, &changes, &mut Cuts(cuts.into_iter())) {
+        Input::Between { knows_key, verdict, expects, strands, changes, cuts } => {
+            match between(knows_key, verdict, expects, strands, &changes, &mut Cuts(cuts.into_iter())) {
                 Ok(accepted) => assert_eq!(accepted, Some(true)),
                 Err(error) => drop(error.to_string()),
             }

@@ -5,10 +5,11 @@ import fnmatch
 import json
 import os
 import re
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import jobs
+from . import jobs, private
 from .build import build, command_of
 from .place import LOGS, gridmpi
 from .process import Result, run
@@ -186,6 +187,35 @@ def _started(tally: Tally, case: Case, lab: Path, job: Path, env: dict[str, str]
     _judge(tally, f"{case.name}-run", result, None if good else f"exit code {result.code}: {result.output.strip()[-300:]}", log)
 
 
+def _relays(tally: Tally, vendors: list[Vendor]) -> None:
+    """Two private clusters of one address range behind NAT, joined by relays on their gateways and a public one: all is well; then
+    the public relay is gone, and the relays know no way any more."""
+    ring = next(program for program in ALL if program.name == "ring")
+    env = {key: value for vendor in vendors for key, value in vendor.env.items() if "_ROOT" in key}
+    with private.Lab(LOGS / "doctor" / "relays", 2) as lab:
+        job = lab.scratch / "job.toml"
+        job.write_text(private.job(ring, vendors, lab.token))
+        log = job.with_suffix(".log")
+        # Trunk connections between the relays are under way.
+        result = run(["sh", "-c", f"for i in 1 2 3 4 5 6; do {_words(lab, job)} && exit; done; exit 1"], log=log, seconds=120, env=env)
+        output = result.output[result.output.rfind('{\n  "findings"') :]
+        bad = [f for f in _findings(output) if f["severity"] in ("error", "warning")] if output else ["nothing"]
+        circuits = json.loads(output)["facts"]["circuits"] if output else []
+        good = result.code == 0 and not bad and len(circuits) == 16 and all(c["trip_us"] >= 20_000 for c in circuits)
+        _judge(tally, "relays", result, None if good else f"exit code {result.code}, {len(circuits)} circuits, {bad}", log)
+        lab.relays[0].kill()
+        subprocess.run([str(gridmpi()), "lab", "fault", "--name", lab.name, "cut", "b-pub"], capture_output=True, timeout=20)
+        log = job.with_suffix(".cut.log")
+        result = run(["sh", "-c", _words(lab, job)], log=log, seconds=120, env=env)
+        codes = {f["code"] for f in _findings(result.output) if f["severity"] == "error"} if "{\n" in result.output else set()
+        good = result.code == 1 and codes & {"circuit", "absent"}
+        _judge(tally, "relays-cut", result, None if good else f"exit code {result.code}, {codes}", log)
+
+
+def _words(lab: private.Lab, job: Path) -> str:
+    return " ".join(lab.on("pub", ["doctor", "--json", str(job)]))
+
+
 def run_all(tally: Tally, patterns: list[str]) -> None:
     """Every case, or those whose names match."""
     vendors = [BY_TAG["m5"], BY_TAG["do"]]
@@ -196,3 +226,5 @@ def run_all(tally: Tally, patterns: list[str]) -> None:
     for case in CASES:
         if not patterns or any(fnmatch.fnmatch(case.name, pattern) for pattern in patterns):
             _case(tally, case, vendors)
+    if not patterns or any(fnmatch.fnmatch("relays", pattern) for pattern in patterns):
+        _relays(tally, [BY_TAG["do"], BY_TAG["do"]])

@@ -13,7 +13,8 @@ def _text(value: str) -> str:
     return json.dumps(value, ensure_ascii=False)  # a JSON string is a TOML string
 
 
-def _texts(values: list[str]) -> str:
+def texts(values: list[str]) -> str:
+    """A list of strings in TOML."""
     return "[" + ", ".join(map(_text, values)) + "]"
 
 
@@ -47,8 +48,8 @@ def job_file(path: Path, clusters: list[tuple[str, Vendor, int, list[str], dict[
 def own_keys(launcher_args: list[str], command: list[str], env: dict[str, str]) -> str:
     """The keys of a cluster that say what it runs."""
     return (
-        f"launcher_args = {_texts(launcher_args)}\nprogram = {_text(command[0])}\n"
-        f"args = {_texts(command[1:])}\nenv = {_table(env)}\n"
+        f"launcher_args = {texts(launcher_args)}\nprogram = {_text(command[0])}\n"
+        f"args = {texts(command[1:])}\nenv = {_table(env)}\n"
     )
 
 
@@ -68,7 +69,7 @@ def add_links(path: Path, clusters: int, bandwidth: str) -> None:
     names = [chr(ord("a") + index) for index in range(clusters)]
     with path.open("a") as file:
         for one, other in itertools.combinations(names, 2):
-            file.write(f"\n[[link]]\nbetween = {_texts([one, other])}\nbandwidth = {_text(bandwidth)}\n")
+            file.write(f"\n[[link]]\nbetween = {texts([one, other])}\nbandwidth = {_text(bandwidth)}\n")
 
 
 def add_matb(path: Path, rate: str) -> None:
@@ -91,7 +92,7 @@ def in_lab(path: Path, vendors: list[Vendor], ranks: list[int], commands: list[l
         arguments = [word.format(network=f"10.{index + 1}.0.0/16") for word in vendor.lab_args]
         parts.append(
             f"[[cluster]]\nname = {_text(name)}\nlauncher = {_text(vendor.launcher)}\nranks = {count}\n"
-            f"hosts = {_texts([f'10.{index + 1}.0.{number}' for number in range(1, len(nodes) + 1)])}\n"
+            f"hosts = {texts([f'10.{index + 1}.0.{number}' for number in range(1, len(nodes) + 1)])}\n"
             f'ranks_per_host = {nodes[0]}\nremote_shell = "lab-ssh"\ninterface = "eth1"\n'
             + own_keys(arguments, command, {**vendor.env, **env, **vendor.lab_env})
         )

@@ -9,6 +9,7 @@ from .build import command_of
 from .place import LOGS, gridmpi
 from .process import run
 from .programs import Program
+from .relaying import Relays
 from .report import Tally
 from .vendors import Vendor
 
@@ -21,6 +22,8 @@ class Way:
     vendors: tuple[Vendor, ...]
     ranks: tuple[int, ...]
     delay_ms: int = 0
+    #: Through which the clusters meet.
+    relays: Relays | None = None
 
     @property
     def name(self) -> str:
@@ -41,6 +44,8 @@ class Way:
             jobs.add_links(job, len(vendors), program.bandwidth)
         if program.matb:
             jobs.add_matb(job, program.matb)
+        if self.relays:
+            self.relays.add_to(job)
         return command
 
     def env(self, program: Program) -> dict[str, str]:
@@ -63,6 +68,11 @@ def lab_command(
     lab.write_text("\n".join([*clusters, link]))
     job = jobs.in_lab(scratch.with_suffix(".toml"), vendors, ranks, commands, env)
     return [str(gridmpi()), "lab", "run", "--quiet", str(lab), "--", str(gridmpi()), "run", str(job)]
+
+
+def makes_sense(program: Program, kind: str) -> bool:
+    """Whether the program makes sense in ways of this kind."""
+    return ("two" if kind == "relay" else kind) in program.ways
 
 
 def run_one(program: Program, way: Way, tally: Tally) -> None:

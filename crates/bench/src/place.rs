@@ -130,7 +130,8 @@ impl Lab {
     pub fn wide_address(&self, node: &str) -> String {
         let nodes = plan::nodes(&self.spec);
         let found = nodes.iter().find(|known| known.name == node);
-        found.map_or_else(String::new, |node| node.wan().to_string())
+        let address = found.and_then(plan::Node::wan);
+        address.map_or_else(String::new, |address| address.to_string())
     }
 
     /// Starts a command on a node.
@@ -197,7 +198,8 @@ impl Lab {
         let mut text = String::new();
         for (index, cluster) in self.spec.clusters.iter().enumerate() {
             let mine = nodes.iter().filter(|node| node.cluster == index);
-            let hosts: Vec<_> = mine.map(|node| node.lan().to_string()).collect();
+            let addresses = mine.filter_map(plan::Node::lan);
+            let hosts: Vec<_> = addresses.map(|address| address.to_string()).collect();
             let ranks = job.ranks[index.min(1)];
             let each = (ranks as usize).div_ceil(hosts.len().max(1)).max(1);
             text += &format!(

@@ -155,7 +155,9 @@ impl Session {
         arguments: &[String],
         ranks: [u32; 2],
     ) -> Result<Samples, BenchError> {
-        self.job_with(route, program, arguments, ranks, &[("GRIDMPI_PACING", "off")])
+        // Held against bare TCP, so it is bare, too.
+        let bare = [("GRIDMPI_PACING", "off"), ("GRIDMPI_TLS", "off")];
+        self.job_with(route, program, arguments, ranks, &bare)
     }
 
     /// The same with settings of the library.

@@ -1,6 +1,6 @@
 //! The environment by which `gridmpi run` and `gridmpi join` tell ranks of their job.
 
-use crate::model::{ClusterName, Pacing};
+use crate::model::{ClusterName, MOST_CONNECTIONS, Pacing};
 use crate::relay::{RelayAccess, RelayToken};
 use crate::secret::{JobId, JobKey};
 use std::ffi::OsString;
@@ -34,6 +34,11 @@ pub const CONGESTION: &str = "GRIDMPI_CONGESTION";
 /// What each node may send to each other cluster, bits per second with an optional suffix k, M or G (powers of 1000): a
 /// rate of the user's own, whatever is known of links.
 pub const MATB: &str = "GRIDMPI_MATB";
+/// Whether connections between clusters are encrypted and authenticated by TLS: `on` or `off`. Read by `gridmpi run` only, since all
+/// clusters must do alike.
+pub const TLS: &str = "GRIDMPI_TLS";
+/// How many connections two processes of different clusters may have at a time, 1 to [`MOST_CONNECTIONS`].
+pub const CONNECTIONS: &str = "GRIDMPI_CONNECTIONS";
 /// How much the library tells on stderr: `0` (default) to `2`.
 pub const DEBUG: &str = "GRIDMPI_DEBUG";
 /// Seconds a cluster waits for the others; `0` for a day.
@@ -44,7 +49,7 @@ pub const LIBDIR: &str = "GRIDMPI_LIBDIR";
 pub const TOKEN: &str = "GRIDMPI_TOKEN";
 
 /// Every name a rank reads, so that launchers can be told to forward them.
-pub const FORWARDED: [&str; 15] = [
+pub const FORWARDED: [&str; 16] = [
     COORDINATOR,
     JOB,
     KEY,
@@ -58,6 +63,7 @@ pub const FORWARDED: [&str; 15] = [
     PACING,
     CONGESTION,
     MATB,
+    CONNECTIONS,
     DEBUG,
     WAIT,
 ];
@@ -102,6 +108,10 @@ pub struct Settings {
     pub congestion: Option<String>,
     /// What each node may send to each other cluster, bits per second, more than 0.
     pub matb: Option<u64>,
+    /// Whether connections between clusters use TLS; the job's choice otherwise. Not handed on to ranks: the job's table says it.
+    pub tls: Option<bool>,
+    /// How many connections two processes of different clusters may have at a time; the job's choice otherwise.
+    pub connections: Option<u32>,
     /// How much to tell on stderr, 0 to 2.
     pub debug: u8,
 }
@@ -207,6 +217,8 @@ impl Settings {
             pacing: pacing(get(PACING)?.as_deref())?,
             congestion: congestion(get(CONGESTION)?)?,
             matb: get(MATB)?.map(|v| rate(MATB, &v)).transpose()?,
+            tls: get(TLS)?.map(|value| switch(TLS, &value)).transpose()?,
+            connections: get(CONNECTIONS)?.map(|v| connections(&v)).transpose()?,
             debug: debug(get(DEBUG)?.as_deref())?,
         })
     }
@@ -221,6 +233,7 @@ impl Settings {
             Yielding::Off => all.push((YIELD, "off".to_owned())),
         }
         all.extend(self.matb.map(|rate| (MATB, rate.to_string())));
+        all.extend(self.connections.map(|count| (CONNECTIONS, count.to_string())));
         all.extend(self.congestion.clone().map(|name| (CONGESTION, name)));
         all.extend(self.pacing.map(|pacing| (PACING, pacing.name().to_owned())));
         if self.debug > 0 {
@@ -296,6 +309,12 @@ fn rate(name: &'static str, text: &str) -> Result<u64, EnvError> {
     parse_rate(text).ok_or_else(|| error(name, format!("{text:?} {wanted}")))
 }
 
+fn connections(text: &str) -> Result<u32, EnvError> {
+    let count = text.trim().parse().ok().filter(|count| (1..=MOST_CONNECTIONS).contains(count));
+    let wanted = || format!("{text:?} is no number of connections from 1 to {MOST_CONNECTIONS}");
+    count.ok_or_else(|| error(CONNECTIONS, wanted()))
+}
+
 fn yielding(value: Option<&str>) -> Result<Yielding, EnvError> {
     match value.map(str::trim) {
         None | Some("auto") => Ok(Yielding::Auto),
@@ -303,6 +322,20 @@ fn yielding(value: Option<&str>) -> Result<Yielding, EnvError> {
         Some("off" | "0") => Ok(Yielding::Off),
         Some(other) => Err(error(YIELD, format!("{other:?} is none of auto, on, off"))),
     }
+}
+
+/// Reads `on` or `off`.
+#[must_use]
+pub fn parse_switch(text: &str) -> Option<bool> {
+    match text.trim() {
+        "on" | "1" => Some(true),
+        "off" | "0" => Some(false),
+        _ => None,
+    }
+}
+
+fn switch(name: &'static str, text: &str) -> Result<bool, EnvError> {
+    parse_switch(text).ok_or_else(|| error(name, format!("{text:?} is none of on, off")))
 }
 
 fn pacing(value: Option<&str>) -> Result<Option<Pacing>, EnvError> {
@@ -374,6 +407,7 @@ mod tests {
         all.insert(PACING, "static".to_owned());
         all.insert(CONGESTION, "cubic".to_owned());
         all.insert(MATB, "20M".to_owned());
+        all.insert(CONNECTIONS, "16".to_owned());
         all.insert(DEBUG, "2".to_owned());
         all.insert(INTERFACE, "eth1".to_owned());
         all.insert(WAIT, "7".to_owned());
@@ -382,6 +416,7 @@ mod tests {
         let first = parse(&all).unwrap().unwrap();
         assert_eq!(first.coordinators.len(), 2);
         assert_eq!(first.settings.eager_limit, Some(65536));
+        assert_eq!(first.settings.connections, Some(16));
         assert_eq!(first.wait, Duration::from_secs(7));
         let second = parse(&first.variables().into_iter().collect()).unwrap().unwrap();
         assert_eq!(second.settings, first.settings);
@@ -404,9 +439,13 @@ mod tests {
             (CREDIT, "99999999999G", "bytes"),
             (YIELD, "maybe", "auto"),
             (PACING, "fast", "off, static, auto"),
+            (TLS, "maybe", "on, off"),
             (CONGESTION, "no such thing", "cubic or bbr"),
             (MATB, "0", "more than 0"),
             (MATB, "-5M", "more than 0"),
+            (CONNECTIONS, "0", "from 1 to 16"),
+            (CONNECTIONS, "17", "from 1 to 16"),
+            (CONNECTIONS, "many", "many"),
             (DEBUG, "9", "0, 1, 2"),
             (WAIT, "soon", "seconds"),
         ];

@@ -33,8 +33,8 @@ pub use env::{EnvError, JobEnv, Settings, Yielding};
 pub use error::BootstrapError;
 pub use join::{JoinControl, JoinOrder, JoinRequest, JoinTerms, join};
 pub use model::{
-    ClusterName, DataModel, Endian, JobTable, LinkInfo, ModelError, NetworkInfo, Pacing, ProcInfo,
-    Registration, Via,
+    ClusterName, DataModel, Endian, JobTable, LinkInfo, MOST_CONNECTIONS, ModelError, NetworkInfo,
+    Pacing, ProcInfo, Registration, Via,
 };
 pub use relay::{MAX_RELAYS, RelayAccess, RelayError, RelayToken};
 pub use roster::{Expected, Progress};

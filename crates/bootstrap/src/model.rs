@@ -124,6 +124,10 @@ pub struct NetworkInfo {
     pub pacing: Option<Pacing>,
     /// What each node may send to each other cluster, bits per second, by cluster, if stated: nothing else counts then.
     pub matb: Vec<Option<u64>>,
+    /// Whether connections between clusters use TLS, if stated.
+    pub tls: Option<bool>,
+    /// How many connections two processes of different clusters may have at a time, if stated: 1 to [`MOST_CONNECTIONS`].
+    pub connections: Option<u32>,
 }
 
 impl Via {
@@ -140,6 +144,9 @@ impl Via {
         }
     }
 }
+
+/// Most connections that two processes may have at a time.
+pub const MOST_CONNECTIONS: u32 = 16;
 
 impl Pacing {
     /// All, by name.
@@ -328,6 +335,12 @@ impl JobTable {
             let has_relays = |at: usize| self.clusters.get(at).is_some_and(|it| it.has_relays);
             if has_relays(one) && has_relays(other) { Via::Relays } else { Via::Direct }
         })
+    }
+
+    /// Whether connections between clusters use TLS: unless the job says otherwise.
+    #[must_use]
+    pub fn is_secure(&self) -> bool {
+        self.network.tls.unwrap_or(true)
     }
 
     /// The job's `MPI_TAG_UB`: what every cluster's MPI can carry.

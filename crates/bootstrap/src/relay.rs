@@ -119,7 +119,7 @@ impl RelayAccess {
         if is_one {
             Ok(())
         } else {
-            Err(format!("{name:?} is no relay: write host:port, such as gateway:7070"))
+            Err(format!("{name:?} is no relay: write host:port, such as gateway:7118"))
         }
     }
 
@@ -344,9 +344,9 @@ mod tests {
 
     #[test]
     fn names_are_host_and_port() {
-        let good = RelayAccess::parse_names("gw1:7070, [::1]:7 ,10.0.0.1:1").unwrap();
-        assert_eq!(good, ["gw1:7070", "[::1]:7", "10.0.0.1:1"]);
-        for bad in ["", "gw", "gw:", ":7070", "gw:0", "gw:70700", "g w:7", "gw:7,"] {
+        let good = RelayAccess::parse_names("gw1:7118, [::1]:7 ,10.0.0.1:1").unwrap();
+        assert_eq!(good, ["gw1:7118", "[::1]:7", "10.0.0.1:1"]);
+        for bad in ["", "gw", "gw:", ":7118", "gw:0", "gw:71180", "g w:7", "gw:7,"] {
             assert!(RelayAccess::parse_names(bad).unwrap_err().contains("host:port"), "{bad}");
         }
         assert!(RelayAccess::parse_names(&"a:1,".repeat(65)).is_err());

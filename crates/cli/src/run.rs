@@ -1,6 +1,7 @@
 //! `gridmpi run`.
 
 use crate::{complain, own_program};
+use gridmpi_bootstrap::env::parse_switch;
 use gridmpi_bootstrap::{ClusterName, Pacing};
 use gridmpi_job::{
     BAD_JOB, ClusterSpec, Family, JobSpec, OutputOptions, RunOptions, Style, parse_cluster,
@@ -36,7 +37,7 @@ Exit codes: that of the job; 2 if it cannot be started as described; 124 after -
 128 + n if ended by signal n.
 
 Settings of the library are read from the environment and handed to every rank: GRIDMPI_EAGER_LIMIT,
-GRIDMPI_CREDIT, GRIDMPI_YIELD, GRIDMPI_PACING, GRIDMPI_MATB, GRIDMPI_CONGESTION, GRIDMPI_DEBUG. GRIDMPI_LIBDIR names the directory of the library.";
+GRIDMPI_CREDIT, GRIDMPI_YIELD, GRIDMPI_PACING, GRIDMPI_MATB, GRIDMPI_CONNECTIONS, GRIDMPI_CONGESTION, GRIDMPI_DEBUG. GRIDMPI_LIBDIR names the directory of the library.";
 
 /// Run one MPI program over several clusters
 #[derive(clap::Args)]
@@ -89,6 +90,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "HOW", value_parser = pacing)]
     pacing: Option<Pacing>,
 
+    /// Whether connections between clusters use TLS: on or off [default: on]
+    #[arg(long, value_name = "SWITCH", value_parser = switch)]
+    tls: Option<Switch>,
+
     /// Measure every link whose bandwidth the job file does not say, before the job starts
     ///
     /// As `gridmpi probe` does. A single link is measured where the job file says bandwidth = "measure".
@@ -128,6 +133,7 @@ pub(crate) fn run(args: Args) -> i32 {
         doctor: args.doctor,
         file: args.job.clone(),
         pacing: args.pacing,
+        tls: args.tls.map(|switch| switch.0),
     };
     match spec(args) {
         Ok(spec) => gridmpi_job::run(&spec, &options),
@@ -218,6 +224,13 @@ impl FromStr for LauncherStyle {
         let wrong = || format!("must be one of {}", Style::NAMES.join(", "));
         Style::parse(text).map(Self).ok_or_else(wrong)
     }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Switch(bool);
+
+fn switch(text: &str) -> Result<Switch, String> {
+    parse_switch(text).map(Switch).ok_or_else(|| "is none of on, off".to_owned())
 }
 
 fn pacing(text: &str) -> Result<Pacing, String> {

@@ -1,9 +1,10 @@
 //! The endpoint: what its callers may do.
 
+use crate::early::Early;
 use crate::incoming::Incoming;
 use crate::lanes::Pattern;
 use crate::matching::{Posted, Unexpected};
-use crate::peer::Peers;
+use crate::peer::{Peer, Peers};
 use crate::request::{Requests, State, Waiting};
 use crate::slab::{Key, Slab};
 use crate::wildcard::Held;
@@ -13,13 +14,14 @@ use crate::{
 };
 use gridmpi_buffer::{RecvBuffer, SendBuffer};
 use gridmpi_trunk::Stream;
-use gridmpi_wire::{ContextId, Envelope, Frame, Header, ProcId, Rank};
+use gridmpi_wire::{ContextId, Envelope, Frame, Header, ProcId, Rank, Strand};
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut};
 
 /// Where the payload of a frame goes; from [`Endpoint::frame`] to [`Endpoint::frame_end`].
 #[derive(Debug)]
 pub struct Sink {
+    pub(crate) strand: Strand,
     pub(crate) header: Header,
     pub(crate) frame: Frame,
     pub(crate) target: Target,
@@ -35,6 +37,8 @@ pub(crate) enum Target {
     Deliver,
     /// Its payload belongs to a message, from `offset` on.
     Message { key: Key, offset: u64 },
+    /// Its payload belongs to a message that has not begun.
+    Early { key: Key },
 }
 
 impl Sink {
@@ -57,7 +61,8 @@ impl Sink {
 /// It does no I/O and has no clock. The program's side calls `send`, `receive`, `probe`, `take` …
 /// and, while [`has_held`](Self::has_held), `poll_local`. The network's side calls
 /// * `wants_connection` for peers to connect to, then `connected`, or `disconnected` to be told again,
-///   or `peer_lost`;
+///   or `peer_lost`; a peer may have up to [`Strand::MAX`] connections, each under its number, and more are
+///   the network's to make, where [`unwritten_bytes`](Self::unwritten_bytes) are many;
 /// * for each frame read: `frame`, then `sink_slices` (or `sink_write`) until the payload is stored,
 ///   then `frame_end`; nothing for a frame that a cut connection left unfinished but `disconnected`;
 /// * `wants_transmit` for connected peers that have something to write, then `transmit`;
@@ -72,6 +77,7 @@ pub struct Endpoint {
     pub(crate) posted: Posted,
     pub(crate) unexpected: Unexpected,
     pub(crate) incoming: Slab<Incoming>,
+    pub(crate) early: Slab<Early>,
     pub(crate) held: Held,
     pub(crate) peers: Peers,
     /// Posted receives that any peer can serve.
@@ -98,6 +104,7 @@ impl Endpoint {
             posted: Posted::new(),
             unexpected: Unexpected::new(),
             incoming: Slab::new(),
+            early: Slab::new(),
             held: Held::new(),
             peers: Peers::new(),
             awaiting_any: 0,
@@ -278,30 +285,39 @@ impl Endpoint {
         self.peers.next_dial()
     }
 
-    /// A connection to `peer` stands. `peer_expects` is the number of the first frame that it has
-    /// not received; all from there on are written again.
+    /// A connection to `peer` stands; another of its number is gone. `peer_expects` is the number of the first frame
+    /// that the peer has said it has not received: where this is the only connection, all from there on are written
+    /// again.
     ///
     /// # Errors
     /// A number that cannot be: the connection is to be closed.
-    pub fn connected(&mut self, peer: ProcId, peer_expects: u64) -> Result<(), PeerMisbehaved> {
-        self.forget_landing(peer);
+    pub fn connected(
+        &mut self,
+        peer: ProcId,
+        strand: Strand,
+        peer_expects: u64,
+    ) -> Result<(), PeerMisbehaved> {
+        self.forget_early(peer, Some(strand));
         let state = self.peers.open(peer, &self.config);
         if state.lost.is_some() {
             return Err(PeerMisbehaved::new(peer, "it was given up"));
         }
-        let resumed = state.stream.resume(peer_expects);
+        let resumed = state.stream.resume(strand, peer_expects);
         resumed.map_err(|error| PeerMisbehaved::new(peer, error.to_string()))?;
         self.acknowledged(peer);
         self.peers.attend(peer);
         Ok(())
     }
 
-    /// The connection to `peer` is gone; an unfinished frame is forgotten.
-    pub fn disconnected(&mut self, peer: ProcId) {
-        self.forget_landing(peer);
+    /// A connection to `peer` is gone; its unfinished frame is forgotten. What it had goes over those that are left; if
+    /// none is, the peer is named in `wants_connection` again.
+    pub fn disconnected(&mut self, peer: ProcId, strand: Strand) {
+        self.forget_early(peer, Some(strand));
         let Some(state) = self.peers.get_mut(peer) else { return };
-        state.stream.disconnect();
-        self.peers.forget_dial(peer);
+        state.stream.disconnect(strand);
+        if !state.stream.is_connected() {
+            self.peers.forget_dial(peer);
+        }
         self.peers.attend(peer);
     }
 
@@ -311,19 +327,19 @@ impl Endpoint {
         self.peers.get(peer).map_or(1, |peer| peer.stream.expects())
     }
 
-    /// A frame's header and fields have been read; its payload of `payload_len` bytes follows and
-    /// goes where the sink says.
+    /// A frame's header and fields have been read on a connection; its payload follows and goes
+    /// where the sink says.
     ///
     /// # Errors
     /// What the protocol does not allow: close the connection and call `peer_lost`.
     pub fn frame(
         &mut self,
         peer: ProcId,
+        strand: Strand,
         header: &Header,
         frame: Frame,
-        payload_len: u32,
     ) -> Result<Sink, PeerMisbehaved> {
-        self.begin_frame(peer, header, frame, payload_len)
+        self.begin_frame(peer, strand, header, frame)
     }
 
     /// Hands `f` memory to read the payload into, from its byte `offset` on. It may cover less than
@@ -372,7 +388,7 @@ impl Endpoint {
         self.end_frame(peer, &sink)
     }
 
-    /// Offers `write` what is to be written next, at most about `max` bytes, and takes note of how
+    /// Offers `write` what is to be written next on a connection, at most about `max` bytes, and takes note of how
     /// much it wrote. `write` is called at most once; `WouldBlock` ends in `Progress::Blocked`.
     ///
     /// # Errors
@@ -380,13 +396,29 @@ impl Endpoint {
     pub fn transmit(
         &mut self,
         peer: ProcId,
+        strand: Strand,
         max: usize,
         write: impl FnOnce(&[IoSlice<'_>]) -> io::Result<usize>,
     ) -> io::Result<Progress> {
-        self.write_to(peer, max, write)
+        self.write_to(peer, strand, max, write)
     }
 
-    /// Bytes of messages that may be written to `peer` and have not been on the present connection, by whole frames.
+    /// Payload bytes that `peer` has acknowledged on a connection since it was made, and those that have begun to go and
+    /// are not acknowledged; `None` without it.
+    #[must_use]
+    pub fn carried(&self, peer: ProcId, strand: Strand) -> Option<(u64, u64)> {
+        self.peers.get(peer)?.stream.carried(strand)
+    }
+
+    /// How fast a connection to `peer` has been seen to carry, bytes per second: long messages spread over connections
+    /// by that. Changes nothing where it is the only one.
+    pub fn set_rate(&mut self, peer: ProcId, strand: Strand, bytes_per_second: f64) {
+        if let Some(state) = self.peers.get_mut(peer) {
+            state.stream.set_rate(strand, bytes_per_second);
+        }
+    }
+
+    /// Bytes of messages that may be written to `peer` and have not been on a present connection, by whole frames.
     #[must_use]
     pub fn unwritten_bytes(&self, peer: ProcId) -> u64 {
         self.peers.get(peer).map_or(0, |peer| peer.stream.queued_bytes() + peer.unfed)
@@ -446,13 +478,13 @@ impl Endpoint {
     /// Whether every peer that is not lost has acknowledged all that was sent to it.
     #[must_use]
     pub fn is_drained(&self) -> bool {
-        self.peers.iter().all(crate::peer::Peer::is_drained)
+        self.peers.iter().all(Peer::is_drained)
     }
 
     /// Whether `peer` has said that nothing will follow: the end of its connection is no failure.
     #[must_use]
     pub fn peer_closed(&self, peer: ProcId) -> bool {
-        self.peers.get(peer).is_some_and(|peer| peer.closed.theirs)
+        self.peers.get(peer).is_some_and(Peer::has_ended)
     }
 
     /// Gives `peer` up: its requests complete with `PeerLost`, and so does every later one. Messages
@@ -464,9 +496,12 @@ impl Endpoint {
         }
         state.lost = Some(reason.into());
         // What it kept refers to memory of the program, which gets its buffers back now.
-        state.stream = Stream::new();
+        let has_ended = state.has_ended();
+        state.stream = Stream::new(self.config.bounds);
+        state.closed.theirs = has_ended.then_some(0);
         let Some(fault) = self.fault_of(peer) else { return };
         self.fail_sends(peer, &fault);
+        self.forget_early(peer, None);
         self.fail_arriving(peer);
         for request in self.requests.waiting_for(peer) {
             self.unpost(request, State::Receiving);
@@ -563,6 +598,11 @@ impl Endpoint {
             && let Some(message) = self.incoming.get_mut(key)
         {
             return (message.buffer_mut(), offset);
+        }
+        if let Target::Early { key } = sink.target
+            && let Some(early) = self.early.get_mut(key)
+        {
+            return (early.buffer_mut(), 0);
         }
         (&mut self.waste, 0)
     }

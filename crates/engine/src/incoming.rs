@@ -4,22 +4,22 @@
 //! memory is taken for what it has credit for and no more.
 
 use crate::endpoint::{Endpoint, Sink, Target};
+use crate::extent::Extent;
 use crate::lanes::Pattern;
+use crate::peer::Opened;
 use crate::request::State;
 use crate::slab::Key;
 use crate::{Completion, Fault, PeerMisbehaved, RequestId, Word};
 use gridmpi_buffer::{RecvBuffer, SendBuffer};
 use gridmpi_trunk::Receive;
-use gridmpi_wire::{Envelope, Frame, Header, ProcId};
+use gridmpi_wire::{Envelope, Frame, Header, ProcId, Strand};
 
 /// A message from a peer that no receive has finished.
 pub(crate) struct Incoming {
     peer: ProcId,
     envelope: Envelope,
-    /// Bytes of frames that have ended; frames of a message come in order.
-    received: u64,
-    /// Bytes of the frame that is being read.
-    landing: u64,
+    /// Bytes of frames that have ended.
+    received: Extent,
     place: Place,
 }
 
@@ -48,7 +48,7 @@ impl Incoming {
     }
 
     fn is_complete(&self) -> bool {
-        self.received == self.envelope.len
+        self.received.count() == self.envelope.len
     }
 
     /// Bytes that may come now: all once a receive has matched.
@@ -97,13 +97,13 @@ fn extend(buffer: RecvBuffer, len: u64) -> RecvBuffer {
     RecvBuffer::concat(vec![buffer, RecvBuffer::discard(len - capacity)])
 }
 
-/// Copies the first `len` bytes.
-fn copy(from: &mut RecvBuffer, to: &mut RecvBuffer, len: u64) {
+/// Copies the first `len` bytes, to `offset`.
+fn copy(from: &mut RecvBuffer, to: &mut RecvBuffer, offset: u64, len: u64) {
     let mut at = 0;
     while at < len {
         from.with_io_slices_mut(at, len - at, |slices| {
             for slice in slices {
-                to.write_at(at, slice);
+                to.write_at(offset + at, slice);
                 at += slice.len() as u64;
             }
         });
@@ -115,34 +115,59 @@ impl Endpoint {
     pub(crate) fn begin_frame(
         &mut self,
         id: ProcId,
+        strand: Strand,
         header: &Header,
         frame: Frame,
-        payload_len: u32,
     ) -> Result<Sink, PeerMisbehaved> {
         let peer = self.peers.open(id, &self.config);
         if peer.lost.is_some() {
             return Err(PeerMisbehaved::new(id, "it was given up"));
         }
-        let receive = peer.stream.receive(header);
+        let receive = peer.stream.receive(strand, header);
         let receive = receive.map_err(|error| PeerMisbehaved::new(id, error.to_string()))?;
         self.acknowledged(id);
-        let sink = |target| Sink { header: *header, frame, target, len: payload_len };
-        match receive {
+        let target = match receive {
             Receive::Control => {
                 self.peers.attend(id);
-                return Ok(sink(Target::Nothing));
+                Target::Nothing
             }
-            Receive::Duplicate => return Ok(sink(Target::Nothing)),
-            Receive::Deliver => {}
-        }
-        let target = match frame {
-            Frame::Envelope(envelope) => self.open_message(id, envelope, payload_len)?,
-            Frame::Data { message, offset } => {
-                self.resume_message(id, message, offset, payload_len)?
-            }
-            _ => Target::Deliver,
+            Receive::Duplicate => Target::Nothing,
+            Receive::Deliver => self.begin_new(id, strand, header, frame)?,
         };
-        Ok(sink(target))
+        Ok(Sink { strand, header: *header, frame, target, len: header.payload_len() })
+    }
+
+    /// A frame begins that has not come before.
+    fn begin_new(
+        &mut self,
+        id: ProcId,
+        strand: Strand,
+        header: &Header,
+        frame: Frame,
+    ) -> Result<Target, PeerMisbehaved> {
+        let payload_len = header.payload_len();
+        let peer = self.peers.open(id, &self.config);
+        if let Some(opened) = peer.opened
+            && (header.kind.is_ordered() || header.seq == opened.seq)
+        {
+            // It has begun before, on a connection that did not bring all of it, or is at it still.
+            let again = Opened { seq: header.seq, payload_len, ..opened };
+            if again != opened || frame != Frame::Envelope(opened.envelope) {
+                return Err(PeerMisbehaved::new(id, "it repeated a frame with other content"));
+            }
+            return Ok(Target::Message { key: opened.key, offset: 0 });
+        }
+        match frame {
+            Frame::Envelope(envelope) => self.open_message(id, envelope, header),
+            Frame::Data { message, .. } if message > peer.messages_received => {
+                let Frame::Data { offset, .. } = frame else { return Ok(Target::Deliver) };
+                self.begin_early(id, strand, (message, offset), payload_len)
+            }
+            Frame::Data { message, offset } => {
+                self.find_place(id, message, offset, payload_len.into())
+            }
+            _ => Ok(Target::Deliver),
+        }
     }
 
     /// An envelope: match it, or keep it as unexpected.
@@ -150,17 +175,13 @@ impl Endpoint {
         &mut self,
         id: ProcId,
         envelope: Envelope,
-        payload_len: u32,
+        header: &Header,
     ) -> Result<Target, PeerMisbehaved> {
         let wrong = |what| Err(PeerMisbehaved::new(id, what));
         let peer = self.peers.open(id, &self.config);
-        if let Some((opened, key)) = peer.opened {
-            if opened != envelope {
-                return wrong("it repeated a frame with other content");
-            }
-            return Ok(self.land(key, 0, payload_len));
-        }
-        if peer.closed.theirs {
+        let payload_len = header.payload_len();
+        let inline = u64::from(payload_len);
+        if peer.closed.theirs.is_some() {
             return wrong("it sent a message after its end");
         }
         if envelope.message != peer.messages_received.wrapping_add(1) {
@@ -169,15 +190,20 @@ impl Endpoint {
         if envelope.eager > envelope.len || envelope.len > i64::MAX as u64 {
             return wrong("it announced a message of an impossible length");
         }
-        if u64::from(payload_len) > envelope.eager {
+        if inline > envelope.eager {
             return wrong("it sent bytes of a message that was not cleared");
         }
         peer.receive_credit.take(envelope.eager).map_err(|what| PeerMisbehaved::new(id, what))?;
         peer.messages_received = envelope.message;
         let key = self.place(id, envelope)?;
         let peer = self.peers.open(id, &self.config);
-        peer.opened = Some((envelope, key));
-        Ok(self.land(key, 0, payload_len))
+        peer.opened = Some(Opened { seq: header.seq, envelope, payload_len, key });
+        if inline < envelope.len {
+            peer.arriving.insert(envelope.message, key);
+        }
+        self.make_room(key, inline);
+        self.place_early(id, envelope.message)?;
+        Ok(Target::Message { key, offset: 0 })
     }
 
     /// Finds a new message its receive, or room on the heap.
@@ -193,15 +219,19 @@ impl Endpoint {
             }
             if let Some(buffer) = self.unpost(request, State::Receiving) {
                 let place = Place::matched(request, buffer, envelope.len);
-                let incoming = Incoming { peer: id, envelope, received: 0, landing: 0, place };
+                let incoming = Incoming { peer: id, envelope, received: Extent::default(), place };
                 let key = self.incoming.insert(incoming);
                 self.acknowledge_match(id, &envelope);
                 return Ok(key);
             }
         }
         let place = Place::Unexpected { handle: 0, heap: RecvBuffer::empty() };
-        let key =
-            self.incoming.insert(Incoming { peer: id, envelope, received: 0, landing: 0, place });
+        let key = self.incoming.insert(Incoming {
+            peer: id,
+            envelope,
+            received: Extent::default(),
+            place,
+        });
         let entered = self.unexpected.push(&pattern, key);
         if let Some(Incoming { place: Place::Unexpected { handle, .. }, .. }) =
             self.incoming.get_mut(key)
@@ -212,58 +242,73 @@ impl Endpoint {
         Ok(key)
     }
 
-    /// More bytes of a message.
-    fn resume_message(
+    /// The place of more bytes of a message that has begun.
+    pub(crate) fn find_place(
         &mut self,
         id: ProcId,
         message: u64,
         offset: u64,
-        payload_len: u32,
+        len: u64,
     ) -> Result<Target, PeerMisbehaved> {
         let wrong = |what| Err(PeerMisbehaved::new(id, what));
         let peer = self.peers.open(id, &self.config);
-        if peer.opened.is_some() {
-            return wrong("it repeated a frame with other content");
-        }
         let Some(&key) = peer.arriving.get(&message) else {
             return wrong("it sent bytes of a message that expects none");
         };
         let Some(incoming) = self.incoming.get(key) else {
             return wrong("it sent bytes of a message that is gone");
         };
-        if offset != incoming.received {
-            return wrong("it sent bytes of a message out of order");
-        }
-        let room = incoming.limit() - offset;
-        if payload_len == 0 || u64::from(payload_len) > room {
+        let end = offset.checked_add(len).filter(|&end| end <= incoming.limit());
+        let Some(end) = end.filter(|_| len > 0) else {
             return wrong("it sent bytes of a message that was not cleared");
-        }
-        Ok(self.land(key, offset, payload_len))
+        };
+        self.make_room(key, end);
+        Ok(Target::Message { key, offset })
     }
 
-    /// Marks the bytes that are about to be read into a message.
-    fn land(&mut self, key: Key, offset: u64, payload_len: u32) -> Target {
+    /// The message has room for its bytes up to `end`.
+    fn make_room(&mut self, key: Key, end: u64) {
         if let Some(incoming) = self.incoming.get_mut(key) {
-            incoming.landing = u64::from(payload_len);
-            incoming.make_room(offset + u64::from(payload_len));
+            incoming.make_room(end);
         }
-        Target::Message { key, offset }
+    }
+
+    /// Copies bytes that were held to their place.
+    pub(crate) fn store(&mut self, key: Key, offset: u64, bytes: &mut RecvBuffer) {
+        if let Some(incoming) = self.incoming.get_mut(key) {
+            let len = bytes.capacity();
+            copy(bytes, incoming.buffer_mut(), offset, len);
+        }
     }
 
     /// The frame is whole: it counts now, and only now.
     pub(crate) fn end_frame(&mut self, id: ProcId, sink: &Sink) -> Result<(), PeerMisbehaved> {
-        if matches!(sink.target, Target::Nothing) {
+        if !sink.header.kind.is_sequenced() {
             return Ok(());
         }
         let peer = self.peers.open(id, &self.config);
         if peer.lost.is_some() {
             return Ok(());
         }
-        peer.stream.received(&sink.header);
-        let result = match (sink.target, sink.frame) {
-            (Target::Message { key, .. }, _) => {
-                self.landed(id, key, u64::from(sink.len));
-                Ok(())
+        let is_new = peer.stream.received(sink.strand, &sink.header);
+        let is_new = is_new.map_err(|error| PeerMisbehaved::new(id, error.to_string()))?;
+        let result = match sink.target {
+            Target::Early { key } => self.end_early(id, key, is_new),
+            _ if is_new => self.handle(id, sink),
+            _ => Ok(()),
+        };
+        self.peers.attend(id);
+        result
+    }
+
+    /// Does what a frame says that has come for the first time.
+    fn handle(&mut self, id: ProcId, sink: &Sink) -> Result<(), PeerMisbehaved> {
+        match (sink.target, sink.frame) {
+            (Target::Message { key, offset }, frame) => {
+                if let Frame::Envelope(_) = frame {
+                    self.peers.open(id, &self.config).opened = None;
+                }
+                self.landed(id, key, offset, u64::from(sink.len))
             }
             (_, Frame::ClearToSend { message }) => self.cleared(id, message),
             (_, Frame::Matched { message }) => self.matched(id, message),
@@ -274,13 +319,11 @@ impl Endpoint {
             (_, Frame::Start(start)) => self.keep_word(id, Word::Start(start)),
             (_, Frame::Seen(seen)) => self.keep_word(id, Word::Seen(seen)),
             (_, Frame::Close) => {
-                peer.closed.theirs = true;
+                self.peers.open(id, &self.config).closed.theirs = Some(sink.header.seq);
                 Ok(())
             }
             _ => Ok(()),
-        };
-        self.peers.attend(id);
-        result
+        }
     }
 
     fn keep_word(&mut self, id: ProcId, word: Word) -> Result<(), PeerMisbehaved> {
@@ -288,26 +331,30 @@ impl Endpoint {
         Ok(())
     }
 
-    /// `bytes` more of a message are in their place.
-    fn landed(&mut self, id: ProcId, key: Key, bytes: u64) {
+    /// `len` more bytes of a message are in their place.
+    pub(crate) fn landed(
+        &mut self,
+        id: ProcId,
+        key: Key,
+        offset: u64,
+        len: u64,
+    ) -> Result<(), PeerMisbehaved> {
         let peer = self.peers.open(id, &self.config);
-        let first = peer.opened.take().is_some();
-        let Some(incoming) = self.incoming.get_mut(key) else { return };
-        incoming.received += bytes;
-        incoming.landing = 0;
-        let message = incoming.envelope.message;
-        if !incoming.is_complete() {
-            if first {
-                peer.arriving.insert(message, key);
-            }
-            return;
+        let is_opened = peer.opened.is_some_and(|opened| opened.key == key);
+        let Some(incoming) = self.incoming.get_mut(key) else { return Ok(()) };
+        if !incoming.received.add(offset, len) {
+            return Err(PeerMisbehaved::new(id, "it sent bytes of a message twice"));
         }
-        if !first {
-            peer.arriving.remove(&message);
+        if !incoming.is_complete() || is_opened {
+            return Ok(());
+        }
+        if len < incoming.envelope.len {
+            peer.arriving.remove(&incoming.envelope.message);
         }
         if matches!(incoming.place, Place::Matched { .. }) {
             self.finish(key);
         }
+        Ok(())
     }
 
     /// A matched message is complete.
@@ -356,9 +403,9 @@ impl Endpoint {
         let (peer, envelope) = (incoming.peer, incoming.envelope);
         if let Place::Claimed { heap } = &mut incoming.place {
             let mut heap = std::mem::replace(heap, RecvBuffer::empty());
-            // What a frame has half brought counts too: the rest of it will land behind.
-            let have = (incoming.received + incoming.landing).min(heap.capacity());
-            copy(&mut heap, &mut buffer, have);
+            // What frames have half brought counts too: the rest of it will land in the new place.
+            let have = heap.capacity();
+            copy(&mut heap, &mut buffer, 0, have);
         }
         incoming.place = Place::Matched { request, buffer, capacity };
         let complete = incoming.is_complete() && !self.is_opened(peer, key);
@@ -373,7 +420,7 @@ impl Endpoint {
 
     /// Whether the first frame of this message has not ended.
     fn is_opened(&self, peer: ProcId, key: Key) -> bool {
-        self.peers.get(peer).and_then(|peer| peer.opened).is_some_and(|opened| opened.1 == key)
+        self.peers.get(peer).and_then(|peer| peer.opened).is_some_and(|opened| opened.key == key)
     }
 
     /// A receive has matched: tell the sender if it waits for that, and give its credit back.
@@ -440,23 +487,13 @@ impl Endpoint {
         }
     }
 
-    /// The connection is gone: what its last frame half brought will come again.
-    pub(crate) fn forget_landing(&mut self, id: ProcId) {
-        let Some(peer) = self.peers.get(id) else { return };
-        let opened = peer.opened.as_ref().map(|opened| &opened.1);
-        for &key in peer.arriving.values().chain(opened) {
-            if let Some(incoming) = self.incoming.get_mut(key) {
-                incoming.landing = 0;
-            }
-        }
-    }
-
     /// Ends what cannot come any more from a lost peer.
     pub(crate) fn fail_arriving(&mut self, id: ProcId) {
         let Some(peer) = self.peers.get_mut(id) else { return };
         let mut keys: Vec<Key> = peer.arriving.drain().map(|entry| entry.1).collect();
-        keys.extend(peer.opened.take().map(|opened| opened.1));
+        keys.extend(peer.opened.take().map(|opened| opened.key));
         keys.sort_unstable();
+        keys.dedup();
         for key in keys {
             match self.incoming.get(key).map(|incoming| &incoming.place) {
                 Some(&Place::Unexpected { handle, .. }) => {
@@ -464,11 +501,7 @@ impl Endpoint {
                     self.incoming.remove(key);
                 }
                 // Its receive will find out.
-                Some(Place::Claimed { .. }) | None => {
-                    if let Some(incoming) = self.incoming.get_mut(key) {
-                        incoming.landing = 0;
-                    }
-                }
+                Some(Place::Claimed { .. }) | None => {}
                 Some(Place::Matched { .. }) => self.fail_if_lost(id, key),
             }
         }

@@ -5,8 +5,11 @@ use crate::peer::Peer;
 use crate::request::{Requests, State};
 use crate::{Completion, Config, Mode, PeerMisbehaved, Progress, RequestId};
 use gridmpi_buffer::SendBuffer;
-use gridmpi_wire::{Envelope, Frame, ProcId};
+use gridmpi_wire::{Envelope, Frame, ProcId, Strand};
 use std::io::{self, IoSlice};
+
+/// Bytes of a frame where a stream stands on several connections.
+const SHARED_CHUNK: u32 = 64 << 10;
 
 /// A message that is not over for the sender.
 pub(crate) struct Outgoing {
@@ -15,6 +18,8 @@ pub(crate) struct Outgoing {
     buffer: SendBuffer,
     /// To complete when the message allows; `None` if that has happened.
     request: Option<RequestId>,
+    /// The number of the frame that began it.
+    opening: u64,
     /// Bytes pushed to the stream.
     pushed: u64,
     /// Bytes that may be pushed: the eager ones, or all.
@@ -77,6 +82,7 @@ impl Endpoint {
             mode,
             buffer,
             request: Some(request),
+            opening: 0,
             pushed: 0,
             limit: 0,
             borrows: false,
@@ -95,10 +101,11 @@ impl Endpoint {
         request
     }
 
-    /// Writes what is next for `peer`, and feeds the stream before.
+    /// Writes what is next for `peer` on a connection, and feeds the stream before.
     pub(crate) fn write_to(
         &mut self,
         id: ProcId,
+        strand: Strand,
         max: usize,
         write: impl FnOnce(&[IoSlice<'_>]) -> io::Result<usize>,
     ) -> io::Result<Progress> {
@@ -110,13 +117,17 @@ impl Endpoint {
         if self.closing {
             peer.close_when_idle();
         }
-        let progress = peer.stream.transmit(max, write)?;
+        let progress = peer.stream.transmit(strand, max, peer.unfed, write)?;
         peer.settle_written(&self.config, &mut self.requests);
         if self.closing {
             peer.close_when_idle();
         }
-        let more = !peer.feeding.is_empty() || peer.stream.wants_transmit();
-        Ok(if progress == Progress::Idle && more { Progress::More } else { progress })
+        if progress != Progress::Idle {
+            return Ok(progress);
+        }
+        peer.feed(max as u64, &self.config, &mut self.requests);
+        let more = peer.stream.has_for(strand, peer.unfed);
+        Ok(if more { Progress::More } else { Progress::Idle })
     }
 
     /// Some frames are acknowledged: sends that waited for that are over.
@@ -224,6 +235,7 @@ impl Peer {
         let payload =
             if inline == len { outgoing.buffer.clone() } else { outgoing.buffer.slice(0, inline) };
         let seq = self.stream.push(Frame::Envelope(outgoing.envelope), payload);
+        outgoing.opening = seq;
         outgoing.pushed = inline;
         self.follow(outgoing, seq);
     }
@@ -245,19 +257,27 @@ impl Peer {
     /// Pushes bytes, a frame of each message in turn, until about `room` wait to be written: late,
     /// so that a short message waits behind few frames of long ones.
     fn feed(&mut self, room: u64, config: &Config, requests: &mut Requests) {
-        let room = room.max(u64::from(config.chunk));
-        while self.stream.queued_bytes() < room && self.feed_one(config, requests) {}
+        let chunk = self.chunk(config);
+        let room = room.max(chunk);
+        while self.stream.waiting_bytes() < room && self.feed_one(chunk, requests) {}
     }
 
-    fn feed_one(&mut self, config: &Config, requests: &mut Requests) -> bool {
+    /// Bytes of a frame: fewer where connections share them, to be done at the same time.
+    fn chunk(&self, config: &Config) -> u64 {
+        let most = if self.stream.strands().nth(1).is_some() { SHARED_CHUNK } else { u32::MAX };
+        config.chunk.min(most).into()
+    }
+
+    fn feed_one(&mut self, chunk: u64, requests: &mut Requests) -> bool {
         let Some(message) = self.feeding.pop_front() else { return false };
         let Some(outgoing) = self.outgoing.get_mut(&message) else { return true };
         let offset = outgoing.pushed;
-        let bytes = u64::from(config.chunk).min(outgoing.limit - offset);
+        let bytes = chunk.min(outgoing.limit - offset);
         let payload = outgoing.buffer.slice(offset, bytes);
         outgoing.pushed += bytes;
         self.unfed -= bytes;
-        let seq = self.stream.push(Frame::Data { message, offset }, payload);
+        let data = Frame::Data { message, offset };
+        let seq = self.stream.push_data(data, payload, outgoing.opening);
         if outgoing.pushed < outgoing.limit {
             self.feeding.push_back(message);
         } else if outgoing.is_pushed() && outgoing.borrows {
@@ -340,7 +360,7 @@ mod tests {
         fn new(tail_limit: u64) -> Self {
             let config = Config { tail_limit, ..Config::new(ProcId(0)) };
             let mut sender = Self { peers: Peers::new(), requests: Requests::new(), config };
-            sender.peer().stream.resume(1).unwrap();
+            sender.peer().stream.resume(Strand::FIRST, 1).unwrap();
             sender
         }
 
@@ -371,6 +391,7 @@ mod tests {
                 mode: Mode::Standard,
                 buffer: SendBuffer::empty(),
                 request: Some(request),
+                opening: 0,
                 pushed: envelope.len,
                 limit: envelope.len,
                 borrows: true,
@@ -379,7 +400,7 @@ mod tests {
             peer.outgoing.insert(message, outgoing);
             peer.writing.push_back((seq, message));
             let all = |slices: &[IoSlice<'_>]| Ok(slices.iter().map(|slice| slice.len()).sum());
-            while peer.stream.transmit(1 << 16, all).unwrap() != Progress::Idle {}
+            while peer.stream.transmit(Strand::FIRST, 1 << 16, 0, all).unwrap() != Progress::Idle {}
             peer.settle_written(&self.config, &mut self.requests);
             request
         }
@@ -399,7 +420,7 @@ mod tests {
             let head = Frame::Ack.encode(0, seq, 0);
             let header = parse(&head).unwrap().unwrap().header;
             let peer = self.peers.open(ProcId(1), &self.config);
-            peer.stream.receive(&header).unwrap();
+            peer.stream.receive(Strand::FIRST, &header).unwrap();
             peer.settle_written(&self.config, &mut self.requests);
         }
     }

@@ -1,6 +1,7 @@
 //! What is known of each process of another cluster, and who of them wants what.
 
 use crate::Config;
+use crate::early::Earlies;
 use crate::flow::{ReceiveCredit, SendCredit};
 use crate::lanes::WordMap;
 use crate::outgoing::{Outgoing, Tail};
@@ -34,7 +35,9 @@ pub(crate) struct Peer {
     /// Messages of which bytes are to come.
     pub(crate) arriving: WordMap<u64, Key>,
     /// The message whose first frame has begun and not ended.
-    pub(crate) opened: Option<(Envelope, Key)>,
+    pub(crate) opened: Option<Opened>,
+    /// Bytes of messages that are to begin.
+    pub(crate) early: Earlies,
     /// Posted receives that only this peer can serve.
     pub(crate) awaited: usize,
 
@@ -51,14 +54,23 @@ pub(crate) struct Peer {
 pub(crate) struct Closed {
     /// `Close` is pushed.
     pub(crate) ours: bool,
-    /// `Close` has come.
-    pub(crate) theirs: bool,
+    /// The number of the `Close` that has come; perhaps before what was sent before it.
+    pub(crate) theirs: Option<u64>,
+}
+
+/// A message that begins, in this frame.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) struct Opened {
+    pub(crate) seq: u64,
+    pub(crate) envelope: Envelope,
+    pub(crate) payload_len: u32,
+    pub(crate) key: Key,
 }
 
 impl Peer {
     fn new(config: &Config) -> Self {
         Self {
-            stream: Stream::new(),
+            stream: Stream::new(config.bounds),
             messages_sent: 0,
             messages_received: 0,
             send_credit: SendCredit::new(config),
@@ -71,6 +83,7 @@ impl Peer {
             receive_credit: ReceiveCredit::new(config),
             arriving: WordMap::default(),
             opened: None,
+            early: Earlies::default(),
             awaited: 0,
             closed: Closed::default(),
             lost: None,
@@ -84,6 +97,11 @@ impl Peer {
     /// Whether `transmit` would find something to write, given a connection.
     fn has_work(&self) -> bool {
         !self.feeding.is_empty() || !self.stream.is_drained() || self.stream.wants_transmit()
+    }
+
+    /// Whether all has come that will ever come.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.closed.theirs.is_some_and(|seq| seq < self.stream.expects())
     }
 
     /// Whether nothing of what was sent is on its way any more.

@@ -1,5 +1,6 @@
 //! What callers of the engine name: requests, patterns, completions, faults.
 
+use gridmpi_trunk::Bounds;
 use gridmpi_wire::{ContextId, Frame, Grant, ProcId, Rank, Seen, Share, Start, Transfer};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -24,6 +25,8 @@ pub struct Config {
     /// Bytes that a longer send may leave unacknowledged, and copied, when it is over; it waits for
     /// acknowledgements of more, unless one sends on and on. The two ends may differ in it.
     pub tail_limit: u64,
+    /// How far the connections of one stream may get ahead of each other.
+    pub bounds: Bounds,
 }
 
 impl Config {
@@ -39,6 +42,7 @@ impl Config {
             chunk: 256 << 10,
             copy_limit: 64 << 10,
             tail_limit: 4 << 20,
+            bounds: Bounds::default(),
         }
     }
 }

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{A, B, CONTEXT, Pair, bytes, read, received, small, written};
+use common::{A, B, CONTEXT, ONE, Pair, bytes, read, received, small, written};
 use gridmpi_buffer::RecvBuffer;
 use gridmpi_engine::{Endpoint, Mode, Source, TagMatch};
 use gridmpi_wire::{ContextId, Envelope, Frame, Grant, Header, ProcId, Rank, Transfer};
@@ -21,24 +21,30 @@ fn data(message: u64, offset: u64) -> Frame {
 /// and sent it one short message. What it says to the last one.
 fn reply(frames: &[(Frame, u32)]) -> String {
     let mut b = Endpoint::new(small(B));
-    b.connected(A, 1).unwrap();
+    b.connected(A, ONE, 1).unwrap();
     b.send(A, CONTEXT, Rank(1), 1, Mode::Standard, bytes(b"hello"));
     written(&mut b, A);
     b.receive(CONTEXT, Source::Remote(Rank(7), ProcId(7)), TagMatch::Any, RecvBuffer::owned(9));
-    let (last, first) = frames.split_last().unwrap();
-    for (number, (frame, len)) in first.iter().enumerate() {
-        read(&mut b, A, &encode(*frame, number as u64 + 1, *len)).expect("good so far");
+    let mut data_before = 0;
+    for (number, &(frame, len)) in (1..).zip(frames) {
+        let bytes = encode_behind(data_before, frame, number, len);
+        data_before = if frame.kind().is_ordered() { 0 } else { data_before + 1 };
+        match read(&mut b, A, &bytes) {
+            Err(error) if number == frames.len() as u64 => return error.to_string(),
+            result => result.expect("good so far"),
+        }
     }
-    let bytes = encode(last.0, frames.len() as u64, last.1);
-    match read(&mut b, A, &bytes) {
-        Err(error) => error.to_string(),
-        Ok(()) => "fine".to_owned(),
-    }
+    "fine".to_owned()
 }
 
 fn encode(frame: Frame, seq: u64, len: u32) -> Vec<u8> {
+    encode_behind(0, frame, seq, len)
+}
+
+fn encode_behind(data_before: u16, frame: Frame, seq: u64, len: u32) -> Vec<u8> {
     let seq = if frame.kind().is_sequenced() { seq } else { 0 };
-    let mut bytes = frame.encode(seq, 0, len).to_vec();
+    let data_before = if frame.kind().is_ordered() { data_before } else { 0 };
+    let mut bytes = frame.encode_behind(data_before, seq, 0, len).to_vec();
     bytes.resize(bytes.len() + len as usize, 0xaa);
     bytes
 }
@@ -48,10 +54,13 @@ fn whatever_breaks_the_rules_is_named() {
     let first = (Frame::Envelope(envelope(1, 40, 40)), 16);
     let long = (Frame::Envelope(envelope(1, 100, 20)), 16);
     let refused: &[(&[(Frame, u32)], &str)] = &[
-        (&[(data(9, 0), 1)], "expects none"),
-        (&[first, (data(1, 17), 1)], "out of order"),
-        (&[first, (data(1, 15), 1)], "out of order"),
-        (&[first, (data(1, u64::MAX - 1), 1)], "out of order"),
+        (&[(data(1, 0), 1), (Frame::Envelope(envelope(1, 1, 1)), 1)], "expects none"),
+        (&[(data(1, 9), 3), (Frame::Envelope(envelope(1, 11, 11)), 9)], "not cleared"),
+        (&[(data(9, 0), 200), (data(9, 200), 200)], "have not begun"),
+        (&[first, (data(1, 15), 1)], "twice"),
+        (&[first, (data(1, 20), 8), (data(1, 27), 2)], "twice"),
+        (&[first, (data(1, 20), 8), (data(1, 18), 3)], "twice"),
+        (&[first, (data(1, u64::MAX - 1), 1)], "not cleared"),
         (&[first, (data(1, 16), 25)], "not cleared"),
         (&[first, (data(1, 16), 24), (data(1, 40), 1)], "expects none"),
         (&[long, (data(1, 16), 4), (data(1, 20), 1)], "not cleared"),
@@ -95,7 +104,7 @@ fn no_more_messages_than_credit() {
 #[test]
 fn numbers_that_cannot_be_are_refused() {
     let mut pair = Pair::new(small);
-    assert!(pair.b.connected(A, 99).is_err());
+    assert!(pair.b.connected(A, ONE, 99).is_err());
     let gap = encode(Frame::Close, 5, 0);
     assert!(read(&mut pair.b, A, &gap).is_err());
     let ack = Frame::Ack.encode(0, 17, 0);
@@ -106,11 +115,11 @@ fn numbers_that_cannot_be_are_refused() {
 fn a_frame_repeated_with_other_content_is_refused() {
     for again in [Frame::Envelope(envelope(1, 41, 40)), data(1, 0)] {
         let mut b = Endpoint::new(small(B));
-        b.connected(A, 1).unwrap();
+        b.connected(A, ONE, 1).unwrap();
         let half = encode(Frame::Envelope(envelope(1, 40, 40)), 1, 16);
         read(&mut b, A, &half[..half.len() - 1]).unwrap();
-        b.disconnected(A);
-        b.connected(A, 1).unwrap();
+        b.disconnected(A, ONE);
+        b.connected(A, ONE, 1).unwrap();
         let error = read(&mut b, A, &encode(again, 1, 16)).unwrap_err();
         assert!(error.to_string().contains("other content"), "{error}");
     }
@@ -131,15 +140,21 @@ fn a_message_cleared_twice_is_refused() {
 fn what_is_read_after_a_loss_goes_nowhere() {
     let mut pair = Pair::new(small);
     let receive = pair.receive(1, 40);
-    let header = Header { kind: gridmpi_wire::Kind::Envelope, body_len: 16 + 47, seq: 1, ack: 0 };
+    let header = Header {
+        kind: gridmpi_wire::Kind::Envelope,
+        body_len: 16 + 47,
+        seq: 1,
+        data_before: 0,
+        ack: 0,
+    };
     let frame = Frame::Envelope(envelope(1, 40, 40));
-    let sink = pair.b.frame(A, &header, frame, 16).unwrap();
+    let sink = pair.b.frame(A, ONE, &header, frame).unwrap();
     pair.b.peer_lost(A, "cut");
     assert!(pair.b.take(receive).unwrap().error.is_some());
     pair.b.sink_write(&sink, 0, &[1; 16]);
     pair.b.sink_slices(&sink, 3, |slices| assert!(!slices.is_empty()));
     pair.b.frame_end(A, sink).unwrap();
-    assert!(pair.b.frame(A, &header, frame, 16).is_err());
+    assert!(pair.b.frame(A, ONE, &header, frame).is_err());
 }
 
 fn frame() -> impl Strategy<Value = (Frame, u32)> {
@@ -176,8 +191,8 @@ proptest! {
         steps in prop::collection::vec((frame(), 0..8u8), 1..120)
     ) {
         let mut b = Endpoint::new(small(B));
-        b.connected(A, 1).unwrap();
-        let (mut messages, mut claimed) = (0, Vec::new());
+        b.connected(A, ONE, 1).unwrap();
+        let (mut messages, mut data_before, mut claimed) = (0, 0, Vec::new());
         for ((frame, len), action) in steps {
             let frame = match frame {
                 Frame::Envelope(e) => Frame::Envelope(Envelope { message: messages + 1, ..e }),
@@ -188,10 +203,12 @@ proptest! {
                 kind: frame.kind(),
                 body_len: frame.kind().fields_len() as u32 + len,
                 seq,
+                data_before: if frame.kind().is_ordered() { data_before } else { 0 },
                 ack: 0,
             };
-            if let Ok(sink) = b.frame(A, &header, frame, len) {
+            if let Ok(sink) = b.frame(A, ONE, &header, frame) {
                 messages += u64::from(matches!(frame, Frame::Envelope(_)));
+                data_before = if frame.kind().is_ordered() { 0 } else { data_before + 1 };
                 b.sink_write(&sink, 0, &vec![1; len as usize]);
                 let _ = b.frame_end(A, sink);
             }
@@ -204,9 +221,9 @@ proptest! {
                     b.receive_claimed(message, RecvBuffer::owned(8));
                 },
                 4 => {
-                    b.disconnected(A);
+                    b.disconnected(A, ONE);
                     // Its own frames cannot have been received: it has acknowledged none.
-                    b.connected(A, 1).unwrap();
+                    b.connected(A, ONE, 1).unwrap();
                 }
                 5 => { b.send(A, ContextId(0), Rank(1), 1, Mode::Synchronous, bytes(&[1; 50])); }
                 _ => {}

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{A, B, CONTEXT, Pair, bytes, read, received, small, written};
+use common::{A, B, CONTEXT, ONE, Pair, bytes, read, received, small, written};
 use gridmpi_buffer::RecvBuffer;
 use gridmpi_engine::{Completion, Config, Endpoint, Fault, Mode, Source, TagMatch, Word};
 use gridmpi_wire::{ContextId, Grant, ProcId, Rank, Transfer};
@@ -171,8 +171,8 @@ fn a_receive_that_comes_while_a_frame_is_read_gets_all_of_it() {
         // A first piece whose last frame stops somewhere, then the receive, then the rest anew.
         read(&mut pair.b, A, &out[..cut.min(out.len())]).unwrap();
         let receives = [pair.receive(5, 16), pair.receive(5, 150)];
-        pair.a.disconnected(B);
-        pair.b.disconnected(A);
+        pair.a.disconnected(B, ONE);
+        pair.b.disconnected(A, ONE);
         pair.connect();
         pair.carry();
         assert_eq!(received(&mut pair.b, receives[0]).unwrap().1, data(16));
@@ -278,9 +278,9 @@ fn peers_are_dialled_once_and_named_when_they_have_something_to_write() {
     a.send(B, CONTEXT, Rank(0), 1, Mode::Standard, bytes(b"x"));
     assert_eq!(a.wants_connection(), Some(B));
     assert_eq!(a.wants_connection(), None);
-    a.disconnected(B);
+    a.disconnected(B, ONE);
     assert_eq!(a.wants_connection(), Some(B));
-    a.connected(B, 1).unwrap();
+    a.connected(B, ONE, 1).unwrap();
     let mut ready = Vec::new();
     a.wants_transmit(&mut ready);
     a.wants_transmit(&mut ready);

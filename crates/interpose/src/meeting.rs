@@ -11,7 +11,7 @@ use gridmpi_bootstrap::{
     Control, DataModel, JobEnv, JobTable, ProcInfo, Registration, Via, Yielding,
 };
 use gridmpi_engine::{Communicator, JobMap};
-use gridmpi_net::{Bound, Listen, Net, NetConfig, Relays};
+use gridmpi_net::{Bound, Limits, Listen, Net, NetConfig, Relays, Security, Way};
 use gridmpi_wire::ProcId;
 use std::ffi::{c_char, c_int, c_void};
 use std::net::SocketAddr;
@@ -285,61 +285,84 @@ fn start_net(
     let matb = env.settings.matb.or(table.network.matb(ours));
     let pacing = pacing::of(Wish { setting, congestion, matb }, table, ours, me);
     let has_broker = pacing.online.is_some();
-    let is_relayed = |cluster| cluster != ours && table.via(ours, cluster) == Via::Relays;
-    let relays = relays(env, table, ours, &is_relayed)?;
-    let peers = table.clusters.iter().enumerate().flat_map(|(cluster, registration)| {
-        // Those of this cluster are the vendor's business, but for the broker.
-        let is_wanted = if cluster == ours { has_broker } else { !is_relayed(cluster) };
-        let addresses = |p: &ProcInfo| if is_wanted { p.addresses.clone() } else { Vec::new() };
-        registration.procs.iter().map(addresses).collect::<Vec<_>>()
-    });
+    let relays = relays(env, table, ours)?;
+    let ways = Ways { table, ours, me, has_broker, relays: relays.as_ref() };
     let mut engine = gridmpi_engine::Config::new(me);
     let usual = credit(table.size());
     engine.credit_bytes = table.credit().unwrap_or(usual);
     engine.eager_limit = env.settings.eager_limit.unwrap_or(usual);
+    let key = gridmpi_wire::JobKey::new(env.key.bytes());
+    let security = table.is_secure().then(|| Security::of_job(env.job.0, &key));
+    const { assert!(gridmpi_wire::Strand::MAX as u32 == gridmpi_bootstrap::MOST_CONNECTIONS) };
+    let connections = env.settings.connections.or(table.network.connections);
+    let connections = connections.map(|count| count as usize);
     let config = NetConfig {
         me,
         job: env.job.0,
-        key: gridmpi_wire::JobKey::new(env.key.bytes()),
+        key,
         engine,
-        peers: peers.collect(),
+        peers: ways.to_all(),
+        security: security.transpose().map_err(|error| error.to_string())?,
         relays,
-        limits: gridmpi_net::Limits::default(),
+        limits: Limits { connections, ..Limits::default() },
         pacing,
     };
     Net::start(bound, config).map_err(|e| e.to_string())
 }
 
-/// The relays that lead to the clusters that are reached so.
-fn relays(
-    env: &JobEnv,
-    table: &JobTable,
+/// How this process gets to the others.
+struct Ways<'a> {
+    table: &'a JobTable,
     ours: usize,
-    is_relayed: &dyn Fn(usize) -> bool,
-) -> Result<Option<Relays>, Reason> {
-    let sizes = || table.clusters.iter().map(|registration| registration.procs.len());
-    let Some(other) = (0..table.clusters.len()).find(|&cluster| is_relayed(cluster)) else {
-        return Ok(None);
-    };
+    me: ProcId,
+    has_broker: bool,
+    relays: Option<&'a Relays>,
+}
+
+impl Ways<'_> {
+    /// To every process of the job, by its number.
+    fn to_all(&self) -> Vec<Vec<Way>> {
+        let clusters = self.table.clusters.iter().enumerate();
+        let procs = clusters.flat_map(|(cluster, it)| it.procs.iter().map(move |p| (cluster, p)));
+        procs.enumerate().map(|(number, (cluster, proc))| self.to(number, cluster, proc)).collect()
+    }
+
+    fn to(&self, number: usize, cluster: usize, proc: &ProcInfo) -> Vec<Way> {
+        // Those of this cluster are the vendor's business, but for the broker.
+        if cluster == self.ours && !self.has_broker {
+            return Vec::new();
+        }
+        let is_direct = cluster == self.ours || self.table.via(self.ours, cluster) == Via::Direct;
+        match self.relays {
+            Some(relays) if !is_direct => {
+                // Each pair begins with another one, so that all have something to do.
+                let count = relays.addresses.len();
+                let first = (self.me.0 as usize).wrapping_add(number);
+                (0..count).map(|at| Way::Relay(first.wrapping_add(at) % count)).collect()
+            }
+            _ => vec![Way::Direct(proc.addresses.clone())],
+        }
+    }
+}
+
+/// Our relays, if there are clusters that are reached through them.
+fn relays(env: &JobEnv, table: &JobTable, ours: usize) -> Result<Option<Relays>, Reason> {
+    let is_relayed = |other: &usize| *other != ours && table.via(ours, *other) == Via::Relays;
+    let Some(other) = (0..table.clusters.len()).find(is_relayed) else { return Ok(None) };
     let access = env.relays.as_ref().ok_or_else(|| {
         let (here, there) = (&env.cluster, &table.clusters[other].cluster);
         format!(
-            "cluster {there} is to be reached through relays, but cluster {here} has none: name them by \
-             `relays` in the job file, or leave out `via = \"relays\"`"
+            "cluster {there} is to be reached through relays, but cluster {here} has none: name \
+             them by `relays` in the job file, or leave out `via = \"relays\"`"
         )
     })?;
     let number = |size: usize| u32::try_from(size).map_err(|error| error.to_string());
-    let first: usize = sizes().take(ours).sum();
-    let leads_to = sizes().enumerate().flat_map(|(cluster, size)| {
-        let leads = is_relayed(cluster);
-        (0..size).map(move |_| leads)
-    });
+    let before: usize = table.clusters[..ours].iter().map(|cluster| cluster.procs.len()).sum();
     Ok(Some(Relays {
         addresses: access.resolve()?,
         token: gridmpi_wire::JobKey::new(access.token.bytes()),
-        first: ProcId(number(first)?),
+        first: ProcId(number(before)?),
         count: number(table.clusters[ours].procs.len())?,
-        leads_to: leads_to.collect(),
     }))
 }
 

@@ -149,10 +149,12 @@ mod tests {
                 cluster("c", &["n1"]),
             ],
             network: NetworkInfo {
+                tls: None,
                 links: vec![link([0, 1], Some(160_000_000)), link([1, 2], None)],
                 interfaces: vec![None, Some(50_000_000)],
                 pacing: None,
                 matb: vec![],
+                connections: None,
             },
         }
     }

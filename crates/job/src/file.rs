@@ -27,10 +27,12 @@
 //! Every key is described in `docs/job-file.md`.
 
 use crate::spec::{ClusterSpec, Family, JobSpec, Launcher, Style};
-use crate::suggest::nearest;
-use crate::table::{At, FileError, Source, Table};
-use gridmpi_bootstrap::{ClusterName, LinkInfo, MAX_RELAYS, Pacing, RelayAccess, Via};
+use gridmpi_bootstrap::env::parse_switch;
+use gridmpi_bootstrap::{
+    ClusterName, LinkInfo, MAX_RELAYS, MOST_CONNECTIONS, Pacing, RelayAccess, Via,
+};
 use gridmpi_report::units::format_rate;
+use gridmpi_settings::{At, FileError, Source, Table, nearest};
 
 /// Reads the text of a job file; `name` is what messages call the file.
 ///
@@ -80,7 +82,9 @@ fn job(mut table: Table<'_>) -> Result<JobSpec, FileError> {
         relays: relays(&mut table)?,
         relay_token: plain(table.text("relay_token")?).map(Into::into),
         pacing: choice(&mut table, "pacing", &Pacing::NAMES, Pacing::parse)?,
+        tls: choice(&mut table, "tls", &["on", "off"], parse_switch)?,
         matb: table.rate("matb")?,
+        connections: table.count_to("connections", MOST_CONNECTIONS)?,
         ..JobSpec::default()
     };
     table.finish()?;
@@ -278,7 +282,9 @@ args = ["-n", "5"]
 wait = "120 s"
 timeout = 30
 pacing = "static"
+tls = "off"
 matb = "40 Mbit/s"
+connections = 4
 listen = "0.0.0.0:7000"
 env = { A = "1", B = 2 }
 
@@ -290,7 +296,7 @@ ranks = 4
 hosts = ["x", "y"]
 ranks_per_host = 2
 remote_shell = "/bin/agent"
-relays = ["gw1:7070", "gw2:7070"]
+relays = ["gw1:7118", "gw2:7118"]
 relay_token = "relay-token"
 interface = "eth1"
 interface_bandwidth = "50 Mbit/s"
@@ -316,13 +322,14 @@ via = "relays"
         assert_eq!(spec.timeout, Some(Duration::from_secs(30)));
         let a = &spec.clusters[0];
         assert_eq!((a.style, a.mpi), (Some(Style::OpenMpi5), Some(Family::OpenMpi)));
-        assert_eq!(a.relays, ["gw1:7070", "gw2:7070"]);
+        assert_eq!(a.relays, ["gw1:7118", "gw2:7118"]);
         assert_eq!(a.relay_token.as_deref(), Some(std::path::Path::new("relay-token")));
         assert_eq!(a.command(&spec.command), ["./other"]);
         assert_eq!(spec.clusters[1].launcher, Launcher::Join);
         let network = spec.network();
         assert_eq!(network.interfaces, [Some(50_000_000), None]);
-        assert_eq!(network.pacing, Some(Pacing::Static));
+        assert_eq!((network.pacing, network.tls), (Some(Pacing::Static), Some(false)));
+        assert_eq!((network.pacing, network.connections), (Some(Pacing::Static), Some(4)));
         assert_eq!(network.matb, [Some(20_000_000), Some(40_000_000)]);
         let link = &spec.links[0];
         assert_eq!((link.between, link.via), ([1, 0], Some(Via::Relays)));
@@ -386,7 +393,14 @@ via = "relays"
                 "job.toml:1: `relays`: \"gw\" is no relay: write host:port",
             ),
             (format!("{a}relays = []\n"), "must name 1 to 64 relays"),
+            (format!("[job]\ntls = \"maybe\"\n{a}"), "job.toml:2: `tls` must be one of on, off"),
             (format!("[job]\nwait = \"soon\"\n{a}"), "job.toml:2: `wait`"),
+            (
+                format!("[job]\nconnections = 0\n{a}"),
+                "job.toml:2: `connections` must be a whole number from 1 to 16",
+            ),
+            (format!("[job]\nconnections = 17\n{a}"), "from 1 to 16"),
+            (format!("[job]\nconnections = \"4\"\n{a}"), "from 1 to 16"),
             (format!("[job]\nmatb = \"0\"\n{a}"), "job.toml:2: `matb`"),
             (format!("[job]\nmatb = \"0 Mbit/s\"\n{a}"), "job.toml:2: `matb` must be more than 0"),
             (format!("{a}matb = \"-1 Mbit/s\"\n"), "job.toml:3: `matb`: `-1 Mbit/s` is not a rate"),

@@ -28,6 +28,9 @@ use std::time::Duration;
 /// Exit code for a job that cannot be started as described.
 pub const BAD_JOB: i32 = 2;
 
+const UNENCRYPTED: &str = "warning: TLS is off: whoever is on the way between the clusters can read and change what \
+                           the program sends";
+
 /// What the command line says beyond the job itself.
 #[derive(Clone, Debug, Default)]
 pub struct RunOptions {
@@ -47,6 +50,8 @@ pub struct RunOptions {
     pub file: Option<PathBuf>,
     /// How what crosses between clusters is held back, whatever job file and environment say.
     pub pacing: Option<Pacing>,
+    /// Whether connections between clusters use TLS, whatever job file and environment say.
+    pub tls: Option<bool>,
 }
 
 /// Runs a job. Tells the user about everything on stderr; returns the exit code.
@@ -78,6 +83,10 @@ fn start(spec: &JobSpec, options: &RunOptions) -> Result<Supervisor, Problems> {
     options.output.prepare().map_err(one)?;
     let mut settings = Settings::from_process().map_err(|error| one(error.to_string()))?;
     settings.pacing = options.pacing.or(settings.pacing).or(spec.pacing);
+    settings.tls = options.tls.or(settings.tls).or(spec.tls);
+    if settings.tls == Some(false) && spec.clusters.len() > 1 {
+        say!("{UNENCRYPTED}");
+    }
     if options.doctor {
         doctor::before(spec, &options.gridmpi)?;
     }
@@ -85,7 +94,9 @@ fn start(spec: &JobSpec, options: &RunOptions) -> Result<Supervisor, Problems> {
     if let Some(warning) = unpaced(spec, &settings) {
         say!("{warning}");
     }
-    let network = NetworkInfo { pacing: settings.pacing, ..spec.network() };
+    let connections = settings.connections.or(spec.connections);
+    let (pacing, tls) = (settings.pacing, settings.tls);
+    let network = NetworkInfo { pacing, tls, connections, ..spec.network() };
     let secret = Secret::random().map_err(|error| one(error.to_string()))?;
     let (sender, events) = channel();
     let meeting = Meeting::start(spec, network, &secret, sender.clone()).map_err(one)?;

@@ -18,8 +18,12 @@ pub struct JobSpec {
     pub measure: Vec<[u16; 2]>,
     /// How what crosses them is held back.
     pub pacing: Option<Pacing>,
+    /// Whether connections between clusters use TLS; they do unless this says otherwise.
+    pub tls: Option<bool>,
     /// What each node may send to each other cluster, bits per second, where a cluster has no rate of its own.
     pub matb: Option<u64>,
+    /// How many connections two processes of different clusters may have at a time.
+    pub connections: Option<u32>,
     /// Program and arguments of every cluster that names none of its own.
     pub command: Vec<String>,
     /// Variables for the ranks of every cluster.
@@ -45,7 +49,9 @@ impl JobSpec {
             links: self.links.clone(),
             interfaces: interfaces.collect(),
             pacing: self.pacing,
+            tls: self.tls,
             matb: self.clusters.iter().map(|cluster| self.matb(cluster)).collect(),
+            connections: self.connections,
         }
     }
 

@@ -6,6 +6,7 @@
 use crate::control::{self, Request, Status};
 use crate::enter;
 use crate::error::{Doing as _, LabError};
+use crate::fault_cli;
 use crate::hold;
 use crate::job_file;
 use crate::plan::{self, HEAD};
@@ -95,6 +96,9 @@ enum Action {
         /// The lab's name, if not the file's and this process's id.
         #[arg(long)]
         name: Option<String>,
+        /// Run the command on this node, not on the head.
+        #[arg(long, default_value = HEAD)]
+        on: String,
         /// Save the recording, its picture and a summary into this directory.
         #[arg(long)]
         out: Option<PathBuf>,
@@ -118,7 +122,14 @@ enum Action {
         /// Ranks on each node.
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
         ranks_per_node: u32,
+        /// Write `relays` of private clusters (every gateway, port 7118), not only as a comment.
+        #[arg(long)]
+        relays: bool,
     },
+    /// Make a fault in a running lab, or undo it.
+    Fault(fault_cli::One),
+    /// Make faults at random in a running lab, and print them.
+    Faults(fault_cli::Many),
     /// (internal) Hold a lab.
     #[command(hide = true)]
     Hold {
@@ -154,12 +165,14 @@ fn act(action: Action) -> Result<u8, LabError> {
             enter::run(&state::choose(name.as_deref())?, &node, &command)
         }
         Action::Ssh { name, arguments } => remote_shell(name.as_deref(), &arguments),
-        Action::Run { file, name, out, quiet, command } => {
-            run_inside(&file, name, out.as_deref(), quiet, &command)
+        Action::Run { file, name, on, out, quiet, command } => {
+            run_inside(&file, name, &on, out.as_deref(), quiet, &command)
         }
-        Action::Job { file, mpi, launcher, ranks_per_node } => {
-            print_job(&file, &mpi, launcher, ranks_per_node)
+        Action::Job { file, mpi, launcher, ranks_per_node, relays } => {
+            print_job(&file, &mpi, launcher, ranks_per_node, relays)
         }
+        Action::Fault(one) => fault_cli::one(one),
+        Action::Faults(many) => fault_cli::many(many),
         Action::Hold { dir, inner, lifeline } => hold_lab(dir, inner, lifeline),
     }
 }
@@ -281,11 +294,14 @@ fn remote_shell(name: Option<&str>, arguments: &[OsString]) -> Result<u8, LabErr
 fn run_inside(
     file: &Path,
     name: Option<String>,
+    on: &str,
     out: Option<&Path>,
     quiet: bool,
     command: &[OsString],
 ) -> Result<u8, LabError> {
     let mut spec = load(file, name.clone())?;
+    // Better known before the lab is built than after it.
+    plan::find(&spec, &plan::nodes(&spec), on, None).map_err(LabError::Usage)?;
     if name.is_none() {
         spec.name = format!("{}-{}", spec.name, std::process::id());
     }
@@ -294,7 +310,7 @@ fn run_inside(
         std::fs::create_dir_all(out).doing(format!("cannot write to {}", out.display()))?;
     }
     let (lab, lifeline) = up::up_bound(&spec)?;
-    let result = print_notes(&lab).and_then(|()| run_on_head(&lab, command));
+    let result = print_notes(&lab).and_then(|()| run_on(&lab, on, command));
     let saved = match result {
         Ok(_) => finish(&lab, &spec, out, quiet),
         Err(_) => Ok(()),
@@ -306,10 +322,10 @@ fn run_inside(
 }
 
 /// Runs the command through this program's `exec`, so that this process stays outside.
-fn run_on_head(lab: &LabDir, command: &[OsString]) -> Result<u8, LabError> {
+fn run_on(lab: &LabDir, node: &str, command: &[OsString]) -> Result<u8, LabError> {
     let program = std::env::current_exe().doing("cannot find this program's own file")?;
     let mut inside = Command::new(program);
-    inside.args(["lab", "exec", "--name", &lab.name(), HEAD, "--"]).args(command);
+    inside.args(["lab", "exec", "--name", &lab.name(), node, "--"]).args(command);
     inside.stdin(Stdio::inherit());
     enter::supervise(&mut inside)
 }
@@ -329,11 +345,17 @@ fn finish(lab: &LabDir, spec: &Spec, out: Option<&Path>, quiet: bool) -> Result<
     Ok(())
 }
 
-fn print_job(file: &Path, mpi: &str, launcher: String, ranks: u32) -> Result<u8, LabError> {
+fn print_job(
+    file: &Path,
+    mpi: &str,
+    launcher: String,
+    ranks: u32,
+    relays: bool,
+) -> Result<u8, LabError> {
     let spec = Spec::load(file)?;
     let launchers = job_file::read_launchers(mpi, &spec)?;
     let choices =
-        job_file::Choices { launchers, default_launcher: launcher, ranks_per_node: ranks };
+        job_file::Choices { launchers, default_launcher: launcher, ranks_per_node: ranks, relays };
     print!("{}", job_file::write(&spec, &choices));
     Ok(0)
 }

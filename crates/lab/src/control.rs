@@ -14,8 +14,11 @@ pub const SOCKET: &str = "control.sock";
 /// The holder answers at once unless the machine is overloaded.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Longest line that a holder reads, bytes.
+pub const MAX_LINE: u64 = 8_192;
+
 /// What a holder is asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
     /// Counters of every direction; the recording is complete up to now when it is answered.
     Status,
@@ -23,24 +26,48 @@ pub enum Request {
     Nodes,
     /// To end the lab.
     Stop,
+    /// To make a fault; answered by [`Done`] or why not.
+    Fault(Ask),
+}
+
+/// A fault that is asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ask {
+    /// In the words of [`crate::fault::Fault::read`].
+    pub words: Vec<String>,
+    /// How long; none: until it is undone.
+    pub lasts: Option<Duration>,
+}
+
+/// A fault that was made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Done {
+    /// When, in milliseconds since the lab came up.
+    pub at_ms: u64,
+    /// What was done.
+    pub what: String,
 }
 
 impl Request {
     /// As it stands on the line.
     #[must_use]
-    pub fn word(self) -> &'static str {
+    pub fn line(&self) -> String {
         match self {
-            Self::Status => "status",
-            Self::Nodes => "nodes",
-            Self::Stop => "stop",
+            Self::Status => "status".to_owned(),
+            Self::Nodes => "nodes".to_owned(),
+            Self::Stop => "stop".to_owned(),
+            Self::Fault(ask) => format!("fault {}", serde_json::to_string(ask).unwrap_or_default()),
         }
     }
 
     /// From the line.
     #[must_use]
-    pub fn of(word: &str) -> Option<Self> {
+    pub fn of(line: &str) -> Option<Self> {
+        if let Some(ask) = line.strip_prefix("fault ") {
+            return serde_json::from_str(ask).ok().map(Self::Fault);
+        }
         let all = [Self::Status, Self::Nodes, Self::Stop];
-        all.into_iter().find(|request| request.word() == word.trim())
+        all.into_iter().find(|request| request.line() == line.trim())
     }
 }
 
@@ -54,6 +81,9 @@ pub struct Status {
     pub origin_ns: u64,
     /// Every direction of every link.
     pub directions: Vec<DirectionStatus>,
+    /// The faults at work, in words.
+    #[serde(default)]
+    pub faults: Vec<String>,
     /// Every node, if they were asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<NodeStatus>,
@@ -95,20 +125,53 @@ pub struct DirectionStatus {
     pub lateness_max_us: f64,
 }
 
-/// Asks the holder of `lab`.
+/// Asks the holder of `lab` for anything but a fault.
 ///
 /// # Errors
 /// When it does not answer in ten seconds.
 pub fn ask(lab: &LabDir, request: Request) -> Result<Status, LabError> {
+    talk(lab, &request)
+}
+
+/// Asks it for a fault.
+///
+/// # Errors
+/// When it does not answer in ten seconds, or says why there can be no such fault.
+pub fn make_fault(lab: &LabDir, ask: Ask) -> Result<Done, LabError> {
+    let request = Request::Fault(ask);
+    if request.line().len() as u64 >= MAX_LINE {
+        return Err(LabError::Usage("these are too many words for a fault".to_owned()));
+    }
+    talk::<Result<Done, String>>(lab, &request)?.map_err(LabError::Usage)
+}
+
+fn talk<T: for<'a> Deserialize<'a>>(lab: &LabDir, request: &Request) -> Result<T, LabError> {
     let what = format!("cannot talk to the lab `{}`", lab.name());
     let talk = || {
         let mut stream = UnixStream::connect(lab.join(SOCKET))?;
         stream.set_read_timeout(Some(TIMEOUT))?;
         stream.set_write_timeout(Some(TIMEOUT))?;
-        writeln!(stream, "{}", request.word())?;
+        writeln!(stream, "{}", request.line())?;
         let mut line = String::new();
         BufReader::new(stream).read_line(&mut line)?;
         Ok(serde_json::from_str(&line)?)
     };
     talk().doing(what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_survive_the_line() {
+        let words = vec!["kill".to_owned(), "a1".to_owned(), "two\nlines \"".to_owned()];
+        let ask = Ask { words, lasts: Some(Duration::from_millis(1_500)) };
+        for request in [Request::Status, Request::Nodes, Request::Stop, Request::Fault(ask)] {
+            assert!(!request.line().contains('\n'));
+            assert_eq!(Request::of(&(request.line() + "\n")), Some(request));
+        }
+        assert_eq!(Request::of("fault {}"), None);
+        assert_eq!(Request::of(""), None);
+    }
 }

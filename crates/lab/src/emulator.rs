@@ -15,6 +15,7 @@ use crate::sys::wait_readable;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsFd as _;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -57,6 +58,21 @@ pub struct Progress {
 /// Progress of a direction, shared with whoever reports it.
 pub type Shared = Arc<Mutex<Progress>>;
 
+/// A direction that is at work.
+#[derive(Debug)]
+pub struct Running {
+    /// What it has done so far.
+    pub progress: Shared,
+    fault: Arc<AtomicU64>,
+}
+
+impl Running {
+    /// Frames that arrive from now on are also lost with this probability.
+    pub fn disturb(&self, probability: f64) {
+        self.fault.store(probability.to_bits(), Ordering::Relaxed);
+    }
+}
+
 /// One direction of an emulated link.
 pub struct Direction {
     ring: Ring,
@@ -66,6 +82,8 @@ pub struct Direction {
     records_arrivals: bool,
     fresh: Progress,
     shared: Shared,
+    /// Losses that are asked for from outside: bits of a probability.
+    fault: Arc<AtomicU64>,
 }
 
 /// Slots for everything that can be in the buffer and on the way, as small packets.
@@ -89,7 +107,8 @@ impl Direction {
         let sender = Sender::new(to)?;
         let shared = Shared::default();
         let (in_flight, fresh) = (VecDeque::new(), Progress::default());
-        Ok(Self { ring, sender, flow, in_flight, records_arrivals: false, fresh, shared })
+        let fault = Arc::default();
+        Ok(Self { ring, sender, flow, in_flight, records_arrivals: false, fresh, shared, fault })
     }
 
     /// Records the arrival of every frame, too, if `wanted`.
@@ -103,8 +122,9 @@ impl Direction {
     ///
     /// # Errors
     /// When no thread can be started.
-    pub fn start(mut self, name: String) -> io::Result<Shared> {
-        let shared = Arc::clone(&self.shared);
+    pub fn start(mut self, name: String) -> io::Result<Running> {
+        let running =
+            Running { progress: Arc::clone(&self.shared), fault: Arc::clone(&self.fault) };
         thread::Builder::new().name(name).spawn(move || {
             let realtime = clock::run_at_once(PRIORITY).is_ok();
             self.shared.lock().unwrap_or_else(PoisonError::into_inner).realtime = Some(realtime);
@@ -115,10 +135,11 @@ impl Direction {
                 self.wait();
             }
         })?;
-        Ok(shared)
+        Ok(running)
     }
 
     fn take_in(&mut self) {
+        self.flow.disturb(f64::from_bits(self.fault.load(Ordering::Relaxed)));
         let before = clock::monotonic();
         // Time stamps are of the clock that may be set; everything here is of the other.
         let offset = clock::realtime().wrapping_sub(before);

@@ -1,7 +1,7 @@
 //! Running programs in a lab's nodes.
 
 use crate::error::{Doing as _, LabError};
-use crate::plan::{self, HEAD};
+use crate::plan::{self, Found};
 use crate::state::{self, LabDir, State};
 use crate::sys::namespace::{self, Kinds};
 use crate::sys::process::{self, Signals};
@@ -53,7 +53,8 @@ fn enter(lab: &LabDir, state: &State, node: &str) -> Result<bool, LabError> {
     if !is_inside {
         ways.push((holder.join("ns/pid"), namespace::PID));
     }
-    ways.extend(node_namespaces(state, &holder, node)?);
+    let cluster = if is_inside { own_cluster(state) } else { None };
+    ways.extend(node_namespaces(state, &holder, node, cluster)?);
     // All are opened before the first is entered: later ones change what paths mean.
     let open = |(path, kind): &(PathBuf, Kinds)| {
         Ok((File::open(path).doing(format!("cannot open {}", path.display()))?, *kind))
@@ -79,26 +80,29 @@ fn node_namespaces(
     state: &State,
     holder: &Path,
     node: &str,
+    here: Option<usize>,
 ) -> Result<Vec<(PathBuf, Kinds)>, LabError> {
     let kinds = [namespace::NET, namespace::UTS, namespace::IPC, namespace::MOUNT];
-    let paths = if plan::is_head(&state.spec, node) {
-        ["net", "uts", "ipc", "mnt"].map(|kind| holder.join("ns").join(kind))
-    } else {
-        let nodes = state.plan();
-        let found = plan::find(&nodes, node);
-        let index = found.and_then(|found| nodes.iter().position(|other| other == found));
-        let descriptors = index.and_then(|index| state.nodes.get(index)).ok_or_else(|| {
-            let names: Vec<_> = nodes.iter().map(|node| node.name.as_str()).collect();
-            LabError::NoNode {
-                lab: state.spec.name.clone(),
-                node: node.to_owned(),
-                nodes: format!("{HEAD}, {}", names.join(", ")),
-            }
-        })?;
-        let numbers = [descriptors.net, descriptors.uts, descriptors.ipc, descriptors.mount];
-        numbers.map(|number| holder.join("fd").join(number.to_string()))
+    let lab = state.spec.name.clone();
+    let found = plan::find(&state.spec, &state.plan(), node, here)
+        .map_err(|why| LabError::NoNode { lab: lab.clone(), why })?;
+    let paths = match found {
+        Found::Head => ["net", "uts", "ipc", "mnt"].map(|kind| holder.join("ns").join(kind)),
+        Found::Node(index) => {
+            let why = || format!("`{node}` was not built");
+            let descriptors = state.nodes.get(index);
+            let descriptors = descriptors.ok_or_else(|| LabError::NoNode { lab, why: why() })?;
+            let numbers = [descriptors.net, descriptors.uts, descriptors.ipc, descriptors.mount];
+            numbers.map(|number| holder.join("fd").join(number.to_string()))
+        }
     };
     Ok(paths.into_iter().zip(kinds).collect())
+}
+
+/// The cluster of the node that this process of the lab is on: a node's host name is its own.
+fn own_cluster(state: &State) -> Option<usize> {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
+    state.plan().into_iter().find(|node| node.name == name.trim()).map(|node| node.cluster)
 }
 
 /// What programs in a lab are told: which it is, and where its remote shell is.

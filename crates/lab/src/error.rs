@@ -21,8 +21,13 @@ pub enum LabError {
         message: String,
     },
     /// A kernel tool is not there.
-    #[error("`{0}` is not installed: install the package iproute2")]
-    NoTool(String),
+    #[error("`{program}` is not installed: install the package {package}")]
+    NoTool {
+        /// Which program.
+        program: String,
+        /// Where it comes from, by Debian's name.
+        package: &'static str,
+    },
     /// The system does not let this user make namespaces.
     #[error("this system does not allow a lab without root: {0}")]
     NotAllowed(String),
@@ -34,15 +39,13 @@ pub enum LabError {
     /// No such lab, or none at all.
     #[error("{0}")]
     NoLab(String),
-    /// No such node.
-    #[error("the lab `{lab}` has no node `{node}`: {nodes}")]
+    /// No such node, or several.
+    #[error("lab `{lab}`: {why}")]
     NoNode {
         /// The lab's name.
         lab: String,
-        /// What was asked for.
-        node: String,
-        /// What there is.
-        nodes: String,
+        /// What there is instead.
+        why: String,
     },
     /// The lab did not come up.
     #[error("the lab did not come up: {0}")]
@@ -63,6 +66,15 @@ pub enum LabError {
     /// Something asked for on the command line cannot be.
     #[error("{0}")]
     Usage(String),
+}
+
+impl LabError {
+    /// A kernel tool is not there.
+    #[must_use]
+    pub fn no_tool(program: &str) -> Self {
+        let package = if program == "nft" { "nftables" } else { "iproute2" };
+        Self::NoTool { program: program.to_owned(), package }
+    }
 }
 
 /// Names what was being done when a system call failed.

@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 /// checksum (4), gap (12).
 pub const WIRE_OVERHEAD: u64 = 24;
 const MILLISECOND: u64 = 1_000_000;
+/// Tells a direction's second stream of random numbers from its first.
+const FAULT: u64 = 1 << 63;
 
 /// Bytes of frames and number of packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,6 +70,8 @@ pub struct Sample {
 pub struct Flow {
     queue: Queue,
     chance: Chance,
+    /// Losses by a fault, beside the others and drawn apart from them.
+    fault: Chance,
     delay: u64,
     origin: u64,
     now: u64,
@@ -82,12 +86,18 @@ impl Flow {
         Self {
             queue: Queue::new(link.bandwidth, link.buffer),
             chance: Chance::new(seed, stream, link.loss),
+            fault: Chance::new(seed, stream ^ FAULT, 0.0),
             delay: u64::try_from(link.delay.as_nanos()).unwrap_or(u64::MAX / 4),
             origin,
             now: origin,
             current: Sample { millisecond: 0, traffic: Traffic::default() },
             total: Traffic::default(),
         }
+    }
+
+    /// From now on also loses frames with this probability, by a fault.
+    pub fn disturb(&mut self, probability: f64) {
+        self.fault.set(probability);
     }
 
     /// A frame (of one packet, or a super-packet of several) arrived at `now` ns; an earlier
@@ -101,7 +111,8 @@ impl Flow {
     ) -> Option<u64> {
         self.settle(now, finished);
         let wire = frame.bytes + frame.packets * WIRE_OVERHEAD;
-        let lost = self.chance.loses();
+        // Both are always asked: a fault changes nothing of what is lost without it.
+        let lost = self.chance.loses() | self.fault.loses();
         let verdict = self.queue.arrive(self.now, frame, lost, wire);
         self.note(self.now, finished, |traffic| {
             traffic.arrived.add(frame);

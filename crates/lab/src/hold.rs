@@ -3,8 +3,8 @@
 //! network down.
 
 use crate::arrivals;
-use crate::control::{self, DirectionStatus, NodeStatus, Request, Status};
-use crate::emulator::{Direction, Shared};
+use crate::control::{self, Ask, DirectionStatus, Done, NodeStatus, Request, Status};
+use crate::emulator::{Direction, Running};
 use crate::error::{Doing as _, LabError};
 use crate::flow::{Flow, Volume};
 use crate::host;
@@ -16,6 +16,7 @@ use crate::sys::process::{self, Signals};
 use crate::sys::{clock, namespace, wait_readable};
 use crate::tcp;
 use crate::traffic;
+use crate::troubles::{Reach, Troubles};
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, BufWriter, Read as _, Write};
 use std::os::fd::{AsFd as _, AsRawFd as _};
@@ -28,6 +29,7 @@ use std::time::Duration;
 
 /// How often finished milliseconds are written to the recording.
 const COLLECT: Duration = Duration::from_millis(200);
+const MILLISECOND: Duration = Duration::from_millis(1);
 /// How long a client may take to say what it wants.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Longest recording, bytes; a lab that is left up does not fill the disk.
@@ -116,7 +118,7 @@ struct Carried {
     from: String,
     to: String,
     /// The emulator, or of a plain cable the port whose counters tell what came out.
-    by: Result<Shared, String>,
+    by: Result<Running, String>,
 }
 
 /// A lab that is up.
@@ -130,6 +132,7 @@ struct Holding {
     recorded: u64,
     listener: UnixListener,
     names: Vec<String>,
+    troubles: Troubles,
     /// The namespaces of the nodes exist as long as these.
     nodes: Vec<NodeHandles>,
 }
@@ -139,7 +142,7 @@ impl Holding {
         let spec: Spec = state::read_json(&lab.join("spec.json"))?;
         let mut notes = Vec::new();
         prepare_mounts(lab, &spec, &mut notes)?;
-        let nodes = network::build(&spec, &mut notes)?;
+        let nodes = network::build(&spec, lab.path(), &mut notes)?;
         let origin = clock::monotonic();
         let directions = start_links(&spec, origin)?;
         let recording = begin_file(&lab.join(traffic::FILE), traffic::HEADER)?;
@@ -148,10 +151,21 @@ impl Holding {
         let listener = UnixListener::bind(lab.join(control::SOCKET)).doing("cannot listen")?;
         listener.set_nonblocking(true).doing("cannot listen")?;
         let names = plan::nodes(&spec).into_iter().map(|node| node.name).collect();
+        let troubles = Troubles::new(&spec, lab.path())?;
         write_state(lab, spec, &nodes, notes)?;
         let home = lab.path().to_owned();
-        let recorded = 0;
-        Ok(Self { home, origin, directions, recording, arrivals, recorded, listener, names, nodes })
+        Ok(Self {
+            home,
+            origin,
+            directions,
+            recording,
+            arrivals,
+            recorded: 0,
+            listener,
+            names,
+            troubles,
+            nodes,
+        })
     }
 
     /// Runs the lab until the end.
@@ -162,7 +176,7 @@ impl Holding {
             if lifeline {
                 fds.push(stdin.as_fd());
             }
-            let ready = wait_readable(&fds, Some(COLLECT)).doing("cannot wait")?;
+            let ready = wait_readable(&fds, Some(self.pause())).doing("cannot wait")?;
             if ready.get(2) == Some(&true) && stdin.lock().read(&mut [0; 16]).unwrap_or(0) == 0 {
                 return Ok(());
             }
@@ -174,21 +188,56 @@ impl Holding {
                 return Ok(());
             }
             self.collect();
+            self.troubled(|troubles, now, reach| troubles.advance(now, reach));
             if ready[1] && self.answer() == Some(Request::Stop) {
                 return Ok(());
             }
         }
     }
 
+    /// How long there is nothing to do.
+    fn pause(&self) -> Duration {
+        let now = self.now();
+        // Waiting counts in milliseconds, and must not end before the time.
+        let next = self.troubles.next().map(|next| next.saturating_sub(now) + MILLISECOND);
+        next.map_or(COLLECT, |next| next.min(COLLECT))
+    }
+
+    /// Time since the lab came up.
+    fn now(&self) -> Duration {
+        Duration::from_nanos(clock::monotonic().saturating_sub(self.origin))
+    }
+
+    fn troubled<T>(&mut self, act: impl FnOnce(&mut Troubles, Duration, &Reach<'_>) -> T) -> T {
+        let now = self.now();
+        let links = self.directions.chunks_exact(2).map(|pair| match pair {
+            [Carried { by: Ok(forth), .. }, Carried { by: Ok(back), .. }] => Some([forth, back]),
+            _ => None,
+        });
+        let reach = Reach { nodes: &self.nodes, links: links.collect() };
+        act(&mut self.troubles, now, &reach)
+    }
+
+    fn make_fault(&mut self, ask: &Ask) -> Result<Done, String> {
+        let words: Vec<&str> = ask.words.iter().map(String::as_str).collect();
+        let what =
+            self.troubled(|troubles, now, reach| troubles.make(now, &words, ask.lasts, reach));
+        let at_ms = u64::try_from(self.now().as_millis()).unwrap_or(u64::MAX);
+        what.map(|what| Done { at_ms, what })
+    }
+
     /// Answers one client; says what it wanted.
     fn answer(&mut self) -> Option<Request> {
         let (stream, _) = self.listener.accept().ok()?;
         let request = read_request(&stream)?;
-        let mut status = self.status();
-        if request == Request::Nodes {
-            status.nodes = self.node_status();
+        let mut text = match &request {
+            Request::Fault(ask) => serde_json::to_string(&self.make_fault(ask)),
+            Request::Nodes => {
+                serde_json::to_string(&Status { nodes: self.node_status(), ..self.status() })
+            }
+            Request::Status | Request::Stop => serde_json::to_string(&self.status()),
         }
-        let mut text = serde_json::to_string(&status).ok()?;
+        .ok()?;
         text.push('\n');
         let _ = (&stream).write_all(text.as_bytes());
         Some(request)
@@ -203,8 +252,8 @@ impl Holding {
     fn collect_arrivals(&mut self) {
         let Self { arrivals: Some(out), recorded, directions, .. } = self else { return };
         for Carried { from, to, by } in directions.iter() {
-            let Ok(shared) = by else { continue };
-            let mut progress = shared.lock().unwrap_or_else(PoisonError::into_inner);
+            let Ok(running) = by else { continue };
+            let mut progress = running.progress.lock().unwrap_or_else(PoisonError::into_inner);
             let arrivals = std::mem::take(&mut progress.arrivals);
             drop(progress);
             // Who reads it notices where it ends.
@@ -223,8 +272,8 @@ impl Holding {
     fn collect_samples(&mut self) {
         let mut rows = Vec::new();
         for (index, direction) in self.directions.iter().enumerate() {
-            let Ok(shared) = &direction.by else { continue };
-            let mut progress = shared.lock().unwrap_or_else(PoisonError::into_inner);
+            let Ok(running) = &direction.by else { continue };
+            let mut progress = running.progress.lock().unwrap_or_else(PoisonError::into_inner);
             rows.extend(std::mem::take(&mut progress.samples).into_iter().map(|s| (index, s)));
         }
         if rows.is_empty() || self.recorded > RECORDING_LIMIT {
@@ -243,7 +292,8 @@ impl Holding {
     fn status(&self) -> Status {
         let up_ms = (clock::monotonic() - self.origin) / 1_000_000;
         let directions = self.directions.iter().map(Carried::status).collect();
-        Status { up_ms, origin_ns: self.origin, directions, nodes: Vec::new() }
+        let faults = self.troubles.at_work();
+        Status { up_ms, origin_ns: self.origin, directions, faults, nodes: Vec::new() }
     }
 
     /// None if they cannot be read: whoever needs them notices, everybody else goes on.
@@ -260,14 +310,14 @@ impl Holding {
 impl Carried {
     fn status(&self) -> DirectionStatus {
         let (from, to) = (self.from.clone(), self.to.clone());
-        let shared = match &self.by {
-            Ok(shared) => shared,
+        let running = match &self.by {
+            Ok(running) => running,
             Err(port) => {
                 let delivered = received(port);
                 return DirectionStatus { from, to, delivered, ..DirectionStatus::default() };
             }
         };
-        let progress = shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let progress = running.progress.lock().unwrap_or_else(PoisonError::into_inner);
         let microseconds = |nanoseconds: u64| nanoseconds as f64 / 1e3;
         DirectionStatus {
             from,
@@ -306,7 +356,7 @@ fn read_request(stream: &UnixStream) -> Option<Request> {
     stream.set_read_timeout(Some(PATIENCE)).ok()?;
     stream.set_write_timeout(Some(PATIENCE)).ok()?;
     let mut line = String::new();
-    BufReader::new(stream.take(64)).read_line(&mut line).ok()?;
+    BufReader::new(stream.take(control::MAX_LINE)).read_line(&mut line).ok()?;
     Request::of(&line)
 }
 
@@ -326,12 +376,7 @@ fn prepare_mounts(lab: &LabDir, spec: &Spec, notes: &mut Vec<String>) -> Result<
     if let Err(error) = namespace::mount_fresh("proc", Path::new("/proc")) {
         notes.push(format!("processes in the lab see the machine's own /proc ({error})"));
     }
-    let hosts = lab.join("hosts");
-    fs::write(&hosts, plan::hosts_file(spec)).doing("cannot write the host names")?;
-    if let Err(error) = namespace::bind(&hosts, Path::new("/etc/hosts")) {
-        notes.push(format!("host names are not resolved in the lab ({error})"));
-    }
-    Ok(())
+    network::show_hosts(spec, lab.path(), None, notes)
 }
 
 fn start_links(spec: &Spec, origin: u64) -> Result<Vec<Carried>, LabError> {
@@ -340,7 +385,7 @@ fn start_links(spec: &Spec, origin: u64) -> Result<Vec<Carried>, LabError> {
         for backwards in [false, true] {
             let ends = [link.between.0, link.between.1];
             let [from, to] = [ends[usize::from(backwards)], ends[usize::from(!backwards)]]
-                .map(|cluster| spec.clusters[cluster].name.clone());
+                .map(|site| spec.site_name(site).to_owned());
             let by = if link.emulate {
                 let stream = 2 * index as u64 + u64::from(backwards);
                 let flow = Flow::new(link, spec.seed, stream, origin);

@@ -1,17 +1,18 @@
 //! Builds a lab's network, from inside the holder's namespaces.
 //!
-//! The holder's own network namespace is the head: it has an address in every cluster, and the
-//! switches. For each cluster there is a bridge of the nodes' `eth0` and one of their `eth1`;
+//! The holder's own network namespace is the head: it has an address in every cluster that is not
+//! private, and the switches. For each cluster there is a bridge of the nodes' `eth0` and one of their `eth1`;
 //! a link is a cable between two bridges of the second sort, or two cables with the emulator
 //! between their far ends. Forwarding tables and neighbours are fixed: no ARP, no flooding, no
 //! loops.
 
 use crate::error::{Doing as _, LabError};
-use crate::plan::{self, Node};
+use crate::firewall;
+use crate::plan::{self, Interface, Node, Role};
 use crate::spec::{GSO_FRAME, Spec, Tcp};
 use crate::sys::{device, namespace};
-use crate::tools::{batch, set_variable};
-use std::fs::File;
+use crate::tools::{batch, filter, set_variable};
+use std::fs::{self, File};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::thread;
@@ -29,20 +30,25 @@ pub struct NodeHandles {
     pub mount: OwnedFd,
 }
 
-/// Builds everything but the emulator. What was not to be had goes to `notes`.
+/// Builds everything but the emulator. What was not to be had goes to `notes`; files for nodes go
+/// to the directory `home`.
 ///
 /// # Errors
 /// When a step fails.
-pub fn build(spec: &Spec, notes: &mut Vec<String>) -> Result<Vec<NodeHandles>, LabError> {
+pub fn build(
+    spec: &Spec,
+    home: &Path,
+    notes: &mut Vec<String>,
+) -> Result<Vec<NodeHandles>, LabError> {
     let nodes = plan::nodes(spec);
     own_view(plan::HEAD, notes)?;
     settle_kernel(&spec.tcp, notes)?;
     batch("ip", &switches(spec))?;
     let mut handles = Vec::new();
     for node in &nodes {
-        handles.push(make_node(spec, &nodes, node, notes)?);
+        handles.push(make_node(spec, &nodes, node, home, notes)?);
     }
-    batch("ip", &ports(&nodes))?;
+    batch("ip", &ports(spec, &nodes))?;
     batch("ip", &cables(spec))?;
     if !spec.gso {
         no_super_packets(spec, &nodes)?;
@@ -50,6 +56,24 @@ pub fn build(spec: &Spec, notes: &mut Vec<String>) -> Result<Vec<NodeHandles>, L
     batch("bridge", &forwarding(spec, &nodes))?;
     batch("tc", &switch_rates(spec, &nodes))?;
     Ok(handles)
+}
+
+/// Shows the names that mean something in the cluster `here`, in the calling thread's mounts.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn show_hosts(
+    spec: &Spec,
+    home: &Path,
+    here: Option<usize>,
+    notes: &mut Vec<String>,
+) -> Result<(), LabError> {
+    let name = here.map_or_else(String::new, |cluster| format!("-{}", spec.site_name(cluster)));
+    let hosts = home.join(format!("hosts{name}"));
+    fs::write(&hosts, plan::hosts_file(spec, here)).doing("cannot write the host names")?;
+    let bound = namespace::bind(&hosts, Path::new("/etc/hosts"));
+    note(notes, bound, "host names are not resolved in the lab");
+    Ok(())
 }
 
 /// Gives the calling thread's mount namespace a `/sys` that shows its network devices and a
@@ -117,14 +141,20 @@ fn settle_kernel(tcp: &Tcp, notes: &mut Vec<String>) -> Result<(), LabError> {
 /// The head's loopback and the bridges.
 fn switches(spec: &Spec) -> Vec<String> {
     let mut commands = vec!["link set lo up".to_owned()];
-    for cluster in 0..spec.clusters.len() {
-        let (lan, wan) = (plan::lan_bridge(cluster), plan::wan_bridge(cluster));
-        let (mac, address) = (plan::head_mac(cluster), plan::head_address(cluster));
-        commands.push(format!("link add {lan} address {mac} type bridge mcast_snooping 0"));
+    for site in 0..spec.sites() {
+        let wan = plan::wan_bridge(site);
         commands.push(format!("link add {wan} type bridge ageing_time 0 mcast_snooping 0"));
-        commands.push(format!("address add {address}/16 dev {lan}"));
-        commands.push(format!("link set {lan} up"));
         commands.push(format!("link set {wan} up"));
+    }
+    for cluster in 0..spec.clusters.len() {
+        let lan = plan::lan_bridge(cluster);
+        let mac = plan::head_mac(cluster);
+        commands.push(format!("link add {lan} address {mac} type bridge mcast_snooping 0"));
+        commands.push(format!("link set {lan} up"));
+    }
+    for cluster in plan::head_clusters(spec) {
+        let (lan, address) = (plan::lan_bridge(cluster), plan::head_address(cluster));
+        commands.push(format!("address add {address}/16 dev {lan}"));
     }
     commands
 }
@@ -134,6 +164,7 @@ fn make_node(
     spec: &Spec,
     nodes: &[Node],
     node: &Node,
+    home: &Path,
     notes: &mut Vec<String>,
 ) -> Result<NodeHandles, LabError> {
     let on_thread = || {
@@ -141,11 +172,16 @@ fn make_node(
         namespace::unshare(kinds).doing("cannot make a node's namespaces")?;
         own_view(&node.name, notes)?;
         settle_kernel(&spec.tcp, notes)?;
+        if spec.private(node.cluster).is_some() {
+            show_hosts(spec, home, Some(node.cluster), notes)?;
+        }
         batch("ip", &interfaces(spec, nodes, node))?;
-        if !spec.gso {
+        if !spec.gso && node.wan_interface().is_some() {
             device::no_super_packets("eth1").doing("cannot turn offloads of eth1 off")?;
         }
         batch("tc", &interface_rate(spec, node))?;
+        let is_way_out = plan::way_out(spec, nodes, node.cluster) == Some(node);
+        guard(spec, node, is_way_out)?;
         handles()
     };
     thread::scope(|scope| {
@@ -162,28 +198,62 @@ fn handles() -> Result<NodeHandles, LabError> {
     Ok(NodeHandles { net: open("net")?, uts: open("uts")?, ipc: open("ipc")?, mount: open("mnt")? })
 }
 
+/// Makes a gateway do what the lab file asks of it.
+fn guard(spec: &Spec, node: &Node, is_way_out: bool) -> Result<(), LabError> {
+    let (Some(private), Role::Gateway) = (spec.private(node.cluster), node.role) else {
+        return Ok(());
+    };
+    if let Some(rules) = firewall::rules(private, node.number) {
+        filter(&rules)?;
+    }
+    if is_way_out {
+        set_variable("net/ipv4/ip_forward", "1").doing("cannot let a gateway forward")?;
+    }
+    Ok(())
+}
+
 /// A node's interfaces; their far ends go to the holder, process 1 of the lab.
 fn interfaces(spec: &Spec, nodes: &[Node], node: &Node) -> Vec<String> {
-    let far = |port: String| format!("type veth peer name {port} netns 1");
-    let cluster = node.cluster;
     let super_packets =
         if spec.gso { format!("gso_max_size {GSO_FRAME}") } else { "gso_max_segs 1".to_owned() };
-    let mut commands = vec![
-        "link set lo up".to_owned(),
-        format!("link add eth0 address {} {}", node.lan_mac(), far(node.lan_port())),
-        format!("link add eth1 address {} {}", node.wan_mac(), far(node.wan_port())),
-        format!("link set eth1 {super_packets}"),
-        format!("address add {}/16 dev eth0", node.lan()),
-        format!("address add {}/16 dev eth1", node.wan()),
-        "link set eth0 up".to_owned(),
-        "link set eth1 up".to_owned(),
-        neighbour(&plan::head_address(cluster), &plan::head_mac(cluster), "eth0"),
-    ];
-    for other in nodes.iter().filter(|other| *other != node) {
-        if other.cluster == cluster {
-            commands.push(neighbour(&other.lan(), &other.lan_mac(), "eth0"));
+    let mut commands = vec!["link set lo up".to_owned()];
+    let mut add = |device: &str, interface: &Interface| {
+        let Interface { address, prefix, mac, port } = interface;
+        commands
+            .push(format!("link add {device} address {mac} type veth peer name {port} netns 1"));
+        if device == "eth1" {
+            commands.push(format!("link set eth1 {super_packets}"));
         }
-        commands.push(neighbour(&other.wan(), &other.wan_mac(), "eth1"));
+        commands.push(format!("address add {address}/{prefix} dev {device}"));
+        commands.push(format!("link set {device} up"));
+    };
+    node.lan_interface().into_iter().for_each(|lan| add("eth0", lan));
+    node.wan_interface().into_iter().for_each(|wan| add("eth1", wan));
+    commands.extend(neighbours(spec, nodes, node));
+    let way_out = plan::way_out(spec, nodes, node.cluster).and_then(Node::lan);
+    if let (Some(gateway), None) = (way_out, node.wan()) {
+        commands.push(format!("route add default via {gateway} dev eth0"));
+    }
+    commands
+}
+
+/// Everybody whom a node can reach directly.
+fn neighbours(spec: &Spec, nodes: &[Node], node: &Node) -> Vec<String> {
+    let mut commands = Vec::new();
+    if let (Some(_), None) = (node.lan(), spec.private(node.cluster)) {
+        let head = plan::head_address(node.cluster);
+        commands.push(neighbour(&head, &plan::head_mac(node.cluster), "eth0"));
+    }
+    let mut add = |here: Option<&Interface>, there: Option<&Interface>, device: &str| {
+        if let (Some(_), Some(there)) = (here, there) {
+            commands.push(neighbour(&there.address, &there.mac, device));
+        }
+    };
+    for other in nodes.iter().filter(|other| *other != node) {
+        if other.cluster == node.cluster {
+            add(node.lan_interface(), other.lan_interface(), "eth0");
+        }
+        add(node.wan_interface(), other.wan_interface(), "eth1");
     }
     commands
 }
@@ -194,7 +264,9 @@ fn neighbour(address: &std::net::Ipv4Addr, mac: &str, device: &str) -> String {
 
 /// A node's rate towards the wide area.
 fn interface_rate(spec: &Spec, node: &Node) -> Vec<String> {
-    let Some(rate) = spec.clusters[node.cluster].interface else { return Vec::new() };
+    let (Some(rate), Some(_)) = (spec.wide_interface(node.cluster).0, node.wan()) else {
+        return Vec::new();
+    };
     let limit = 4_000_000.max(2 * bucket(spec, rate));
     vec![token_bucket(spec, "eth1", rate, limit)]
 }
@@ -202,9 +274,8 @@ fn interface_rate(spec: &Spec, node: &Node) -> Vec<String> {
 /// The rates at which switches hand on what comes to the nodes, and their buffers.
 fn switch_rates(spec: &Spec, nodes: &[Node]) -> Vec<String> {
     let limited = nodes.iter().filter_map(|node| {
-        let cluster = &spec.clusters[node.cluster];
-        let (rate, buffer) = (cluster.interface?, cluster.interface_buffer?);
-        Some(token_bucket(spec, &node.wan_port(), rate, buffer))
+        let (rate, buffer) = spec.wide_interface(node.cluster);
+        Some(token_bucket(spec, &node.wan_interface()?.port, rate?, buffer?))
     });
     limited.collect()
 }
@@ -223,14 +294,20 @@ fn bucket(spec: &Spec, rate: u64) -> u64 {
 }
 
 /// The switches' ends of the nodes' cables.
-fn ports(nodes: &[Node]) -> Vec<String> {
+fn ports(spec: &Spec, nodes: &[Node]) -> Vec<String> {
     let mut commands = Vec::new();
     for node in nodes {
         let (lan, wan) = (plan::lan_bridge(node.cluster), plan::wan_bridge(node.cluster));
-        commands.push(format!("link set {} master {lan} up", node.lan_port()));
-        commands.push(format!("link set {} master {wan} up", node.wan_port()));
-        let device = plan::lan_bridge(node.cluster);
-        commands.push(neighbour(&node.lan(), &node.lan_mac(), &device));
+        if let Some(Interface { port, address, mac, .. }) = node.lan_interface() {
+            commands.push(format!("link set {port} master {lan} up"));
+            // The head is not in a private cluster.
+            if spec.private(node.cluster).is_none() {
+                commands.push(neighbour(address, mac, &lan));
+            }
+        }
+        if let Some(Interface { port, .. }) = node.wan_interface() {
+            commands.push(format!("link set {port} master {wan} up"));
+        }
     }
     commands
 }
@@ -259,7 +336,8 @@ fn cables(spec: &Spec) -> Vec<String> {
 
 /// Every packet on the wide area is one of the medium: no device there joins or splits.
 fn no_super_packets(spec: &Spec, nodes: &[Node]) -> Result<(), LabError> {
-    let mut devices: Vec<String> = nodes.iter().map(Node::wan_port).collect();
+    let wan_ports = nodes.iter().filter_map(Node::wan_interface).map(|wan| wan.port.clone());
+    let mut devices: Vec<String> = wan_ports.collect();
     for (index, link) in spec.links.iter().enumerate() {
         for second in [false, true] {
             devices.push(plan::link_port(index, second));
@@ -280,17 +358,19 @@ fn forwarding(spec: &Spec, nodes: &[Node]) -> Vec<String> {
     let quiet = "learning off flood off mcast_flood off bcast_flood off";
     let links =
         (0..spec.links.len()).flat_map(|l| [plan::link_port(l, false), plan::link_port(l, true)]);
-    for port in nodes.iter().map(Node::wan_port).chain(links) {
+    let wan_ports = nodes.iter().filter_map(Node::wan_interface).map(|wan| wan.port.clone());
+    for port in wan_ports.chain(links) {
         commands.push(format!("link set dev {port} {quiet}"));
     }
-    for (to, _) in spec.clusters.iter().enumerate() {
+    for to in 0..spec.sites() {
         let ways = plan::ways_to(spec, to);
-        for node in nodes.iter().filter(|node| node.cluster == to) {
-            let entry = |port: &str| format!("fdb add {} dev {port} master static", node.wan_mac());
-            commands.push(entry(&node.wan_port()));
-            for (cluster, way) in ways.iter().enumerate() {
+        let mine = nodes.iter().filter(|node| node.cluster == to);
+        for wan in mine.filter_map(Node::wan_interface) {
+            let entry = |port: &str| format!("fdb add {} dev {port} master static", wan.mac);
+            commands.push(entry(&wan.port));
+            for (site, way) in ways.iter().enumerate() {
                 let port =
-                    way.map(|link| plan::link_port(link, spec.links[link].between.1 == cluster));
+                    way.map(|link| plan::link_port(link, spec.links[link].between.1 == site));
                 commands.extend(port.map(|port| entry(&port)));
             }
         }

@@ -6,6 +6,7 @@ use crate::error::{Doing as _, LabError};
 use crate::spec::Spec;
 use crate::state::LabDir;
 use crate::traffic::{self, Row};
+use crate::troubles;
 use gridmpi_report::plot::{Panel, Plot, Series, Style};
 use gridmpi_report::table::Table;
 use gridmpi_report::units::{format_rate, format_size};
@@ -38,6 +39,7 @@ pub fn save(
     fs::create_dir_all(directory).doing(&what)?;
     let recording = directory.join(traffic::FILE);
     fs::copy(lab.join(traffic::FILE), &recording).doing(&what)?;
+    fs::copy(lab.join(troubles::FILE), directory.join(troubles::FILE)).doing(&what)?;
     if spec.arrivals {
         fs::copy(lab.join(arrivals::FILE), directory.join(arrivals::FILE)).doing(&what)?;
     }
@@ -91,7 +93,8 @@ pub fn summary(spec: &Spec, status: &Status, rows: &[Row]) -> String {
 
 /// What makes a run doubtful.
 fn warnings(spec: &Spec, status: &Status) -> Vec<String> {
-    let mut warnings = Vec::new();
+    let at_work = |fault: &String| format!("a fault is at work: {fault}");
+    let mut warnings: Vec<String> = status.faults.iter().map(at_work).collect();
     for direction in status.directions.iter().filter(|direction| direction.emulated) {
         let name = format!("{} -> {}", direction.from, direction.to);
         if direction.failures > 0 {
@@ -99,7 +102,7 @@ fn warnings(spec: &Spec, status: &Status) -> Vec<String> {
             warnings.push(format!("{name}: the emulator itself lost {count} frames"));
         }
         let delay = spec.links.iter().find(|link| {
-            let names = [link.between.0, link.between.1].map(|c| spec.clusters[c].name.as_str());
+            let names = [link.between.0, link.between.1].map(|site| spec.site_name(site));
             names.contains(&direction.from.as_str()) && names.contains(&direction.to.as_str())
         });
         let delay_us = delay.map_or(0.0, |link| link.delay.as_secs_f64() * 1e6);
@@ -148,8 +151,7 @@ pub fn titled_picture(spec: &Spec, rows: &[Row], title: String) -> String {
     let steps = (last - first + 1).min(MOST_STEPS);
     let mut panels = Vec::new();
     for link in spec.links.iter().filter(|link| link.emulate) {
-        let name = |cluster: usize| spec.clusters[cluster].name.as_str();
-        let (a, b) = (name(link.between.0), name(link.between.1));
+        let (a, b) = (spec.site_name(link.between.0), spec.site_name(link.between.1));
         let limit = link.bandwidth.unwrap_or(0) as f64 / 1e6;
         for (from, to) in [(a, b), (b, a)] {
             let mine: Vec<&Row> =

@@ -12,6 +12,15 @@
 //! interface = "50 Mbit/s"       # of each node towards the wide area; default: no limit
 //! interface_buffer = "64 KiB"   # what comes in is limited, too, and this is the switch's buffer; default: it is not
 //!
+//! [[cluster]]                   # whose nodes have no wide-area interface: see [`crate::private`]
+//! name = "p"
+//! nodes = 4
+//! private = true
+//!
+//! [[host]]                      # a single machine on the wide area
+//! name = "pub"
+//! interface = "1 Gbit/s"
+//!
 //! [[link]]                      # without `between`: every pair that no other link joins
 //! between = ["a", "b"]
 //! bandwidth = "160 Mbit/s"      # default: no limit
@@ -24,21 +33,29 @@
 //! congestion = "cubic"
 //! rmem = 3000000                # default buffer of a socket, bytes
 //! wmem = 3000000
+//!
+//! [[fault]]                     # see [`crate::fault`]
+//! at = "3 s"                    # since the lab came up
+//! what = "cut a-pub"
+//! for = "2 s"                   # default: until it is undone
 //! ```
 //!
 //! Unknown keys and values that cannot work are errors that name the line.
 
+use crate::fault::Fault;
+use crate::plan;
+use crate::private::{self, Private};
 use gridmpi_report::units::{self, UnitError};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::time::Duration;
 use toml::Spanned;
 
-/// Highest number of clusters in a lab.
+/// Highest number of clusters and public hosts in a lab.
 pub const MAX_CLUSTERS: usize = 50;
 /// Highest number of nodes in one cluster (the last byte of an address is the node's number).
 pub const MAX_NODES: u16 = 250;
-/// Highest number of nodes in a lab: every node knows every other's address by heart.
+/// Highest number of nodes, gateways and hosts in a lab: each knows every other's address by heart.
 pub const MAX_TOTAL: usize = 512;
 /// Longest Ethernet frame without super-packets, bytes.
 pub const MTU_FRAME: u64 = 1514;
@@ -62,10 +79,27 @@ pub struct Spec {
     pub arrivals: bool,
     /// The clusters, in the file's order.
     pub clusters: Vec<Cluster>,
+    /// Machines that are on the wide area only, in the file's order.
+    #[serde(default)]
+    pub hosts: Vec<Host>,
     /// The links; no two join the same pair.
     pub links: Vec<Link>,
     /// TCP in every node.
     pub tcp: Tcp,
+    /// Faults that the lab makes by itself, by time.
+    #[serde(default)]
+    pub faults: Vec<Planned>,
+}
+
+/// A fault that the lab file asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Planned {
+    /// When, since the lab came up.
+    pub at: Duration,
+    /// What, in the words of [`Fault::read`], which takes them.
+    pub what: String,
+    /// How long; none: until it is undone.
+    pub lasts: Option<Duration>,
 }
 
 /// One cluster.
@@ -79,12 +113,26 @@ pub struct Cluster {
     pub interface: Option<u64>,
     /// Drop-tail buffer of the switch in front of each node, bytes of frames; none: what comes in is not limited.
     pub interface_buffer: Option<u64>,
+    /// How the nodes are hidden from the wide area; then the two above are of each gateway. None: every node is on it.
+    #[serde(default)]
+    pub private: Option<Private>,
 }
 
-/// One link between two clusters, the same both ways.
+/// A machine on the wide area, in no cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Host {
+    /// Its name: letters, digits and `-`.
+    pub name: String,
+    /// Rate of its interface, bit/s on the wire; none: no limit.
+    pub interface: Option<u64>,
+    /// Drop-tail buffer of the switch in front of it, bytes of frames; none: what comes in is not limited.
+    pub interface_buffer: Option<u64>,
+}
+
+/// One link between two sites (clusters, public hosts), the same both ways.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Link {
-    /// Indices of the two clusters.
+    /// The two sites: indices of clusters, and behind those of hosts ([`Spec::site_name`]).
     pub between: (usize, usize),
     /// Rate each way, bit/s on the wire; none: no limit.
     pub bandwidth: Option<u64>,
@@ -141,19 +189,47 @@ struct RawSpec {
     arrivals: bool,
     #[serde(default, rename = "cluster")]
     clusters: Vec<RawCluster>,
+    #[serde(default, rename = "host")]
+    hosts: Vec<RawHost>,
     #[serde(default, rename = "link")]
     links: Vec<Spanned<RawLink>>,
     #[serde(default)]
     tcp: RawTcp,
+    #[serde(default, rename = "fault")]
+    faults: Vec<RawFault>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RawCluster {
-    name: Spanned<String>,
+pub(crate) struct RawCluster {
+    pub(crate) name: Spanned<String>,
     nodes: Spanned<u64>,
+    pub(crate) interface: Option<Spanned<Quantity>>,
+    interface_buffer: Option<Spanned<Quantity>>,
+    pub(crate) private: Option<Spanned<bool>>,
+    pub(crate) gateways: Option<Spanned<u64>>,
+    pub(crate) gateway_interface: Option<Spanned<Quantity>>,
+    pub(crate) network: Option<Spanned<String>>,
+    pub(crate) nat: Option<Spanned<bool>>,
+    pub(crate) nat_timeout: Option<Spanned<Quantity>>,
+    pub(crate) firewall: Option<Spanned<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawHost {
+    name: Spanned<String>,
     interface: Option<Spanned<Quantity>>,
     interface_buffer: Option<Spanned<Quantity>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawFault {
+    at: Spanned<Quantity>,
+    what: Spanned<String>,
+    #[serde(rename = "for")]
+    lasts: Option<Spanned<Quantity>>,
 }
 
 #[derive(Deserialize)]
@@ -178,7 +254,7 @@ struct RawTcp {
 /// A number, or a text with a unit.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "expected a number or a text with a unit")]
-enum Quantity {
+pub(crate) enum Quantity {
     Whole(u64),
     Fraction(f64),
     Text(String),
@@ -195,23 +271,23 @@ impl Quantity {
 }
 
 /// The file while it is being checked: turns byte offsets into lines.
-struct Source<'a> {
+pub(crate) struct Source<'a> {
     file: &'a str,
     text: &'a str,
 }
 
 impl Source<'_> {
-    fn error(&self, offset: usize, message: impl Into<String>) -> SpecError {
+    pub(crate) fn error(&self, offset: usize, message: impl Into<String>) -> SpecError {
         let before = self.text.get(..offset).unwrap_or(self.text);
         let line = before.matches('\n').count() + 1;
         SpecError { file: self.file.to_owned(), line, message: message.into() }
     }
 
-    fn at<T>(&self, place: &Spanned<T>, message: impl Into<String>) -> SpecError {
+    pub(crate) fn at<T>(&self, place: &Spanned<T>, message: impl Into<String>) -> SpecError {
         self.error(place.span().start, message)
     }
 
-    fn quantity<T>(
+    pub(crate) fn quantity<T>(
         &self,
         value: Option<&Spanned<Quantity>>,
         parse: impl FnOnce(&str) -> Result<T, UnitError>,
@@ -222,7 +298,7 @@ impl Source<'_> {
     }
 
     /// A rate that something can be carried with.
-    fn rate(&self, value: Option<&Spanned<Quantity>>) -> Result<Option<u64>, SpecError> {
+    pub(crate) fn rate(&self, value: Option<&Spanned<Quantity>>) -> Result<Option<u64>, SpecError> {
         let rate = self.quantity(value, units::parse_rate)?;
         match (rate, value) {
             (Some(rate), Some(place)) if !(1000..=MAX_RATE).contains(&rate) => {
@@ -263,23 +339,111 @@ impl Spec {
             None => cleaned_name(stem),
         };
         let clusters = read_clusters(&source, &raw.clusters)?;
-        let mut links = read_links(&source, &raw.links, &clusters)?;
-        let is_plain = || {
-            links.iter().all(|(link, _)| !link.emulate)
-                && clusters.iter().all(|cluster| cluster.interface_buffer.is_none())
-        };
+        let hosts = read_hosts(&source, &raw.hosts, clusters.len())?;
+        let names: Vec<&Spanned<String>> =
+            raw.clusters.iter().map(|c| &c.name).chain(raw.hosts.iter().map(|h| &h.name)).collect();
+        let mut links = read_links(&source, &raw.links, &names)?;
+        let buffers = interface_buffers(&source, &raw, &clusters, &hosts)?;
+        let is_plain = || links.iter().all(|(link, _)| !link.emulate) && buffers.is_empty();
         let gso = raw.gso.unwrap_or_else(is_plain);
         check_buffers(&source, &mut links, gso)?;
-        check_interface_buffers(&source, &raw.clusters, &clusters, gso)?;
+        check_interface_buffers(&source, &buffers, gso)?;
         let links = links.into_iter().map(|(link, _)| link).collect();
         let tcp = read_tcp(&source, &raw.tcp)?;
         let seed = raw.seed.unwrap_or_else(drawn_seed);
-        Ok(Self { name, seed, gso, arrivals: raw.arrivals, clusters, links, tcp })
+        let (arrivals, faults) = (raw.arrivals, Vec::new());
+        let mut spec = Self { name, seed, gso, arrivals, clusters, hosts, links, tcp, faults };
+        check_machines(&source, &spec, &names)?;
+        spec.faults = read_faults(&source, &raw.faults, &spec)?;
+        Ok(spec)
+    }
+
+    /// Number of clusters and public hosts.
+    #[must_use]
+    pub fn sites(&self) -> usize {
+        self.clusters.len() + self.hosts.len()
+    }
+
+    /// Name of a cluster, or of the host that many behind the clusters; empty beyond those.
+    #[must_use]
+    pub fn site_name(&self, site: usize) -> &str {
+        let host = || self.hosts.get(site.checked_sub(self.clusters.len())?);
+        let cluster = self.clusters.get(site).map(|cluster| cluster.name.as_str());
+        cluster.or_else(|| host().map(|host| host.name.as_str())).unwrap_or_default()
+    }
+
+    /// How the nodes of a site are hidden, if it is a cluster that hides them.
+    #[must_use]
+    pub fn private(&self, site: usize) -> Option<&Private> {
+        self.clusters.get(site)?.private.as_ref()
+    }
+
+    /// Rate and incoming buffer of a site's interfaces on the wide area.
+    #[must_use]
+    pub fn wide_interface(&self, site: usize) -> (Option<u64>, Option<u64>) {
+        let host = || self.hosts.get(site.checked_sub(self.clusters.len())?);
+        match self.clusters.get(site) {
+            Some(cluster) => (cluster.interface, cluster.interface_buffer),
+            None => host().map_or((None, None), |host| (host.interface, host.interface_buffer)),
+        }
     }
 }
 
+/// No two machines may have one name, nor be too many.
+fn check_machines(
+    source: &Source<'_>,
+    spec: &Spec,
+    names: &[&Spanned<String>],
+) -> Result<(), SpecError> {
+    let mut seen = std::collections::HashSet::new();
+    for (index, name) in names.iter().enumerate() {
+        if names.iter().take(index).any(|other| other.get_ref() == name.get_ref()) {
+            return Err(source.at(name, format!("a second site `{}`", name.get_ref())));
+        }
+    }
+    let nodes = plan::nodes(spec);
+    for (count, node) in nodes.iter().enumerate() {
+        let Some(place) = names.get(node.cluster) else { continue };
+        if !seen.insert(node.name.as_str()) {
+            let message = format!("two machines would be called `{}`: rename one", node.name);
+            return Err(source.at(place, message));
+        }
+        if count >= MAX_TOTAL {
+            return Err(source.at(place, too_many()));
+        }
+    }
+    Ok(())
+}
+
+fn too_many() -> String {
+    format!(
+        "a lab has at most {MAX_CLUSTERS} clusters and hosts, and {MAX_TOTAL} nodes, gateways and hosts"
+    )
+}
+
+fn read_faults(
+    source: &Source<'_>,
+    raw: &[RawFault],
+    spec: &Spec,
+) -> Result<Vec<Planned>, SpecError> {
+    let mut faults = Vec::new();
+    for fault in raw {
+        let at = source.quantity(Some(&fault.at), units::parse_duration)?.unwrap_or_default();
+        let lasts = source.quantity(fault.lasts.as_ref(), units::parse_duration)?;
+        let words: Vec<&str> = fault.what.get_ref().split_whitespace().collect();
+        let read = Fault::read(&words, spec).map_err(|why| source.at(&fault.what, why))?;
+        if let (false, Some(place)) = (read.lasts(), &fault.lasts) {
+            let message = "only cut, silence and loss last: leave `for` out";
+            return Err(source.at(place, message));
+        }
+        faults.push(Planned { at, what: words.join(" "), lasts });
+    }
+    faults.sort_by_key(|fault| fault.at);
+    Ok(faults)
+}
+
 /// A seed that differs from run to run; printed, so that a run can be repeated.
-fn drawn_seed() -> u64 {
+pub(crate) fn drawn_seed() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let nanoseconds = now.map_or(0, |since| since.as_nanos() as u64);
     // Six digits are easy to copy and enough to vary.
@@ -314,10 +478,7 @@ fn read_clusters(source: &Source<'_>, raw: &[RawCluster]) -> Result<Vec<Cluster>
     let mut clusters: Vec<Cluster> = Vec::new();
     for cluster in raw {
         let name = cluster.name.get_ref();
-        check_name(name).map_err(|message| source.at(&cluster.name, message))?;
-        if name == "head" {
-            return Err(source.at(&cluster.name, "`head` is the name of the lab's own host"));
-        }
+        check_site(source, &cluster.name, clusters.len())?;
         if clusters.iter().any(|other| other.name == *name) {
             return Err(source.at(&cluster.name, format!("a second cluster `{name}`")));
         }
@@ -326,18 +487,49 @@ fn read_clusters(source: &Source<'_>, raw: &[RawCluster]) -> Result<Vec<Cluster>
             let message = format!("a cluster has 1 to {MAX_NODES} nodes");
             return Err(source.at(&cluster.nodes, message));
         }
-        let interface = source.rate(cluster.interface.as_ref())?;
+        let private = private::read(source, cluster, clusters.len())?;
+        // What a private cluster has towards the wide area are its gateways.
+        let interface = match private {
+            Some(_) => source.rate(cluster.gateway_interface.as_ref())?,
+            None => source.rate(cluster.interface.as_ref())?,
+        };
         let interface_buffer =
             source.quantity(cluster.interface_buffer.as_ref(), units::parse_size)?;
-        clusters.push(Cluster { name: name.clone(), nodes, interface, interface_buffer });
+        clusters.push(Cluster { name: name.clone(), nodes, interface, interface_buffer, private });
         let total: usize = clusters.iter().map(|cluster| usize::from(cluster.nodes)).sum();
-        if total > MAX_TOTAL || clusters.len() > MAX_CLUSTERS {
-            let message =
-                format!("a lab has at most {MAX_CLUSTERS} clusters and {MAX_TOTAL} nodes");
-            return Err(source.at(&cluster.nodes, message));
+        if total > MAX_TOTAL {
+            return Err(source.at(&cluster.nodes, too_many()));
         }
     }
     Ok(clusters)
+}
+
+/// Checks the name of a cluster or public host before which there are `before`.
+fn check_site(source: &Source<'_>, name: &Spanned<String>, before: usize) -> Result<(), SpecError> {
+    check_name(name.get_ref()).map_err(|message| source.at(name, message))?;
+    if name.get_ref() == plan::HEAD {
+        return Err(source.at(name, "`head` is the name of the lab's own host"));
+    }
+    if before >= MAX_CLUSTERS {
+        return Err(source.at(name, too_many()));
+    }
+    Ok(())
+}
+
+fn read_hosts(
+    source: &Source<'_>,
+    raw: &[RawHost],
+    clusters: usize,
+) -> Result<Vec<Host>, SpecError> {
+    let mut hosts: Vec<Host> = Vec::new();
+    for host in raw {
+        check_site(source, &host.name, clusters + hosts.len())?;
+        let interface = source.rate(host.interface.as_ref())?;
+        let interface_buffer =
+            source.quantity(host.interface_buffer.as_ref(), units::parse_size)?;
+        hosts.push(Host { name: host.name.get_ref().clone(), interface, interface_buffer });
+    }
+    Ok(hosts)
 }
 
 /// A link and where its buffer, or else the link itself, stands in the file.
@@ -346,7 +538,7 @@ type Placed = (Link, usize);
 fn read_links(
     source: &Source<'_>,
     raw: &[Spanned<RawLink>],
-    clusters: &[Cluster],
+    sites: &[&Spanned<String>],
 ) -> Result<Vec<Placed>, SpecError> {
     let mut links: Vec<Placed> = Vec::new();
     let mut for_the_rest: Option<&Spanned<RawLink>> = None;
@@ -357,9 +549,9 @@ fn read_links(
             }
             continue;
         };
-        let pair = read_pair(source, between, clusters)?;
+        let pair = read_pair(source, between, sites)?;
         if links.iter().any(|(other, _)| other.between == pair) {
-            return Err(source.at(&between[0], "a second link between the same two clusters"));
+            return Err(source.at(&between[0], "a second link between the same two"));
         }
         links.push(read_link(source, link, pair)?);
     }
@@ -367,7 +559,7 @@ fn read_links(
     // are the whole wide area, and what they do not join directly goes over several of them.
     let plain = toml::from_str::<Spanned<RawLink>>("").ok().filter(|_| raw.is_empty());
     let Some(rest) = for_the_rest.or(plain.as_ref()) else { return Ok(links) };
-    for second in 1..clusters.len() {
+    for second in 1..sites.len() {
         for first in 0..second {
             if !links.iter().any(|(other, _)| other.between == (first, second)) {
                 links.push(read_link(source, rest, (first, second))?);
@@ -380,15 +572,17 @@ fn read_links(
 fn read_pair(
     source: &Source<'_>,
     between: &[Spanned<String>; 2],
-    clusters: &[Cluster],
+    sites: &[&Spanned<String>],
 ) -> Result<(usize, usize), SpecError> {
     let find = |name: &Spanned<String>| {
-        let found = clusters.iter().position(|cluster| cluster.name == *name.get_ref());
-        found.ok_or_else(|| source.at(name, format!("there is no cluster `{}`", name.get_ref())))
+        let found = sites.iter().position(|site| site.get_ref() == name.get_ref());
+        found.ok_or_else(|| {
+            source.at(name, format!("there is no cluster `{}`, nor a host", name.get_ref()))
+        })
     };
     let (first, second) = (find(&between[0])?, find(&between[1])?);
     if first == second {
-        return Err(source.at(&between[1], "a link joins two different clusters"));
+        return Err(source.at(&between[1], "a link joins two different clusters or hosts"));
     }
     Ok((first.min(second), first.max(second)))
 }
@@ -437,25 +631,41 @@ fn check_buffers(source: &Source<'_>, links: &mut [Placed], gso: bool) -> Result
     }
 }
 
+/// The incoming buffers of interfaces, and where they stand.
+fn interface_buffers<'a>(
+    source: &Source<'_>,
+    raw: &'a RawSpec,
+    clusters: &[Cluster],
+    hosts: &[Host],
+) -> Result<Vec<(&'a Spanned<Quantity>, u64)>, SpecError> {
+    let rates = clusters.iter().map(|c| c.interface).chain(hosts.iter().map(|h| h.interface));
+    let sizes =
+        clusters.iter().map(|c| c.interface_buffer).chain(hosts.iter().map(|h| h.interface_buffer));
+    let places = raw.clusters.iter().map(|c| (c.interface_buffer.as_ref(), c.private.is_some()));
+    let places = places.chain(raw.hosts.iter().map(|h| (h.interface_buffer.as_ref(), false)));
+    let mut buffers = Vec::new();
+    for ((rate, size), (place, is_private)) in rates.zip(sizes).zip(places) {
+        let (Some(size), Some(place)) = (size, place) else { continue };
+        if rate.is_none() {
+            let key = if is_private { "gateway_interface" } else { "interface" };
+            let message = format!("a buffer does nothing without an `{key}` rate");
+            return Err(source.at(place, message));
+        }
+        buffers.push((place, size));
+    }
+    Ok(buffers)
+}
+
 fn check_interface_buffers(
     source: &Source<'_>,
-    raw: &[RawCluster],
-    clusters: &[Cluster],
+    buffers: &[(&Spanned<Quantity>, u64)],
     gso: bool,
 ) -> Result<(), SpecError> {
     let least = least_buffer(gso);
-    for (raw, cluster) in raw.iter().zip(clusters) {
-        match (&raw.interface_buffer, cluster.interface_buffer) {
-            (Some(at), _) if cluster.interface.is_none() => {
-                return Err(source.at(at, "a buffer does nothing without an `interface` rate"));
-            }
-            (Some(at), Some(buffer)) if buffer < least => {
-                return Err(source.at(at, too_small(least)));
-            }
-            _ => {}
-        }
+    match buffers.iter().find(|(_, size)| *size < least) {
+        Some((place, _)) => Err(source.at(place, too_small(least))),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// One packet, bytes of frames.

@@ -107,11 +107,136 @@ fn errors_name_the_line() {
     assert!(parse("nodes = 3\n").unwrap_err().to_string().contains("lab.toml:1: unknown field"));
 }
 
+const HIDDEN: &str = "[[cluster]]\nname = \"p\"\nnodes = 2\nprivate = true\n";
+
+#[test]
+fn a_private_cluster_is_read() {
+    let text = format!(
+        "{HIDDEN}gateways = 3\ngateway_interface = \"20 Mbit/s\"\ninterface_buffer = \"64 KiB\"\nnetwork = \"10.9.0.0/16\"\n\
+         nat = true\nnat_timeout = \"30 s\"\nfirewall = \"open\"\n{TWO}[[host]]\nname = \"pub\"\ninterface = \"1 Gbit/s\"\n\
+         [[link]]\ndelay = \"1 ms\"\n[[link]]\nbetween = [\"pub\", \"p\"]\ndelay = \"9 ms\"\n"
+    );
+    let spec = parse(&text).unwrap();
+    let private = spec.private(0).unwrap();
+    assert_eq!((private.gateways, private.nat, private.timeout.as_secs()), (3, true, 30));
+    assert_eq!(private.network.to_string(), "10.9.0.0/16");
+    assert_eq!(private.firewall, crate::private::Firewall::Open);
+    assert_eq!(spec.wide_interface(0), (Some(20_000_000), Some(65_536)));
+    assert_eq!(spec.wide_interface(3), (Some(1_000_000_000), None));
+    assert_eq!(spec.wide_interface(4), (None, None));
+    assert_eq!((spec.sites(), spec.site_name(3), spec.site_name(4)), (4, "pub", ""));
+    // A host is the end of links as a cluster is.
+    assert_eq!(spec.links.len(), 6);
+    assert!(spec.links.iter().any(|link| link.between == (0, 3) && link.delay.as_millis() == 9));
+    let plain = parse(HIDDEN).unwrap();
+    let private = plain.private(0).unwrap();
+    assert_eq!((private.gateways, private.nat, private.timeout.as_secs()), (1, false, 300));
+    assert_eq!(private.network.to_string(), "10.1.0.0/16");
+    assert_eq!(private.firewall, crate::private::Firewall::Outbound);
+    assert!(spec.private(1).is_none() && spec.private(3).is_none());
+}
+
+#[test]
+fn planned_faults_are_read_in_order_of_time() {
+    let fault = |at, what, rest| format!("[[fault]]\nat = \"{at}\"\nwhat = \"{what}\"\n{rest}");
+    let faults = fault("3 s", "silence  a1", "for = \"2 s\"\n") + &fault("10 ms", "reset a b", "");
+    let spec = parse(&format!("{TWO}{faults}")).unwrap();
+    let second = Duration::from_secs;
+    let expected = [
+        Planned { at: Duration::from_millis(10), what: "reset a b".into(), lasts: None },
+        Planned { at: second(3), what: "silence a1".into(), lasts: Some(second(2)) },
+    ];
+    assert_eq!(spec.faults, expected);
+}
+
+#[test]
+fn wrong_combinations_name_line_and_remedy() {
+    let hidden = |rest: &str| format!("{HIDDEN}{rest}");
+    let public = "[[cluster]]\nname = \"c\"\nnodes = 1\n";
+    let of_public = |rest: &str| format!("{public}{rest}");
+    let host = |rest: &str| format!("[[host]]\nname = \"h\"\n{rest}");
+    let fault = |rest: &str| format!("[[fault]]\nat = \"1 s\"\n{rest}");
+    let cases = [
+        (
+            hidden("interface = \"1 Gbit/s\"\n"),
+            "lab.toml:11: nodes of a private cluster have no wide-area interface: write `gateway_interface`",
+        ),
+        (hidden("gateways = 0\n"), "lab.toml:11: a private cluster has 1 to 50 gateways"),
+        (hidden("gateways = 51\n"), "lab.toml:11: a private cluster has 1 to 50"),
+        (hidden("network = \"10.9.0.0\"\n"), "lab.toml:11: `10.9.0.0` is no network"),
+        (
+            hidden("network = \"10.100.0.0/16\"\n"),
+            "lab.toml:11: `10.100.0.0/16` overlaps the wide area",
+        ),
+        (hidden("firewall = \"closed\"\n"), "lab.toml:11: `closed` is no firewall: \"outbound\""),
+        (hidden("nat_timeout = \"1.5 s\"\n"), "lab.toml:11: the kernel counts in seconds"),
+        (hidden("nat_timeout = \"0 s\"\n"), "lab.toml:11: the kernel counts in seconds"),
+        (
+            hidden("firewall = \"open\"\nnat_timeout = \"5 s\"\n"),
+            "lab.toml:12: nothing here times out: `nat_timeout` needs `nat = true`",
+        ),
+        (
+            hidden("interface_buffer = 9000\n"),
+            "lab.toml:11: a buffer does nothing without an `gateway_interface`",
+        ),
+        (
+            of_public("gateways = 2\n"),
+            "lab.toml:10: `gateways` is for clusters behind gateways: write `private = true`",
+        ),
+        (of_public("private = false\nnat = true\n"), "lab.toml:11: `nat` is for clusters behind"),
+        (of_public("network = \"10.9.0.0/16\"\n"), "lab.toml:10: `network` is for"),
+        (host("nodes = 2\n"), "lab.toml:9: unknown field `nodes`"),
+        (
+            host("interface_buffer = 9000\n"),
+            "lab.toml:9: a buffer does nothing without an `interface`",
+        ),
+        ("[[host]]\nname = \"head\"\n".into(), "lab.toml:8: `head` is"),
+        (
+            "[[host]]\nname = \"a2\"\n".into(),
+            "lab.toml:8: two machines would be called `a2`: rename one",
+        ),
+        (
+            hidden("[[cluster]]\nname = \"p-gw\"\nnodes = 1\n"),
+            "lab.toml:12: two machines would be called `p-gw1`",
+        ),
+        ("[[host]]\nname = \"a\"\n".into(), "lab.toml:8: a second site `a`"),
+        (
+            host("[[link]]\nbetween = [\"h\", \"x\"]\n"),
+            "lab.toml:10: there is no cluster `x`, nor a host",
+        ),
+        (fault("what = \"cut a-c\"\n"), "lab.toml:9: no link `a-c`: a-b"),
+        (fault("what = \"loss a-b 1%\"\n"), "lab.toml:9: the link a-b is a plain cable"),
+        (fault("what = \"explode\"\n"), "lab.toml:9: `explode` is no fault: cut A-B"),
+        (
+            fault("what = \"reset a b\"\nfor = \"1 s\"\n"),
+            "lab.toml:10: only cut, silence and loss last",
+        ),
+        (
+            fault("what = \"cut a-b\"\nfor = \"99999999 s\"\n"),
+            "lab.toml:10: `99999999 s` is not a duration",
+        ),
+        ("[[fault]]\nwhat = \"cut a-b\"\n".into(), "missing field `at`"),
+    ];
+    for (text, expected) in cases {
+        let error = wrong(&text);
+        assert!(error.contains(expected), "{text:?}: {error:?}");
+    }
+}
+
 #[test]
 fn too_many_nodes_are_refused() {
     let cluster = |n: usize| format!("[[cluster]]\nname = \"c{n}\"\nnodes = 200\n");
     let text: String = (0..3).map(cluster).collect();
     assert!(parse(&text).unwrap_err().to_string().contains("lab.toml:9: a lab has at most"));
+    let host = |n: usize| format!("[[host]]\nname = \"h{n}\"\n");
+    let text: String = (0..49).map(host).collect();
+    assert!(wrong(&text).contains("lab.toml:104: a lab has at most 50 clusters and hosts"));
+    // Gateways and heads count, too.
+    let cluster = |n: usize| {
+        format!("[[cluster]]\nname = \"c{n}\"\nnodes = 250\nprivate = true\ngateways = 6\n")
+    };
+    let text: String = (0..2).map(cluster).collect();
+    assert!(parse(&text).unwrap_err().to_string().contains("lab.toml:7: a lab has at most"));
 }
 
 proptest! {

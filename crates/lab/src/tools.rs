@@ -1,10 +1,10 @@
-//! The kernel's own tools (`ip`, `bridge`, `tc`), many commands a process.
+//! The kernel's own tools (`ip`, `bridge`, `tc`, `nft`, `ss`), many commands a process.
 
 use crate::error::{Doing as _, LabError};
 use crate::sys::process;
 use std::fs;
 use std::io::{self, Write as _};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 /// Runs commands through one `PROGRAM -batch -` in the calling thread's namespaces; stops at the
 /// first that fails.
@@ -15,24 +15,57 @@ pub fn batch(program: &str, commands: &[String]) -> Result<(), LabError> {
     if commands.is_empty() {
         return Ok(());
     }
-    let mut command = Command::new(program);
-    command.args(["-batch", "-"]).env("PATH", with_system_directories());
-    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let spawned = process::prepare(&mut command, true).spawn();
-    let mut child = match spawned {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Err(LabError::NoTool(program.to_owned()));
-        }
-        spawned => spawned.doing(format!("cannot start {program}"))?,
-    };
-    let text = commands.join("\n") + "\n";
-    // A program that stops early closes its input; what it says is reported below.
-    let _ = child.stdin.take().map(|mut input| input.write_all(text.as_bytes()));
-    let output = child.wait_with_output().doing(format!("cannot wait for {program}"))?;
+    let output = feed(program, &["-batch", "-"], &(commands.join("\n") + "\n"))?;
     if output.status.success() {
         return Ok(());
     }
     Err(LabError::Tool { program: program.to_owned(), message: explain(&output.stderr, commands) })
+}
+
+/// Loads rules of the kernel's packet filter, all or none, in the calling thread's network namespace.
+///
+/// # Errors
+/// When `nft` is missing or refuses a rule; names the first.
+pub fn filter(rules: &str) -> Result<(), LabError> {
+    let output = feed("nft", &["-f", "-"], rules)?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let first = said.lines().next().unwrap_or("no reason given");
+    let message =
+        format!("{first} (gateways need a kernel with nf_tables, NAT and `ct timeout` policies)");
+    Err(LabError::Tool { program: "nft".to_owned(), message })
+}
+
+/// What a tool says, in the calling thread's network namespace.
+///
+/// # Errors
+/// When it is missing or fails.
+pub fn ask(program: &str, arguments: &[&str]) -> Result<String, LabError> {
+    let output = feed(program, arguments, "")?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    if output.status.success() {
+        return Ok(text(&output.stdout));
+    }
+    let message = text(&output.stderr).lines().next().unwrap_or("no reason given").to_owned();
+    Err(LabError::Tool { program: program.to_owned(), message })
+}
+
+/// Runs a program in the calling thread's namespaces with `input`.
+fn feed(program: &str, arguments: &[&str], input: &str) -> Result<Output, LabError> {
+    let mut command = Command::new(program);
+    command.args(arguments).env("PATH", with_system_directories());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = match process::prepare(&mut command, true).spawn() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(LabError::no_tool(program));
+        }
+        spawned => spawned.doing(format!("cannot start {program}"))?,
+    };
+    // A program that stops early closes its input; what it says is reported.
+    let _ = child.stdin.take().map(|mut pipe| pipe.write_all(input.as_bytes()));
+    child.wait_with_output().doing(format!("cannot wait for {program}"))
 }
 
 /// What a batch said, with the command in place of its line number.
@@ -69,6 +102,14 @@ mod tests {
     fn a_missing_tool_names_the_package() {
         let error = batch("no-such-tool", &["x".into()]).unwrap_err().to_string();
         assert!(error.contains("iproute2"), "{error}");
+        assert!(LabError::no_tool("nft").to_string().contains("package nftables"));
+    }
+
+    #[test]
+    fn rules_that_are_refused_name_what_the_kernel_needs() {
+        // Refused while it is read: nothing reaches the kernel.
+        let error = filter("table ip lab { nonsense }\n").unwrap_err().to_string();
+        assert!(error.contains("nf_tables"), "{error}");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use gridmpi_buffer::{RecvBuffer, SendBuffer};
 use gridmpi_engine::{Config, Mode, RequestId, Source, TagMatch};
-use gridmpi_net::{Limits, Listen, Net, NetConfig, Pacing, bind};
+use gridmpi_net::{Limits, Listen, Net, NetConfig, Pacing, Way, bind};
 use gridmpi_wire::{ContextId, JobKey, ProcId, Rank};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -117,7 +117,8 @@ fn start(me: u32, listen: gridmpi_net::Bound, peers: Vec<Vec<SocketAddr>>) -> Pr
         job: [1; 16],
         key: JobKey::new([2; 32]),
         engine: Config::new(ProcId(me)),
-        peers,
+        peers: peers.into_iter().map(|addresses| vec![Way::Direct(addresses)]).collect(),
+        security: None,
         relays: None,
         limits: Limits::default(),
         pacing: Pacing::default(),

@@ -4,15 +4,17 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use gridmpi_wire::{ProcId, Verdict};
+use gridmpi_wire::{ProcId, Strand, Verdict};
 use rustix::net::{RecvFlags, SocketFlags};
 use socket2::Socket as RawSocket;
 
 use crate::DialError;
-use crate::dial::{nonce, prepare, send_all};
+use crate::carrier::Carrier;
+use crate::dial::{nonce, prepare};
 use crate::handshake::{Answer, AnswerStep, Proven};
 use crate::link::received;
 use crate::poller::{Interest, Token};
+use crate::security::FIRST_BYTE;
 use crate::state::{Socket, State};
 use crate::timers::Due;
 
@@ -26,7 +28,9 @@ const RETRY: Duration = Duration::from_millis(200);
 /// A connection whose other side is unknown.
 #[derive(Debug)]
 pub(crate) struct Pending {
-    fd: OwnedFd,
+    carrier: Carrier,
+    /// Its first byte has told whether it speaks TLS.
+    has_begun: bool,
     address: Option<SocketAddr>,
     answer: Answer,
     accepted: Instant,
@@ -35,6 +39,11 @@ pub(crate) struct Pending {
 }
 
 impl State {
+    /// Whether what passes between us and this process must be encrypted: within a cluster it need not.
+    pub(crate) fn must_be_secure(&self, peer: ProcId) -> bool {
+        self.config.security.is_some() && self.paces.is_far(peer)
+    }
+
     pub(crate) fn accept_ready(&mut self, token: Token, listener: OwnedFd) {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         while self.has_room_for_pending() {
@@ -102,7 +111,9 @@ impl State {
         }
         let now = Instant::now();
         let answer = Answer::new(nonce);
-        let pending = Pending { fd, address, answer, accepted: now, hello: None };
+        let carrier = Carrier::bare(fd);
+        let pending =
+            Pending { carrier, has_begun: false, address, answer, accepted: now, hello: None };
         self.sockets.put(token, Socket::Pending(Box::new(pending)));
         self.pending.push(token);
         let handshake = self.limits().handshake;
@@ -115,7 +126,7 @@ impl State {
         match self.pending_step(&mut pending) {
             Ok(None) => self.sockets.put(token, Socket::Pending(pending)),
             Ok(Some(proven)) => {
-                let _ = self.poller.remove(&pending.fd);
+                let _ = self.poller.remove(&pending.carrier.fd);
                 self.end_pending(token);
                 self.decide(*pending, &proven);
             }
@@ -156,18 +167,20 @@ impl State {
     }
 
     fn pending_step(&mut self, pending: &mut Pending) -> Result<Option<Proven>, DialError> {
+        if !pending.has_begun && !self.begin(pending)? {
+            return Ok(None);
+        }
         loop {
-            let space = pending.answer.space();
-            let read = rustix::net::recv(&pending.fd, space, RecvFlags::empty());
-            let Some(count) = received(read.map(|read| read.0))? else { return Ok(None) };
+            let read = pending.carrier.read(pending.answer.space());
+            let Some(count) = received(read)? else { return Ok(None) };
             match pending.answer.read(count, &self.us)? {
                 AnswerStep::More => {}
                 AnswerStep::Send(challenge) => {
                     pending.hello = Some(Instant::now());
-                    send_all(&pending.fd, &challenge).map_err(DialError::Io)?;
+                    pending.carrier.write_all(&challenge).map_err(DialError::Io)?;
                 }
                 AnswerStep::Refuse(challenge) => {
-                    send_all(&pending.fd, &challenge).map_err(DialError::Io)?;
+                    pending.carrier.write_all(&challenge).map_err(DialError::Io)?;
                     return Err(crate::HandshakeError::NoCommonVersion.into());
                 }
                 AnswerStep::Proven(proven) => return Ok(Some(proven)),
@@ -175,41 +188,74 @@ impl State {
         }
     }
 
+    /// Whether the first byte is there; it tells whether the other side speaks TLS.
+    fn begin(&self, pending: &mut Pending) -> Result<bool, DialError> {
+        let mut first = [0];
+        let peeked = rustix::net::recv(&pending.carrier.fd, &mut first[..], RecvFlags::PEEK);
+        if received(peeked.map(|peeked| peeked.0).map_err(Into::into))?.is_none() {
+            return Ok(false);
+        }
+        if let (Some(security), [FIRST_BYTE]) = (&self.config.security, first) {
+            pending.carrier.secure_accepted(security).map_err(DialError::Io)?;
+        }
+        pending.has_begun = true;
+        Ok(true)
+    }
+
     /// The peer has proven itself: is its connection wanted?
-    fn decide(&mut self, pending: Pending, proven: &Proven) {
-        let id = proven.from;
-        let verdict = self.verdict(id, pending.hello);
+    fn decide(&mut self, mut pending: Pending, proven: &Proven) {
+        let (id, strand) = (proven.from, proven.strand);
+        if self.must_be_secure(id) && !pending.carrier.is_secure() {
+            self.stats.rejected += 1;
+            self.stats.last_rejection = Some(format!("{id} does not speak TLS"));
+            return;
+        }
+        let verdict = self.verdict(id, strand, pending.hello);
         if verdict != Verdict::Accepted {
             let welcome = proven.welcome(&self.us, verdict, 1);
-            let _ = send_all(&pending.fd, &welcome);
+            let _ = pending.carrier.write_all(&welcome);
             return;
         }
         // Whatever stood before is no longer whole on the other side; count nothing more from it.
-        self.drop_link(id);
+        self.drop_link(id, strand);
+        self.drop_half_links(id, proven, pending.hello);
         let expects = self.endpoint.expects(id);
-        if let Err(error) = self.endpoint.connected(id, proven.resume) {
+        if let Err(error) = self.endpoint.connected(id, strand, proven.resume) {
             let welcome = proven.welcome(&self.us, Verdict::CannotResume, expects);
-            let _ = send_all(&pending.fd, &welcome);
+            let _ = pending.carrier.write_all(&welcome);
             self.cannot_resume(id, pending.address, error);
             return;
         }
         let welcome = proven.welcome(&self.us, verdict, expects);
-        if send_all(&pending.fd, &welcome).is_err() {
-            self.endpoint.disconnected(id);
+        if pending.carrier.write_all(&welcome).is_err() {
+            self.endpoint.disconnected(id, strand);
             self.redial(id);
             return;
         }
-        self.establish(id, pending.fd, pending.address);
+        self.establish((id, strand), pending.carrier, pending.address);
+    }
+
+    /// Ends connections that the dialer had lost when it said hello.
+    fn drop_half_links(&mut self, id: ProcId, proven: &Proven, hello: Option<Instant>) {
+        for (strand, token) in self.peer(id).links.clone() {
+            let is_older = match self.sockets.get(token) {
+                Some(Socket::Link(link)) => hello.is_some_and(|hello| link.since < hello),
+                _ => false,
+            };
+            if is_older && !proven.has(strand) {
+                self.drop_link(id, strand);
+            }
+        }
     }
 
     /// Which of two connections is kept is decided so that both sides decide alike.
-    fn verdict(&mut self, id: ProcId, hello: Option<Instant>) -> Verdict {
+    fn verdict(&mut self, id: ProcId, strand: Strand, hello: Option<Instant>) -> Verdict {
         let (us, is_closing) = (self.us.me, self.is_closing);
         let peer = self.peer(id);
         if peer.is_lost || is_closing {
             return Verdict::Gone;
         }
-        if let Some(token) = peer.link {
+        if let Some(token) = peer.link(strand) {
             // A hello from before our connection stood was left behind by a crossing; one from
             // after it says that the peer has lost the connection.
             let is_older = match self.sockets.get(token) {
@@ -218,7 +264,7 @@ impl State {
             };
             return if is_older { Verdict::Duplicate } else { Verdict::Accepted };
         }
-        let attempt = peer.dial.as_ref().and_then(|dial| dial.attempt);
+        let attempt = peer.dial(strand).and_then(|dial| dial.attempt);
         let has_proven = match attempt.and_then(|token| self.sockets.get(token)) {
             Some(Socket::Attempt(attempt)) => attempt.has_proven(),
             _ => false,

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::relays::Relays;
+use crate::security::Security;
 use gridmpi_engine::Config as EngineConfig;
 use gridmpi_rate::{Network, NodeId, Rate};
 use gridmpi_wire::{JobId, JobKey, ProcId};
@@ -19,15 +20,27 @@ pub struct NetConfig {
     pub key: JobKey,
     /// Settings of the endpoint; its `me` is this process too.
     pub engine: EngineConfig,
-    /// Where each process of the job listens, by [`ProcId`], in the order to try. Those of this
-    /// cluster are only dialled where rates are found online ([`Pacing::online`]), and may be empty otherwise.
-    pub peers: Vec<Vec<SocketAddr>>,
+    /// The ways to each process of the job, by [`ProcId`], in the order to try: the first connection takes any, others
+    /// one each, in turn. Those of this cluster are only dialled where rates are found online
+    /// ([`Pacing::online`]), and may be empty otherwise.
+    pub peers: Vec<Vec<Way>>,
+    /// TLS on connections with other clusters; `None`: none, and then whoever is on the way can read and change what passes.
+    pub security: Option<Security>,
     /// The relays of this cluster, if it has any.
     pub relays: Option<Relays>,
     /// Bounds of time and number.
     pub limits: Limits,
     /// How fast to send.
     pub pacing: Pacing,
+}
+
+/// A way to a process that others do not share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// To where the process listens itself, at several addresses in the order to try.
+    Direct(Vec<SocketAddr>),
+    /// Through one of our relays, by its place among [`Relays::addresses`].
+    Relay(usize),
 }
 
 /// How fast this process may send to each other cluster.
@@ -81,6 +94,9 @@ pub struct Limits {
     pub silence: Duration,
     /// How long an acknowledgement waits for a frame to ride on, at least; at most twice as long.
     pub tick: Duration,
+    /// How many connections to a process of another cluster there may be at a time, 1 to
+    /// [`Strand::MAX`](gridmpi_wire::Strand::MAX); `None`: one for each way to it.
+    pub connections: Option<usize>,
     /// Size of the kernel's socket buffers in bytes. `None`: the kernel fits them to the path, which
     /// is better nearly always.
     pub socket_buffer: Option<usize>,
@@ -97,6 +113,7 @@ impl Default for Limits {
             pending: 64,
             silence: Duration::from_secs(30),
             tick: Duration::from_millis(3),
+            connections: None,
             socket_buffer: None,
         }
     }

@@ -70,7 +70,7 @@ impl State {
             self.stalls.end(Instant::now());
         }
         if link.is_far {
-            self.retransmits_before += retransmits(&link.fd);
+            self.retransmits_before += retransmits(&link.carrier.fd);
         }
     }
 
@@ -84,7 +84,7 @@ impl State {
     /// Segments that the kernel has sent again on connections to other clusters.
     pub(crate) fn retransmits(&self) -> u64 {
         let of = |socket: &Socket| match socket {
-            Socket::Link(link) if link.is_far => retransmits(&link.fd),
+            Socket::Link(link) if link.is_far => retransmits(&link.carrier.fd),
             _ => 0,
         };
         self.retransmits_before + self.sockets.iter().map(of).sum::<u64>()

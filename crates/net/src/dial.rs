@@ -1,4 +1,7 @@
 //! Making connections: addresses in turn, in bounded time.
+//!
+//! A peer that there is no connection with is dialled on all its ways, until one leads there or it is given up. Where one stands and
+//! much waits, others are made beside it, each on a way of its own; one that cannot be made is no failure.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -6,18 +9,19 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use gridmpi_leg as leg;
-use gridmpi_wire::{Errand, Nonce, ProcId};
-use rustix::net::{RecvFlags, SendFlags};
+use gridmpi_wire::{Errand, Nonce, ProcId, Strand};
+use rustix::net::SendFlags;
 use socket2::{Domain, Protocol, SockRef, Socket as RawSocket, TcpKeepalive, Type};
 
-use crate::handshake::{Ask, AskStep};
+use crate::carrier::Carrier;
+use crate::handshake::{Ask, AskStep, Claim};
 use crate::link::received;
 use crate::options::shorten_timeouts;
 use crate::poller::{Interest, Ready, Token};
 use crate::relays::read_ask;
 use crate::state::{Socket, State};
 use crate::timers::Due;
-use crate::{DialError, Failure, Limits, LinkError};
+use crate::{DialError, Failure, Limits, LinkError, Way};
 
 /// Pause after all addresses have failed; doubled each time, up to [`PAUSE_MOST`].
 const PAUSE_LEAST: Duration = Duration::from_millis(20);
@@ -31,9 +35,12 @@ const FIRST_ROUND: Duration = Duration::from_secs(1);
 /// two seldom cross.
 const YIELD: Duration = Duration::from_millis(250);
 
-/// The state of dialling one peer.
+/// The state of dialling one peer for one connection.
 #[derive(Debug)]
 pub(crate) struct Dial {
+    pub(crate) strand: Strand,
+    /// Another connection stands or stood: the peer is not given up if this one cannot be made.
+    is_extra: bool,
     started: Instant,
     /// Each way and how its last attempt ended.
     tried: Vec<(Target, Option<DialError>)>,
@@ -76,8 +83,9 @@ impl fmt::Display for Target {
 /// One socket on its way to a peer.
 #[derive(Debug)]
 pub(crate) struct Attempt {
-    fd: OwnedFd,
+    carrier: Carrier,
     peer: ProcId,
+    strand: Strand,
     target: Target,
     stage: Stage,
 }
@@ -86,9 +94,9 @@ pub(crate) struct Attempt {
 enum Stage {
     Connecting,
     /// Of the relay a circuit is wanted.
-    Leg(leg::Ask),
+    Leg(Box<leg::Ask>),
     /// The circuit has been asked for, and our hello sent behind that.
-    Opening(leg::Ask, Ask),
+    Opening(Box<leg::Ask>, Ask),
     Handshake(Ask),
 }
 
@@ -106,24 +114,61 @@ impl Attempt {
 impl State {
     /// Begins to make a connection to `id`, unless there is or soon will be one.
     pub(crate) fn dial(&mut self, id: ProcId) {
-        self.dial_after(id, Duration::ZERO);
+        self.dial_first(id, Duration::ZERO);
     }
 
-    /// Begins to make a lost connection again.
+    /// Begins to make a lost connection again, if no other is left.
     pub(crate) fn redial(&mut self, id: ProcId) {
         let wait = if self.us.me < id { Duration::ZERO } else { YIELD };
-        self.dial_after(id, wait);
+        self.dial_first(id, wait);
     }
 
-    fn dial_after(&mut self, id: ProcId, wait: Duration) {
-        let targets = self.targets(id);
-        let (now, is_closing) = (Instant::now(), self.is_closing);
+    fn dial_first(&mut self, id: ProcId, wait: Duration) {
+        let now = Instant::now();
         let peer = self.peer(id);
-        if is_closing || peer.link.is_some() || peer.is_lost || peer.dial.is_some() {
+        if peer.has_link() || peer.dials.iter().any(|dial| !dial.is_extra) {
             return;
         }
+        if peer.dial(Strand::FIRST).is_none() {
+            self.dial_strand(id, Strand::FIRST, wait);
+            return;
+        }
+        // What it was tried for in addition is all that there is now, and any way will do.
+        let all = self.targets(id, Strand::FIRST, false);
+        let Some(dial) = self.peer(id).dial(Strand::FIRST) else { return };
+        (dial.is_extra, dial.started) = (false, now);
+        for target in all {
+            if dial.tried.iter().all(|tried| tried.0 != target) {
+                dial.tried.push((target, None));
+            }
+        }
+    }
+
+    /// Begins to make those connections to `id` that are missing, each on a way of its own.
+    pub(crate) fn dial_extra(&mut self, id: ProcId) {
+        let now = Instant::now();
+        let peer = self.peer(id);
+        if !peer.has_link() || peer.alone_until.is_some_and(|until| now < until) {
+            return;
+        }
+        for strand in Strand::first(self.most_connections(id)) {
+            self.dial_strand(id, strand, Duration::ZERO);
+        }
+    }
+
+    fn dial_strand(&mut self, id: ProcId, strand: Strand, wait: Duration) {
+        let (now, is_closing) = (Instant::now(), self.is_closing);
+        let peer = self.peer(id);
+        let is_extra = peer.has_link();
+        if is_closing || peer.is_lost || peer.link(strand).is_some() || peer.dial(strand).is_some()
+        {
+            return;
+        }
+        let targets = self.targets(id, strand, is_extra);
         let due = now + wait;
-        peer.dial = Some(Dial {
+        self.peer(id).dials.push(Dial {
+            strand,
+            is_extra,
             started: due,
             tried: targets.into_iter().map(|target| (target, None)).collect(),
             index: 0,
@@ -133,61 +178,79 @@ impl State {
             patience: FIRST_ROUND,
         });
         if wait.is_zero() {
-            self.attempt_next(id);
+            self.attempt_next(id, strand);
         } else {
-            self.timers.set(due, Due::Dial(id));
+            self.timers.set(due, Due::Dial(id, strand));
         }
     }
 
-    /// The ways to a peer, in the order to try.
-    fn targets(&self, id: ProcId) -> Vec<Target> {
-        match &self.config.relays {
-            Some(relays) if relays.leads_to.get(id.0 as usize).copied().unwrap_or(false) => {
-                relays.in_turn(self.us.me, id).map(Target::Relay).collect()
-            }
-            _ => {
-                let addresses = self.config.peers.get(id.0 as usize).into_iter().flatten();
-                addresses.copied().map(Target::Direct).collect()
+    /// Where to try: on all ways, or on that of the connection's number.
+    fn targets(&self, id: ProcId, strand: Strand, is_extra: bool) -> Vec<Target> {
+        let ways = self.config.peers.get(id.0 as usize).map_or(&[][..], Vec::as_slice);
+        let of = |ways: &[Way]| ways.iter().flat_map(|way| self.targets_of(way)).collect();
+        match ways.len() {
+            0 | 1 => of(ways),
+            _ if !is_extra => of(ways),
+            count => of(&ways[strand.index() % count..][..1]),
+        }
+    }
+
+    fn targets_of(&self, way: &Way) -> Vec<Target> {
+        match way {
+            Way::Direct(addresses) => addresses.iter().copied().map(Target::Direct).collect(),
+            Way::Relay(relay) => {
+                let relays =
+                    self.config.relays.iter().flat_map(|relays| relays.addresses.get(*relay));
+                relays.copied().map(Target::Relay).collect()
             }
         }
     }
 
-    /// Ends dialling: there is a connection, or none is wanted.
-    pub(crate) fn drop_dial(&mut self, id: ProcId) {
-        let dial = self.peer(id).dial.take();
-        if let Some(token) = dial.and_then(|dial| dial.attempt) {
+    /// This connection is there; others that were not to be failures are none now.
+    pub(crate) fn end_dial(&mut self, id: ProcId, strand: Strand) {
+        let peer = self.peer(id);
+        peer.dials.iter_mut().for_each(|dial| dial.is_extra = true);
+        self.drop_dial(id, strand);
+    }
+
+    fn drop_dial(&mut self, id: ProcId, strand: Strand) -> Option<Dial> {
+        let peer = self.peer(id);
+        let at = peer.dials.iter().position(|dial| dial.strand == strand)?;
+        let dial = peer.dials.swap_remove(at);
+        if let Some(token) = dial.attempt {
             self.sockets.release(token);
         }
+        Some(dial)
     }
 
     /// Tries the address whose turn it is, and those after it while they fail at once.
-    fn attempt_next(&mut self, id: ProcId) {
+    fn attempt_next(&mut self, id: ProcId, strand: Strand) {
         loop {
             let limits = self.config.limits.clone();
             let has_closed = self.endpoint.peer_closed(id);
             let peer = self.peer(id);
             let was_connected = peer.ended.is_some();
-            let Some(dial) = peer.dial.as_mut() else { return };
+            let Some(dial) = peer.dial(strand) else { return };
             let now = Instant::now();
             if dial.is_over(now, &limits, has_closed, was_connected) {
-                self.dial_failed(id);
+                self.dial_failed(id, strand);
                 return;
             }
             let Some(&(target, _)) = dial.tried.get(dial.index) else {
-                self.pause(id, now);
+                self.pause(id, strand, now);
                 return;
             };
-            match self.attempt(id, target) {
+            match self.attempt((id, strand), target) {
                 Ok(token) => {
-                    let Some(dial) = self.peer(id).dial.as_mut() else { return };
+                    let Some(dial) = self.peer(id).dial(strand) else { return };
                     dial.attempt = Some(token);
                     dial.set_due(now, dial.patience, &limits);
                     let due = dial.due;
-                    self.timers.set(due, Due::Dial(id));
+                    self.timers.set(due, Due::Dial(id, strand));
                     return;
                 }
                 Err(error) => {
-                    let Some(dial) = self.peer(id).dial.as_mut() else { return };
+                    let Some(dial) = self.peer(id).dial(strand) else { return };
                     dial.failed(DialError::Connect(error));
                 }
             }
@@ -195,32 +258,37 @@ impl State {
     }
 
     /// All addresses have failed: waits a little and begins anew.
-    fn pause(&mut self, id: ProcId, now: Instant) {
-        let Some(dial) = self.peer(id).dial.as_mut() else { return };
+    fn pause(&mut self, id: ProcId, strand: Strand, now: Instant) {
+        let Some(dial) = self.peer(id).dial(strand) else { return };
         dial.index = 0;
         dial.due = now + dial.pause;
         dial.pause = (dial.pause * 2).min(PAUSE_MOST);
         dial.patience = dial.patience.saturating_mul(2);
         let due = dial.due;
-        self.timers.set(due, Due::Dial(id));
+        self.timers.set(due, Due::Dial(id, strand));
     }
 
-    fn attempt(&mut self, peer: ProcId, target: Target) -> std::io::Result<Token> {
+    fn attempt(
+        &mut self,
+        (peer, strand): (ProcId, Strand),
+        target: Target,
+    ) -> std::io::Result<Token> {
         let fd = begin_connect(target.address(), self.limits())?;
         let token = self.sockets.reserve();
         if let Err(error) = self.poller.add(&fd, token, Interest::ReadWrite) {
             self.sockets.release(token);
             return Err(error);
         }
-        let attempt = Attempt { fd, peer, target, stage: Stage::Connecting };
+        let carrier = Carrier::bare(fd);
+        let attempt = Attempt { carrier, peer, strand, target, stage: Stage::Connecting };
         self.sockets.put(token, Socket::Attempt(Box::new(attempt)));
         Ok(token)
     }
 
     /// A timer of this peer's dialling has run out; perhaps an old one.
-    pub(crate) fn dial_due(&mut self, id: ProcId) {
+    pub(crate) fn dial_due(&mut self, id: ProcId, strand: Strand) {
         let now = Instant::now();
-        let Some(dial) = self.peers.get_mut(&id).and_then(|peer| peer.dial.as_mut()) else {
+        let Some(dial) = self.peers.get_mut(&id).and_then(|peer| peer.dial(strand)) else {
             return;
         };
         if now < dial.due {
@@ -234,37 +302,39 @@ impl State {
             let error = if has_connected { DialError::Unanswered } else { DialError::TimedOut };
             dial.failed(error);
         }
-        self.attempt_next(id);
+        self.attempt_next(id, strand);
     }
 
     pub(crate) fn attempt_ready(&mut self, ready: &Ready, mut attempt: Box<Attempt>) {
-        let id = attempt.peer;
+        let (id, strand) = (attempt.peer, attempt.strand);
         match self.attempt_step(ready.token, &mut attempt) {
             Ok(None) => self.sockets.put(ready.token, Socket::Attempt(attempt)),
             Ok(Some(resume)) => self.attempt_succeeded(ready.token, *attempt, resume),
             Err(error) => {
                 self.sockets.release(ready.token);
                 drop(attempt);
-                if let Some(dial) = self.peer(id).dial.as_mut() {
+                if let Some(dial) = self.peer(id).dial(strand) {
                     dial.attempt = None;
                     dial.failed(error);
-                    self.attempt_next(id);
+                    self.attempt_next(id, strand);
                 }
             }
         }
     }
 
     fn attempt_succeeded(&mut self, token: Token, attempt: Attempt, resume: u64) {
-        let Attempt { fd, peer, target, .. } = attempt;
+        let Attempt { carrier, peer, strand, target, .. } = attempt;
         let address = target.address();
         // The same descriptor gets another token; the old one must not be met again.
-        let _ = self.poller.remove(&fd);
+        let _ = self.poller.remove(&carrier.fd);
         self.sockets.release(token);
-        if let Some(dial) = self.peer(peer).dial.as_mut() {
+        if let Some(dial) = self.peer(peer).dial(strand) {
             dial.attempt = None;
         }
-        match self.endpoint.connected(peer, resume) {
-            Ok(()) => self.establish(peer, fd, Some(address)),
+        // One that stood under this number was not what the other side has chosen.
+        self.drop_link(peer, strand);
+        match self.endpoint.connected(peer, strand, resume) {
+            Ok(()) => self.establish((peer, strand), carrier, Some(address)),
             Err(error) => self.cannot_resume(peer, Some(address), error),
         }
     }
@@ -276,13 +346,16 @@ impl State {
         attempt: &mut Attempt,
     ) -> Result<Option<u64>, DialError> {
         if !attempt.is_connected() {
-            if !is_connected(&attempt.fd).map_err(DialError::Connect)? {
+            if !is_connected(&attempt.carrier.fd).map_err(DialError::Connect)? {
                 return Ok(None);
             }
-            self.poller.modify(&attempt.fd, token, Interest::Read).map_err(DialError::Io)?;
+            self.poller
+                .modify(&attempt.carrier.fd, token, Interest::Read)
+                .map_err(DialError::Io)?;
             attempt.stage = self.greet(attempt)?;
-            self.attempt_connected(attempt.peer);
+            self.attempt_connected(attempt.peer, attempt.strand);
         }
+        let claim = self.claim_of(attempt.peer, attempt.strand);
         loop {
             match &mut attempt.stage {
                 Stage::Connecting => return Ok(None),
@@ -292,12 +365,12 @@ impl State {
                     }
                 }
                 Stage::Handshake(ask) => {
-                    let read = rustix::net::recv(&attempt.fd, ask.space(), RecvFlags::empty());
-                    let Some(count) = received(read.map(|read| read.0))? else { return Ok(None) };
-                    match ask.read(count, &self.us, self.endpoint.expects(attempt.peer))? {
+                    let read = attempt.carrier.read(ask.space());
+                    let Some(count) = received(read)? else { return Ok(None) };
+                    match ask.read(count, &self.us, claim)? {
                         AskStep::More => {}
                         AskStep::Send(proof) => {
-                            send_all(&attempt.fd, &proof).map_err(DialError::Io)?;
+                            attempt.carrier.write_all(&proof).map_err(DialError::Io)?;
                         }
                         AskStep::Welcomed(resume) => return Ok(Some(resume)),
                     }
@@ -307,22 +380,28 @@ impl State {
     }
 
     /// The connection is made: the first words on it.
-    fn greet(&self, attempt: &Attempt) -> Result<Stage, DialError> {
+    fn greet(&self, attempt: &mut Attempt) -> Result<Stage, DialError> {
         match attempt.target {
             Target::Direct(_) => Ok(Stage::Handshake(self.say_hello(attempt)?)),
             Target::Relay(_) => {
                 let asker = self.asker().ok_or(DialError::Closed)?;
                 let errand = Errand::Open { to: attempt.peer };
                 let (ask, hello) = leg::Ask::new(&asker, errand, nonce()?);
-                send_all(&attempt.fd, &hello).map_err(DialError::Io)?;
-                Ok(Stage::Leg(ask))
+                send_all(&attempt.carrier.fd, &hello).map_err(DialError::Io)?;
+                Ok(Stage::Leg(Box::new(ask)))
             }
         }
     }
 
-    fn say_hello(&self, attempt: &Attempt) -> Result<Ask, DialError> {
+    /// The first words to the peer itself.
+    fn say_hello(&self, attempt: &mut Attempt) -> Result<Ask, DialError> {
+        if let Some(security) = &self.config.security
+            && self.must_be_secure(attempt.peer)
+        {
+            attempt.carrier.secure_dialled(security).map_err(DialError::Io)?;
+        }
         let (ask, hello) = Ask::new(&self.us, attempt.peer, nonce()?);
-        send_all(&attempt.fd, &hello).map_err(DialError::Io)?;
+        attempt.carrier.write_all(&hello).map_err(DialError::Io)?;
         Ok(ask)
     }
 
@@ -332,11 +411,11 @@ impl State {
         let (Stage::Leg(ask) | Stage::Opening(ask, _)) = &mut attempt.stage else {
             return Ok(true);
         };
-        let Some(step) = read_ask(&attempt.fd, ask, &asker)? else { return Ok(false) };
+        let Some(step) = read_ask(&attempt.carrier.fd, ask, &asker)? else { return Ok(false) };
         let hello = match &step {
             leg::AskStep::More => return Ok(true),
             leg::AskStep::Send(request) => {
-                send_all(&attempt.fd, request).map_err(DialError::Io)?;
+                send_all(&attempt.carrier.fd, request).map_err(DialError::Io)?;
                 // Sent on once the circuit stands, which saves a round trip.
                 Some(self.say_hello(attempt)?)
             }
@@ -350,21 +429,41 @@ impl State {
         Ok(true)
     }
 
+    /// What we say of ourselves to a listener.
+    fn claim_of(&mut self, id: ProcId, strand: Strand) -> Claim {
+        let claim = Claim::new(self.endpoint.expects(id), strand);
+        let Some(peer) = self.peers.get(&id) else { return claim };
+        let standing = peer.links.iter().map(|link| link.0);
+        // The listener may count those already that were asked for.
+        let asked = peer.dials.iter().map(|dial| (dial.strand, dial.attempt)).filter(|dial| {
+            match dial.1.and_then(|token| self.sockets.get(token)) {
+                Some(Socket::Attempt(attempt)) => attempt.has_proven(),
+                _ => false,
+            }
+        });
+        standing.chain(asked.map(|dial| dial.0)).fold(claim, Claim::with)
+    }
+
     /// There is a connection: now the peer has its time to answer.
-    fn attempt_connected(&mut self, id: ProcId) {
+    fn attempt_connected(&mut self, id: ProcId, strand: Strand) {
         let limits = self.config.limits.clone();
-        if let Some(dial) = self.peer(id).dial.as_mut() {
+        if let Some(dial) = self.peer(id).dial(strand) {
             dial.set_due(Instant::now(), limits.dial_address, &limits);
             let due = dial.due;
-            self.timers.set(due, Due::Dial(id));
+            self.timers.set(due, Due::Dial(id, strand));
         }
     }
 
     /// No address led to the peer in the time there was.
-    fn dial_failed(&mut self, id: ProcId) {
+    fn dial_failed(&mut self, id: ProcId, strand: Strand) {
         let has_closed = self.endpoint.peer_closed(id);
+        let Some(dial) = self.drop_dial(id, strand) else { return };
+        let again = Instant::now() + self.config.limits.dial_total;
         let peer = self.peer(id);
-        let Some(dial) = peer.dial.take() else { return };
+        if dial.is_extra {
+            peer.alone_until = Some(again);
+            return;
+        }
         let seconds = dial.started.elapsed().as_secs();
         let failure = Failure::unreachable(id, &dial.tried, seconds.max(1), peer.ended.as_deref());
         // A peer that said it was done owes us nothing more; what we still had for it is lost.
@@ -470,7 +569,7 @@ pub(crate) fn nonce() -> Result<Nonce, DialError> {
     Ok(nonce)
 }
 
-/// Sends a message of the handshake. The buffer of a new socket takes it whole.
+/// Sends a message of a leg's handshake. The buffer of a new socket takes it whole.
 pub(crate) fn send_all(fd: &OwnedFd, bytes: &[u8]) -> std::io::Result<()> {
     let sent = rustix::net::send(fd, bytes, SendFlags::NOSIGNAL)?;
     if sent == bytes.len() { Ok(()) } else { Err(std::io::ErrorKind::WriteZero.into()) }

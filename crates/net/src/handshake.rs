@@ -2,7 +2,7 @@
 //! is due, and stops at the first that cannot be right.
 
 use gridmpi_wire::{
-    Challenge, Hello, JobId, JobKey, MAGIC, Nonce, ProcId, Proof, VERSION_MAX, VERSION_MIN,
+    Challenge, Hello, JobId, JobKey, MAGIC, Nonce, ProcId, Proof, Strand, VERSION_MAX, VERSION_MIN,
     Verdict, Welcome, WireError, choose_version,
 };
 
@@ -87,6 +87,9 @@ pub struct Proven {
     pub from: ProcId,
     /// The frame it expects next from us.
     pub resume: u64,
+    /// Which of our connections this is to be.
+    pub strand: Strand,
+    standing: u16,
     said: (Hello, Challenge, Proof),
 }
 
@@ -160,16 +163,51 @@ impl Answer {
             return Err(HandshakeError::NotGenuine);
         }
         let said = (hello, challenge, proof);
-        Ok(AnswerStep::Proven(Proven { from: hello.from, resume: proof.resume, said }))
+        let Proof { resume, strand, standing, .. } = proof;
+        Ok(AnswerStep::Proven(Proven { from: hello.from, resume, strand, standing, said }))
     }
 }
 
 impl Proven {
+    /// Whether the dialer has, or has asked for, that connection between us.
+    #[must_use]
+    pub const fn has(&self, strand: Strand) -> bool {
+        self.standing & bit(strand) != 0
+    }
+
     /// The listener's last message. `expects` is the frame that we expect next from the peer.
     #[must_use]
     pub fn welcome(&self, us: &Identity, verdict: Verdict, expects: u64) -> [u8; Welcome::LEN] {
         let unsigned = Welcome { verdict, resume: expects, mac: [0; 32] };
         unsigned.signed(&us.key, (&self.said.0, &self.said.1, &self.said.2)).encode()
+    }
+}
+
+const fn bit(strand: Strand) -> u16 {
+    const { assert!(Strand::MAX <= u16::BITS as usize) };
+    1 << strand.index()
+}
+
+/// What the dialer says of itself in its proof.
+#[derive(Clone, Copy, Debug)]
+pub struct Claim {
+    resume: u64,
+    strand: Strand,
+    standing: u16,
+}
+
+impl Claim {
+    /// It expects frame `resume` next, and wants this connection.
+    #[must_use]
+    pub const fn new(resume: u64, strand: Strand) -> Self {
+        Self { resume, strand, standing: bit(strand) }
+    }
+
+    /// It has that connection, too, or has asked for it.
+    #[must_use]
+    pub const fn with(mut self, other: Strand) -> Self {
+        self.standing |= bit(other);
+        self
     }
 }
 
@@ -220,8 +258,7 @@ impl Ask {
         self.said.is_some()
     }
 
-    /// `count` bytes were read into [`Self::space`]. `expects` is the frame that we expect next from
-    /// the peer.
+    /// `count` bytes were read into [`Self::space`]. `claim` is what holds now.
     ///
     /// # Errors
     /// The peer is not what it should be, or does not want us: close.
@@ -229,10 +266,10 @@ impl Ask {
         &mut self,
         count: usize,
         us: &Identity,
-        expects: u64,
+        claim: Claim,
     ) -> Result<AskStep, HandshakeError> {
         match self.said {
-            None => self.read_challenge(count, us, expects),
+            None => self.read_challenge(count, us, claim),
             Some(said) => self.read_welcome(count, us, said),
         }
     }
@@ -241,7 +278,7 @@ impl Ask {
         &mut self,
         count: usize,
         us: &Identity,
-        expects: u64,
+        claim: Claim,
     ) -> Result<AskStep, HandshakeError> {
         let Some(bytes) = self.inbox.filled(count) else {
             self.inbox.check_magic()?;
@@ -259,8 +296,9 @@ impl Ask {
         if !(VERSION_MIN..=VERSION_MAX).contains(&challenge.version) {
             return Err(WireError::Field("version").into());
         }
-        let proof =
-            Proof { resume: expects, mac: [0; 32] }.signed(&us.key, &self.hello, &challenge);
+        let Claim { resume, strand, standing } = claim;
+        let proof = Proof { resume, strand, standing, mac: [0; 32] };
+        let proof = proof.signed(&us.key, &self.hello, &challenge);
         self.said = Some((challenge, proof));
         self.inbox = Inbox::new(Welcome::LEN);
         Ok(AskStep::Send(proof.encode()))

@@ -14,6 +14,7 @@
 
 mod accept;
 mod bind;
+mod carrier;
 mod config;
 mod counts;
 mod dial;
@@ -29,13 +30,16 @@ mod paces;
 mod poller;
 mod regulation;
 mod relays;
+mod security;
 mod seen;
+mod spread;
 mod state;
 mod timers;
 
 pub use bind::{BindError, Bound, Listen, bind};
-pub use config::{Limits, NetConfig, Online, Pacing, Stats};
+pub use config::{Limits, NetConfig, Online, Pacing, Stats, Way};
 pub use counts::Counts;
 pub use failure::{DialError, Failure, HandshakeError, LinkError};
 pub use net::{Epoch, Guard, Net};
 pub use relays::Relays;
+pub use security::{Security, SecurityError};

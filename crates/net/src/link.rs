@@ -3,16 +3,16 @@
 use std::borrow::Cow;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use gridmpi_engine::{Endpoint, Progress, Sink};
-use gridmpi_wire::{MAX_HEAD, ProcId, parse};
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
+use gridmpi_wire::{MAX_HEAD, ProcId, Strand, parse};
 
 use crate::LinkError;
+use crate::carrier::Carrier;
 use crate::options::{Carried, CongestionControl};
 use crate::poller::Interest;
+use crate::spread::Speed;
 
 /// Most bytes read or, by whole frames, written on one connection before others get their turn.
 const TURN: usize = 1 << 20;
@@ -35,8 +35,10 @@ const BEHIND_DIRECT: usize = 4 * 1024;
 /// A connection and what has half arrived on it.
 #[derive(Debug)]
 pub(crate) struct Link {
-    pub(crate) fd: OwnedFd,
+    pub(crate) carrier: Carrier,
     pub(crate) peer: ProcId,
+    /// Which of the connections to it.
+    pub(crate) strand: Strand,
     pub(crate) address: Option<SocketAddr>,
     pub(crate) interest: Interest,
     /// What the kernel was told to pace it to, bytes per second.
@@ -48,6 +50,8 @@ pub(crate) struct Link {
     /// What had come of that when it was looked at, and how much was written when all of it had arrived then.
     pub(crate) carried: Carried,
     pub(crate) looked_at: u64,
+    /// How fast it has been seen to be, where it is one of several.
+    pub(crate) speed: Speed,
     /// When the connection was made.
     pub(crate) since: Instant,
     /// The peer is of another cluster.
@@ -99,14 +103,15 @@ pub(crate) struct Read {
 
 impl Link {
     pub(crate) fn new(
-        fd: OwnedFd,
-        peer: ProcId,
+        carrier: Carrier,
+        (peer, strand): (ProcId, Strand),
         address: Option<SocketAddr>,
         since: Instant,
     ) -> Self {
         Self {
-            fd,
+            carrier,
             peer,
+            strand,
             address,
             interest: Interest::Read,
             paced_to: None,
@@ -114,6 +119,7 @@ impl Link {
             carried: Carried::default(),
             looked_at: 0,
             written: 0,
+            speed: Speed::new(since),
             since,
             is_far: true,
             is_waiting: false,
@@ -126,14 +132,14 @@ impl Link {
     /// More is to be sent than goes at once, at most so many bytes at a time.
     pub(crate) fn work(&mut self, turn: usize) {
         if let (Some(control), Some(rate)) = (&mut self.control, self.paced_to) {
-            control.work(&self.fd, rate, turn);
+            control.work(&self.carrier.fd, rate, turn);
         }
     }
 
     /// Nothing is to be sent for now.
     pub(crate) fn rest(&mut self) {
         if let Some(control) = &mut self.control {
-            control.rest(&self.fd);
+            control.rest(&self.carrier.fd);
         }
     }
 
@@ -147,15 +153,20 @@ impl Link {
         done: &mut Read,
     ) -> Result<(), LinkError> {
         let completions = endpoint.completions();
-        while done.bytes < TURN && endpoint.completions() == completions {
+        loop {
+            let has_turn = done.bytes < TURN && endpoint.completions() == completions;
+            if !has_turn && !self.carrier.has_readable() {
+                break;
+            }
             let (count, asked) = match &self.arriving {
                 Some(arriving)
-                    if arriving.rest() >= DIRECT_ABOVE
+                    if has_turn
+                        && arriving.rest() >= DIRECT_ABOVE
                         && !endpoint.sink_is_fragmented(&arriving.sink) =>
                 {
                     self.read_direct(endpoint, staging, done)?
                 }
-                _ => self.read_staged(endpoint, staging, done)?,
+                _ => self.read_staged(endpoint, staging, done, has_turn)?,
             };
             done.bytes += count;
             if count < asked {
@@ -172,14 +183,15 @@ impl Link {
         endpoint: &mut Endpoint,
         staging: &mut [u8],
         done: &mut Read,
+        from_socket: bool,
     ) -> Result<(usize, usize), LinkError> {
         let kept = self.head_len;
         staging[..kept].copy_from_slice(&self.head[..kept]);
         let asked = staging.len() - kept;
-        let flags = RecvFlags::empty();
-        let count =
-            received(rustix::net::recv(&self.fd, &mut staging[kept..], flags).map(|r| r.0))?;
-        let Some(count) = count else { return Ok((0, asked)) };
+        let space = &mut staging[kept..];
+        let read =
+            if from_socket { self.carrier.read(space) } else { self.carrier.read_rest(space) };
+        let Some(count) = received(read)? else { return Ok((0, asked)) };
         self.head_len = 0;
         self.digest(endpoint, &staging[..kept + count], done)?;
         Ok((count, asked))
@@ -193,7 +205,7 @@ impl Link {
         done: &mut Read,
     ) -> Result<(usize, usize), LinkError> {
         let Some(arriving) = &mut self.arriving else { return Ok((0, 0)) };
-        let (fd, rest) = (&self.fd, arriving.rest());
+        let (carrier, rest) = (&mut self.carrier, arriving.rest());
         let behind = &mut staging[..BEHIND_DIRECT];
         let tried = endpoint.sink_slices(&arriving.sink, arriving.at, |slices| {
             let direct: usize = slices.iter().map(|slice| slice.len()).sum();
@@ -201,15 +213,15 @@ impl Link {
                 return None;
             }
             if direct < rest {
-                return Some((rustix::io::readv(fd, slices), direct, direct));
+                return Some((carrier.read_vectored(slices), direct, direct));
             }
             let mut all: Vec<IoSliceMut<'_>> = Vec::with_capacity(slices.len() + 1);
             all.extend(slices.iter_mut().map(|slice| IoSliceMut::new(slice)));
             all.push(IoSliceMut::new(behind));
-            Some((rustix::io::readv(fd, &mut all), direct, direct + BEHIND_DIRECT))
+            Some((carrier.read_vectored(&mut all), direct, direct + BEHIND_DIRECT))
         });
         let Some((result, direct, asked)) = tried else {
-            return self.read_staged(endpoint, staging, done);
+            return self.read_staged(endpoint, staging, done, true);
         };
         let Some(count) = received(result)? else { return Ok((0, asked)) };
         arriving.at += count.min(direct) as u32;
@@ -244,7 +256,7 @@ impl Link {
                 return Ok(());
             };
             let header = parsed.header;
-            let sink = endpoint.frame(self.peer, &header, parsed.frame, header.payload_len())?;
+            let sink = endpoint.frame(self.peer, self.strand, &header, parsed.frame)?;
             self.arriving = Some(Arriving { sink, at: 0 });
             bytes = &bytes[header.head_len()..];
         }
@@ -260,19 +272,24 @@ impl Link {
 
     /// Writes what the endpoint has for the peer until there is no more, the socket takes no more
     /// or the turn is over.
-    pub(crate) fn write(&self, endpoint: &mut Endpoint, most: Most) -> io::Result<Written> {
+    pub(crate) fn write(&mut self, endpoint: &mut Endpoint, most: Most) -> io::Result<Written> {
         let mut bytes = 0;
         let (end, limit) = match most {
             Most::Fair => (TURN, usize::MAX),
             Most::Bytes(end) => (end, end),
         };
+        self.carrier.flush()?;
         while bytes < end {
-            let progress = endpoint.transmit(self.peer, end - bytes, |slices| {
-                let count = send(&self.fd, &cut(slices, limit - bytes))?;
+            let carrier = &mut self.carrier;
+            let progress = endpoint.transmit(self.peer, self.strand, end - bytes, |slices| {
+                let count = carrier.write(&cut(slices, limit - bytes))?;
                 bytes += count;
                 Ok(count)
             })?;
             match progress {
+                Progress::Idle if self.carrier.has_unsent() => {
+                    return Ok(Written { bytes, left: Left::ForRoom });
+                }
                 Progress::Idle => return Ok(Written { bytes, left: Left::Nothing }),
                 // Else it was cut short by us.
                 Progress::Blocked if bytes < limit => {
@@ -281,7 +298,8 @@ impl Link {
                 _ => {}
             }
         }
-        Ok(Written { bytes, left: Left::ForTurn })
+        let left = if self.carrier.has_unsent() { Left::ForRoom } else { Left::ForTurn };
+        Ok(Written { bytes, left })
     }
 }
 
@@ -299,18 +317,16 @@ fn cut<'a>(slices: &'a [IoSlice<'a>], most: usize) -> Cow<'a, [IoSlice<'a>]> {
     Cow::Borrowed(slices)
 }
 
-/// `writev` without SIGPIPE.
-pub(crate) fn send(fd: &OwnedFd, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-    let mut control = SendAncillaryBuffer::default();
-    Ok(rustix::net::sendmsg(fd, slices, &mut control, SendFlags::NOSIGNAL)?)
-}
-
 /// Bytes received; `None` when there are none now.
-pub(crate) fn received(result: rustix::io::Result<usize>) -> Result<Option<usize>, LinkError> {
+pub(crate) fn received(result: io::Result<usize>) -> Result<Option<usize>, LinkError> {
     match result {
         Ok(0) => Err(LinkError::Closed),
         Ok(count) => Ok(Some(count)),
-        Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(None),
-        Err(errno) => Err(errno.into()),
+        Err(error)
+            if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
     }
 }

@@ -1,39 +1,50 @@
 //! Connections that stand: made, ready, lost.
 
+use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use gridmpi_engine::PeerMisbehaved;
-use gridmpi_wire::ProcId;
+use gridmpi_wire::{ProcId, Strand};
 
+use crate::carrier::Carrier;
 use crate::link::{Link, Read};
 use crate::options::CongestionControl;
 use crate::poller::{Interest, Ready, Token};
-use crate::state::{Socket, State};
+use crate::state::{Peer, Socket, State};
 use crate::{Failure, LinkError};
 
 impl State {
-    /// A handshake has succeeded and the endpoint has agreed: `fd` is the connection to `id` from now
-    /// on. The caller has registered nothing for `fd`, or taken it back.
-    pub(crate) fn establish(&mut self, id: ProcId, fd: OwnedFd, address: Option<SocketAddr>) {
-        self.drop_dial(id);
+    /// A handshake has succeeded and the endpoint has agreed: `carrier` is this connection to `id` from now
+    /// on. The caller has registered nothing for it, or taken it back.
+    pub(crate) fn establish(
+        &mut self,
+        (id, strand): (ProcId, Strand),
+        carrier: Carrier,
+        address: Option<SocketAddr>,
+    ) {
+        self.end_dial(id, strand);
         let token = self.sockets.reserve();
-        if let Err(error) = self.poller.add(&fd, token, Interest::Read) {
+        if let Err(error) = self.poller.add(&carrier.fd, token, Interest::Read) {
             // Out of kernel memory: as if the connection had failed at once.
             self.sockets.release(token);
-            self.link_lost(id, address, &error.into());
+            self.link_lost((id, strand), address, &error.into());
             return;
         }
-        let mut link = Link::new(fd, id, address, Instant::now());
+        let mut link = Link::new(carrier, (id, strand), address, Instant::now());
         if self.paces.cluster_of(id).is_some() {
             let wanted = self.config.pacing.congestion.as_deref();
-            link.control = Some(CongestionControl::new(&link.fd, wanted));
+            link.control = Some(CongestionControl::new(&link.carrier.fd, wanted));
         }
         link.is_far = self.paces.is_far(id);
-        self.peer(id).link = Some(token);
+        self.peer(id).links.push((strand, token));
         self.stats.connections += 1;
+        let has_more = link.carrier.has_readable();
         self.write_link(token, Box::new(link));
+        // What came right behind the handshake: no event will tell of it.
+        if has_more && let Some(Socket::Link(link)) = self.sockets.take(token) {
+            self.link_ready(&Ready { token, readable: true, writable: false }, link);
+        }
     }
 
     /// The peer broke the rules already when it said where to go on.
@@ -48,12 +59,20 @@ impl State {
     }
 
     /// Ends the standing connection in favour of another.
-    pub(crate) fn drop_link(&mut self, id: ProcId) {
-        if let Some(token) = self.peer(id).link.take() {
+    pub(crate) fn drop_link(&mut self, id: ProcId, strand: Strand) {
+        if let Some(token) = self.peer(id).link(strand) {
             self.release_link(token);
-            self.unclaim(id);
-            self.endpoint.disconnected(id);
+            self.forget_link(id, strand);
         }
+    }
+
+    /// The connection has gone.
+    fn forget_link(&mut self, id: ProcId, strand: Strand) {
+        self.peer(id).links.retain(|link| link.0 != strand);
+        if !self.peer(id).has_link() {
+            self.unclaim(id);
+        }
+        self.endpoint.disconnected(id, strand);
     }
 
     /// Closes the connection that the token stands for.
@@ -75,6 +94,9 @@ impl State {
             if done.frames > 0 {
                 self.signs.advance();
             }
+            if done.frames > 0 {
+                self.see(&mut link);
+            }
             if let Err(error) = result {
                 self.end_link(ready.token, &link, &error);
                 return;
@@ -89,13 +111,36 @@ impl State {
 
     /// Writes what there is, then puts the link back.
     pub(crate) fn write_link(&mut self, token: Token, mut link: Box<Link>) {
-        let result = self.write_turns(&mut link).and_then(|wanted| {
-            if wanted != link.interest {
-                self.poller.modify(&link.fd, token, wanted)?;
-                link.interest = wanted;
-            }
-            Ok(())
-        });
+        if self.peers.get(&link.peer).is_some_and(Peer::has_several) {
+            // It is free to be written to, and may be the one for what is to be sent next.
+            let (peer, result) = (link.peer, self.watch_link(token, &mut link, Interest::Read));
+            self.put_link(token, link, result);
+            self.transmit_on_several(peer);
+            return;
+        }
+        let result = self.write_turns(&mut link);
+        let result = result.and_then(|wanted| self.watch_link(token, &mut link, wanted));
+        let peer = link.peer;
+        self.put_link(token, link, result);
+        self.widen(peer);
+    }
+
+    /// What is to be waited for on a link.
+    pub(crate) fn watch_link(
+        &mut self,
+        token: Token,
+        link: &mut Link,
+        wanted: Interest,
+    ) -> io::Result<()> {
+        if wanted != link.interest {
+            self.poller.modify(&link.carrier.fd, token, wanted)?;
+            link.interest = wanted;
+        }
+        Ok(())
+    }
+
+    /// Puts a link back that was written to, unless that has failed.
+    pub(crate) fn put_link(&mut self, token: Token, mut link: Box<Link>, result: io::Result<()>) {
         match result {
             Ok(()) => self.sockets.put(token, Socket::Link(link)),
             Err(error) => {
@@ -115,15 +160,18 @@ impl State {
     fn end_link(&mut self, token: Token, link: &Link, error: &LinkError) {
         self.sockets.release(token);
         self.retire(link);
-        self.peer(link.peer).link = None;
-        self.link_lost(link.peer, link.address, error);
+        self.link_lost((link.peer, link.strand), link.address, error);
     }
 
-    /// There is no connection to `id` any more, because of `error`.
-    fn link_lost(&mut self, id: ProcId, address: Option<SocketAddr>, error: &LinkError) {
+    /// There is no such connection to `id` any more, because of `error`.
+    fn link_lost(
+        &mut self,
+        (id, strand): (ProcId, Strand),
+        address: Option<SocketAddr>,
+        error: &LinkError,
+    ) {
         self.signs.advance();
-        self.unclaim(id);
-        self.endpoint.disconnected(id);
+        self.forget_link(id, strand);
         if error.is_final() {
             let failure = Failure::misbehaved(id, address, error);
             self.give_up(id, &failure.what.clone(), Some(failure));
@@ -136,8 +184,8 @@ impl State {
     /// Whether nothing more is to be said to or expected from anybody.
     pub(crate) fn is_quiet(&self) -> bool {
         self.peers.iter().all(|(&id, peer)| {
-            let is_gone = peer.is_lost || (peer.link.is_none() && peer.dial.is_none());
+            let is_gone = peer.is_lost || (!peer.has_link() && peer.dials.is_empty());
             is_gone || self.endpoint.peer_closed(id)
-        }) && (self.endpoint.is_drained() || self.peers.values().all(|peer| peer.link.is_none()))
+        }) && (self.endpoint.is_drained() || !self.peers.values().any(Peer::has_link))
     }
 }

@@ -14,7 +14,7 @@ use parking_lot::{Mutex, MutexGuard};
 use socket2::SockRef;
 
 use crate::driver::Shared;
-use crate::state::{Socket, State};
+use crate::state::{Peer, Socket, State};
 use crate::{Bound, Counts, Failure, NetConfig, Stats};
 
 /// Stack of the driver thread in bytes.
@@ -277,13 +277,13 @@ impl State {
         self.is_closing = true;
         for socket in self.sockets.iter() {
             if let Socket::Link(link) = socket {
-                let _ = SockRef::from(&link.fd).shutdown(Shutdown::Write);
+                let _ = SockRef::from(&link.carrier.fd).shutdown(Shutdown::Write);
             }
         }
     }
 
     fn has_links(&self) -> bool {
-        self.peers.values().any(|peer| peer.link.is_some())
+        self.peers.values().any(Peer::has_link)
     }
 
     /// Closes every socket.

@@ -20,7 +20,7 @@ use crate::timers::Due;
 const PAYLOAD: f64 = SEGMENT as f64 / 1538.0;
 
 /// The kernel does not space out the first ten segments of a connection.
-const YOUNG: u64 = 10 * SEGMENT as u64;
+pub(crate) const YOUNG: u64 = 10 * SEGMENT as u64;
 
 /// The pacers, by cluster.
 #[derive(Debug, Default)]
@@ -37,7 +37,7 @@ pub(crate) struct Paces {
 /// What goes to one cluster.
 #[derive(Debug)]
 pub(crate) struct Paced {
-    pacer: Pacer,
+    pub(crate) pacer: Pacer,
     pub(crate) claims: Claims,
     /// When it will be asked who is next.
     armed: Option<Instant>,
@@ -210,7 +210,7 @@ impl State {
         }
     }
 
-    fn write_most(&mut self, link: &mut Link, most: Most) -> io::Result<Written> {
+    pub(crate) fn write_most(&mut self, link: &mut Link, most: Most) -> io::Result<Written> {
         let written = link.write(&mut self.endpoint, most)?;
         self.stats.bytes_out += written.bytes as u64;
         link.written += written.bytes as u64;
@@ -235,13 +235,13 @@ impl State {
         let Turn::Now(most) = pacer.ask(link.peer, ask, now) else { return Ok(None) };
         let most = if pacer.has_waiting() && backlog > 0 {
             // What its window holds back would leave in another's turn.
-            most.min(window(&link.fd)?).max(SEGMENT)
+            most.min(window(&link.carrier.fd)?).max(SEGMENT)
         } else {
             most
         };
         let rate = pacer.socket_rate(most);
         if link.paced_to.is_none_or(|known| known.abs_diff(rate) > known / 64) {
-            set_pacing_rate(&link.fd, rate)?;
+            set_pacing_rate(&link.carrier.fd, rate)?;
             link.paced_to = Some(rate);
         }
         Ok(Some(most))
@@ -249,11 +249,15 @@ impl State {
 
     /// What the kernel still has to send to `peer` leaves no faster than this.
     pub(crate) fn slow_down(&mut self, peer: ProcId, rate: u64) {
-        let token = self.peers.get(&peer).and_then(|peer| peer.link);
-        if let Some(Socket::Link(link)) = token.and_then(|token| self.sockets.get(token))
-            && set_pacing_rate(&link.fd, rate).is_ok()
-        {
-            link.paced_to = Some(rate);
+        let links = self.peers.get(&peer).map_or(&[][..], |peer| &peer.links);
+        // Its connections share it.
+        let rate = (rate / links.len().max(1) as u64).max(1);
+        for &(_, token) in links {
+            if let Some(Socket::Link(link)) = self.sockets.get(token)
+                && set_pacing_rate(&link.carrier.fd, rate).is_ok()
+            {
+                link.paced_to = Some(rate);
+            }
         }
     }
 
@@ -269,7 +273,7 @@ impl State {
     }
 
     /// Sees to it that the next turn is not missed.
-    fn arm_turn(&mut self, cluster: u16) {
+    pub(crate) fn arm_turn(&mut self, cluster: u16) {
         let Some(paced) = self.paces.get(cluster) else { return };
         let Some(due) = paced.pacer.due() else { return };
         if paced.armed.is_none_or(|armed| armed > due) {

@@ -20,10 +20,10 @@ use crate::timers::Due;
 const PAUSE_LEAST: Duration = Duration::from_millis(20);
 const PAUSE_MOST: Duration = Duration::from_secs(1);
 
-/// The relays of this process's cluster, and whom they lead to.
+/// The relays of this process's cluster.
 #[derive(Clone, Debug)]
 pub struct Relays {
-    /// Where they listen; any of them will do, all are used.
+    /// Where they listen; [`Way::Relay`](crate::Way) counts through them.
     pub addresses: Vec<SocketAddr>,
     /// What proves that we may use them.
     pub token: JobKey,
@@ -31,17 +31,6 @@ pub struct Relays {
     pub first: ProcId,
     /// How many processes our cluster has.
     pub count: u32,
-    /// Whether each process of the job, by [`ProcId`], is reached through them and not directly.
-    pub leads_to: Vec<bool>,
-}
-
-impl Relays {
-    /// In which order `from` tries them for `to`: each pair begins at another one, so that all have something to do.
-    pub(crate) fn in_turn(&self, from: ProcId, to: ProcId) -> impl Iterator<Item = SocketAddr> {
-        let count = self.addresses.len().max(1);
-        let start = (from.0 as usize).wrapping_add(to.0 as usize) % count;
-        self.addresses.iter().copied().cycle().skip(start).take(self.addresses.len())
-    }
 }
 
 /// How it stands with each relay.
@@ -70,7 +59,7 @@ pub(crate) struct Leg {
 #[derive(Debug)]
 enum Stage {
     Connecting,
-    Asking(Ask),
+    Asking(Box<Ask>),
     /// We are registered: notices come.
     Registered(Inbox<{ LegNotice::LEN }>),
 }
@@ -174,7 +163,7 @@ impl State {
             let (ask, hello) = Ask::new(&asker, leg.errand, nonce()?);
             let watched = self.poller.modify(&leg.fd, token, Interest::Read);
             watched.and_then(|()| send_all(&leg.fd, &hello)).map_err(DialError::Io)?;
-            leg.stage = Stage::Asking(ask);
+            leg.stage = Stage::Asking(Box::new(ask));
         }
         loop {
             match &mut leg.stage {
@@ -198,7 +187,9 @@ impl State {
                 }
                 Stage::Registered(inbox) => {
                     let read = rustix::net::recv(&leg.fd, &mut *inbox.space(), RecvFlags::empty());
-                    let Some(count) = received(read.map(|read| read.0))? else { return Ok(false) };
+                    let Some(count) = received(read.map(|read| read.0).map_err(Into::into))? else {
+                        return Ok(false);
+                    };
                     let notice = inbox.filled(count).map(|bytes| LegNotice::decode(&bytes));
                     if let Some(notice) = notice.transpose().map_err(gridmpi_leg::LegError::from)? {
                         self.called(leg.relay, notice.circuit);
@@ -230,6 +221,8 @@ pub(crate) fn read_ask(
     asker: &Asker,
 ) -> Result<Option<AskStep>, DialError> {
     let read = rustix::net::recv(fd, ask.space(), RecvFlags::empty());
-    let Some(count) = received(read.map(|read| read.0))? else { return Ok(None) };
+    let Some(count) = received(read.map(|read| read.0).map_err(Into::into))? else {
+        return Ok(None);
+    };
     Ok(Some(ask.read(count, asker)?))
 }

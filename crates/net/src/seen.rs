@@ -71,7 +71,7 @@ impl Sum {
         if link.written == link.looked_at {
             return;
         }
-        let Ok(now) = carried(&link.fd) else { return };
+        let Ok(now) = carried(&link.carrier.fd) else { return };
         let Carried { acknowledged, resent, .. } = link.carried;
         self.acknowledged += now.acknowledged.saturating_sub(acknowledged);
         self.resent += now.resent.saturating_sub(resent);

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use gridmpi_engine::Endpoint;
-use gridmpi_wire::ProcId;
+use gridmpi_wire::{ProcId, Strand};
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::accept::Pending;
@@ -44,14 +44,37 @@ pub(crate) enum Socket {
 /// What we know of a process of another cluster.
 #[derive(Debug, Default)]
 pub(crate) struct Peer {
-    /// The connection that stands.
-    pub(crate) link: Option<Token>,
-    /// The one we try to make.
-    pub(crate) dial: Option<Dial>,
+    /// The connections that stand, in the order in which they were made.
+    pub(crate) links: Vec<(Strand, Token)>,
+    /// Those we try to make.
+    pub(crate) dials: Vec<Dial>,
+    /// No more than one is tried to make before then.
+    pub(crate) alone_until: Option<Instant>,
     /// It was given up.
     pub(crate) is_lost: bool,
     /// How the last connection ended, if it was not in order.
     pub(crate) ended: Option<String>,
+}
+
+impl Peer {
+    /// The connection with this number, if it stands.
+    pub(crate) fn link(&self, strand: Strand) -> Option<Token> {
+        self.links.iter().find(|link| link.0 == strand).map(|link| link.1)
+    }
+
+    /// How we try to make the connection with this number, if we do.
+    pub(crate) fn dial(&mut self, strand: Strand) -> Option<&mut Dial> {
+        self.dials.iter_mut().find(|dial| dial.strand == strand)
+    }
+
+    pub(crate) fn has_link(&self) -> bool {
+        !self.links.is_empty()
+    }
+
+    /// There are several connections, which share what there is to be sent.
+    pub(crate) fn has_several(&self) -> bool {
+        self.links.len() > 1
+    }
 }
 
 /// What can be seen without the lock. Written under it.
@@ -220,7 +243,7 @@ impl State {
                     self.endpoint.tick();
                 }
                 Due::Handshake(token) => self.handshake_due(token),
-                Due::Dial(peer) => self.dial_due(peer),
+                Due::Dial(peer, strand) => self.dial_due(peer, strand),
                 Due::Leg(token) => self.leg_due(token),
                 Due::Register(relay) => self.register_due(relay),
                 Due::Turn(cluster) => self.turn_due(cluster),
@@ -263,8 +286,12 @@ impl State {
         if !peers.is_empty() {
             self.assert_ours();
         }
-        for peer in peers.drain(..) {
-            self.transmit(peer);
+        // What a connection had that is lost meanwhile goes over the others.
+        while !peers.is_empty() {
+            for peer in peers.drain(..) {
+                self.transmit(peer);
+            }
+            self.endpoint.wants_transmit(&mut peers);
         }
         self.to_transmit = peers;
     }
@@ -275,7 +302,12 @@ impl State {
     }
 
     pub(crate) fn transmit(&mut self, peer: ProcId) {
-        let Some(token) = self.peers.get(&peer).and_then(|peer| peer.link) else { return };
+        let Some(known) = self.peers.get(&peer).filter(|peer| peer.has_link()) else { return };
+        if known.has_several() {
+            self.transmit_on_several(peer);
+            return;
+        }
+        let token = known.links[0].1;
         // Absent while it is being handled: its handler writes then.
         let Some(Socket::Link(link)) = self.sockets.take(token) else { return };
         self.write_link(token, link);
@@ -290,11 +322,11 @@ impl State {
     pub(crate) fn give_up(&mut self, id: ProcId, reason: &str, failure: Option<Failure>) {
         let peer = self.peer(id);
         peer.is_lost = true;
-        let (link, dial) = (peer.link.take(), peer.dial.take());
-        if let Some(token) = link {
+        let (links, dials) = (std::mem::take(&mut peer.links), std::mem::take(&mut peer.dials));
+        for (_, token) in links {
             self.release_link(token);
         }
-        if let Some(token) = dial.and_then(|dial| dial.attempt) {
+        for token in dials.into_iter().filter_map(|dial| dial.attempt) {
             self.sockets.release(token);
         }
         self.endpoint.peer_lost(id, reason);

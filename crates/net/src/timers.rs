@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use gridmpi_wire::ProcId;
+use gridmpi_wire::{ProcId, Strand};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
@@ -23,7 +23,7 @@ pub(crate) enum Due {
     /// The handshake of this socket must have ended.
     Handshake(Token),
     /// Something of this peer's dialling.
-    Dial(ProcId),
+    Dial(ProcId, Strand),
     /// This leg must have come about.
     Leg(Token),
     /// Registering at this relay is to be tried again.
@@ -105,11 +105,11 @@ mod tests {
         let mut timers = Timers::new().unwrap();
         let now = Instant::now();
         timers.set(now + Duration::from_secs(60), Due::Tick);
-        timers.set(now + Duration::from_millis(2), Due::Dial(ProcId(2)));
-        timers.set(now + Duration::from_millis(1), Due::Dial(ProcId(1)));
+        timers.set(now + Duration::from_millis(2), Due::Dial(ProcId(2), Strand::FIRST));
+        timers.set(now + Duration::from_millis(1), Due::Dial(ProcId(1), Strand::FIRST));
         assert_eq!(timers.armed, Some(now + Duration::from_millis(1)));
         let due = timers.expired(now + Duration::from_secs(1));
-        assert_eq!(due, [Due::Dial(ProcId(1)), Due::Dial(ProcId(2))]);
+        assert_eq!(due, [1, 2].map(|peer| Due::Dial(ProcId(peer), Strand::FIRST)));
         assert_eq!(timers.armed, Some(now + Duration::from_secs(60)));
     }
 }

@@ -7,10 +7,10 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use common::*;
-use gridmpi_net::handshake::{Ask, AskStep, Identity};
-use gridmpi_net::{HandshakeError, Net, NetConfig};
+use gridmpi_net::handshake::{Ask, AskStep, Claim, Identity};
+use gridmpi_net::{HandshakeError, Net, NetConfig, Way};
 use gridmpi_wire::{
-    Challenge, ContextId, Envelope, Frame, Hello, JobKey, MAGIC, MAX_PAYLOAD, ProcId, Rank,
+    Challenge, ContextId, Envelope, Frame, Hello, JobKey, MAGIC, MAX_PAYLOAD, ProcId, Rank, Strand,
     VERSION_MAX, Verdict,
 };
 
@@ -37,22 +37,24 @@ fn is_closed_silently(stream: &mut TcpStream) -> bool {
     }
 }
 
+const FIRST: Claim = Claim::new(1, Strand::FIRST);
+
 fn identity(key: u8) -> Identity {
     Identity { me: ProcId(1), procs: 2, job: JOB, key: JobKey::new([key; 32]) }
 }
 
-/// The handshake of a peer that expects frame `expects` next, by blocking calls.
+/// The handshake of a peer, by blocking calls.
 fn try_authenticate(
     stream: &mut TcpStream,
     us: &Identity,
-    expects: u64,
+    claim: Claim,
 ) -> Result<u64, HandshakeError> {
     let (mut ask, hello) = Ask::new(us, ProcId(0), [5; 32]);
     stream.write_all(&hello).unwrap();
     loop {
         let count = stream.read(ask.space()).unwrap();
         assert_ne!(count, 0, "refused");
-        match ask.read(count, us, expects)? {
+        match ask.read(count, us, claim)? {
             AskStep::More => {}
             AskStep::Send(proof) => stream.write_all(&proof).unwrap(),
             AskStep::Welcomed(resume) => return Ok(resume),
@@ -61,7 +63,7 @@ fn try_authenticate(
 }
 
 fn authenticate(stream: &mut TcpStream, us: &Identity) {
-    assert_eq!(try_authenticate(stream, us, 1), Ok(1));
+    assert_eq!(try_authenticate(stream, us, FIRST), Ok(1));
 }
 
 /// A message from the authenticated rank 1 still arrives.
@@ -135,7 +137,7 @@ fn a_proof_with_another_key_is_rejected() {
     stream.write_all(&hello).unwrap();
     let mut proof = loop {
         let count = stream.read(ask.space()).unwrap();
-        if let AskStep::Send(proof) = ask.read(count, &right, 1).unwrap() {
+        if let AskStep::Send(proof) = ask.read(count, &right, FIRST).unwrap() {
             break proof;
         }
     };
@@ -149,7 +151,7 @@ fn a_proof_with_another_key_is_rejected() {
     let (mut ask, hello) = Ask::new(&wrong, ProcId(0), [5; 32]);
     stream.write_all(&hello).unwrap();
     stream.read_exact(ask.space()).unwrap();
-    assert!(ask.read(Challenge::LEN, &wrong, 1).unwrap_err().to_string().contains("key"));
+    assert!(ask.read(Challenge::LEN, &wrong, FIRST).unwrap_err().to_string().contains("key"));
 }
 
 #[test]
@@ -180,7 +182,7 @@ fn a_build_of_another_version_is_told_so_and_says_so() {
     let refused = Challenge { mac: [0; 32], ..challenge };
     let refused = refused.signed(&us.key, &Hello::decode(&own).unwrap());
     ask.space().copy_from_slice(&refused.encode());
-    let error = ask.read(Challenge::LEN, &us, 1).unwrap_err();
+    let error = ask.read(Challenge::LEN, &us, FIRST).unwrap_err();
     assert_eq!(error, HandshakeError::NoCommonVersion);
 }
 
@@ -243,7 +245,8 @@ fn an_oversize_frame_is_refused() {
 #[test]
 fn a_peer_that_wants_frames_that_never_were_is_refused() {
     let (net, address) = victim(|_| {});
-    let refused = try_authenticate(&mut connect(address), &identity(9), 5);
+    let refused =
+        try_authenticate(&mut connect(address), &identity(9), Claim::new(5, Strand::FIRST));
     assert_eq!(refused, Err(HandshakeError::Refused(Verdict::CannotResume)));
     eventually("it is given up", || net.failure().is_some());
     assert!(net.failure().unwrap().what.contains("resume"), "{:?}", net.failure());
@@ -256,7 +259,7 @@ fn a_gap_in_the_numbers_is_refused() {
 
 #[test]
 fn an_acknowledgement_of_what_was_never_sent_is_refused() {
-    misbehaves(&Frame::Ack.encode(0, 77, 0), "frame 77 was acknowledged");
+    misbehaves(&Frame::Ack.encode(0, 77, 0), "77 frames were acknowledged");
 }
 
 #[test]
@@ -269,7 +272,7 @@ fn a_listener_that_never_answers_is_a_failure_in_bounded_time() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = silent.local_addr().unwrap();
     let (net, _) = victim(|config| {
-        config.peers[1] = vec![address];
+        config.peers[1] = vec![Way::Direct(vec![address])];
         config.limits.dial_address = Duration::from_millis(50);
         config.limits.dial_total = Duration::from_millis(300);
     });
@@ -279,4 +282,95 @@ fn a_listener_that_never_answers_is_a_failure_in_bounded_time() {
     finish(&net, sent);
     assert!(started.elapsed() < PATIENCE / 2);
     assert!(net.failure().unwrap().what.contains("does not answer in time"));
+}
+
+fn strand(number: usize) -> Strand {
+    Strand::new(number).unwrap()
+}
+
+fn data(message: u64, seq: u64, payload: u32) -> Vec<u8> {
+    let mut bytes = Frame::Data { message, offset: 0 }.encode(seq, 0, payload).to_vec();
+    bytes.resize(bytes.len() + payload as usize, 7);
+    bytes
+}
+
+#[test]
+fn a_further_connection_needs_its_own_proof_and_a_number_that_there_is() {
+    let (net, address) = victim(|_| {});
+    let mut first = connect(address);
+    authenticate(&mut first, &identity(9));
+    let us = identity(9);
+    // The number is the byte behind that of the frame; the tag covers it.
+    for (number, complaint) in [(3, "key"), (16, "strand"), (255, "strand")] {
+        let mut stream = connect(address);
+        let (mut ask, hello) = Ask::new(&us, ProcId(0), [5; 32]);
+        stream.write_all(&hello).unwrap();
+        let mut proof = loop {
+            let count = stream.read(ask.space()).unwrap();
+            if let AskStep::Send(proof) = ask.read(count, &us, Claim::new(1, strand(1))).unwrap() {
+                break proof;
+            }
+        };
+        proof[8] = number;
+        stream.write_all(&proof).unwrap();
+        assert!(is_closed_silently(&mut stream));
+        assert!(net.stats().last_rejection.unwrap().contains(complaint), "{number}");
+    }
+    // A whole one that claims less than all stands beside the first, and the first is as it was.
+    let mut second = connect(address);
+    let claim = Claim::new(1, strand(1)).with(Strand::FIRST);
+    assert_eq!(try_authenticate(&mut second, &us, claim), Ok(1));
+    let wanted = receive(&net, 1, 3, 4);
+    let envelope = Envelope {
+        context: ContextId::WORLD,
+        source: Rank(1),
+        tag: 3,
+        message: 1,
+        len: 4,
+        eager: 4,
+        synchronous: false,
+    };
+    first.write_all(&Frame::Envelope(envelope).encode(1, 0, 4)).unwrap();
+    first.write_all(b"abcd").unwrap();
+    assert_eq!(finish(&net, wanted).1.as_deref(), Some(&b"abcd"[..]));
+    assert_eq!((net.failure(), net.stats().connections), (None, 2));
+    // A third that has lost the first ends it.
+    let mut third = connect(address);
+    let claim = Claim::new(1, strand(2)).with(strand(1));
+    assert_eq!(try_authenticate(&mut third, &us, claim), Ok(2));
+    // What was to be acknowledged on it is said no more.
+    let mut rest = Vec::new();
+    let _ = first.read_to_end(&mut rest);
+    assert_eq!(net.failure(), None);
+}
+
+/// On a second connection, what is too far ahead of the first: the peer is given up, by name.
+fn runs_ahead(bytes: &[u8], complaint: &str) {
+    let (net, address) = victim(|_| {});
+    let wanted = receive(&net, 1, 99, 1);
+    let mut first = connect(address);
+    authenticate(&mut first, &identity(9));
+    let mut second = connect(address);
+    let claim = Claim::new(1, strand(1)).with(Strand::FIRST);
+    assert_eq!(try_authenticate(&mut second, &identity(9), claim), Ok(1));
+    let before = gridmpi_engine::Config::new(ProcId(0)).bounds;
+    assert_eq!((before.early, before.away), (4 << 20, 4096));
+    // It may be cut off while it writes.
+    let _ = second.write_all(bytes);
+    assert!(finish(&net, wanted).0.error.is_some());
+    let failure = net.failure().unwrap().to_string();
+    assert!(failure.contains("rank 1") && failure.contains(complaint), "{failure}");
+    assert!(is_closed_silently(&mut first));
+}
+
+#[test]
+fn more_ahead_of_a_messages_beginning_than_may_be_held_is_refused() {
+    let all: Vec<u8> = (0..17).flat_map(|n| data(5, 2 + n, MAX_PAYLOAD)).collect();
+    runs_ahead(&all, "have not begun");
+}
+
+#[test]
+fn frames_that_leave_more_gaps_than_connections_can_are_refused() {
+    let all: Vec<u8> = (0..9000).flat_map(|n| data(5, 2 + 2 * n, 1)).collect();
+    runs_ahead(&all, "gaps");
 }

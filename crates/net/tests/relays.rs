@@ -7,8 +7,8 @@ mod relay;
 use std::time::Duration;
 
 use common::*;
-use gridmpi_net::{Net, NetConfig, Relays};
-use gridmpi_wire::{JobKey, ProcId};
+use gridmpi_net::{Net, NetConfig, Relays, Way};
+use gridmpi_wire::JobKey;
 use relay::Relay;
 
 const TOKEN: [u8; 32] = [4; 32];
@@ -18,14 +18,13 @@ fn relays() -> Vec<Relay> {
 }
 
 fn use_relays(config: &mut NetConfig, relays: &[Relay]) {
-    let count = config.peers.len();
-    config.peers.iter_mut().for_each(Vec::clear);
+    let all = || (0..relays.len()).map(Way::Relay).collect();
+    config.peers.iter_mut().for_each(|ways| *ways = all());
     config.relays = Some(Relays {
         addresses: relays.iter().map(|relay| relay.address).collect(),
         token: JobKey::new(TOKEN),
         first: config.me,
         count: 1,
-        leads_to: (0..count).map(|peer| ProcId(peer as u32) != config.me).collect(),
     });
 }
 
@@ -50,9 +49,23 @@ fn exchange(nets: &[Net], seed: u64, len: usize) {
 fn messages_pass_through_a_relay() {
     let relays = relays();
     let nets = relayed(&relays, |_| {});
-    exchange(&nets, 1, 3_000_000);
+    exchange(&nets, 1, 100_000);
     assert_eq!(relays.iter().map(Relay::circuits).sum::<usize>(), 1);
     eventually("both at both relays", || relays.iter().all(|relay| relay.registered() == 2));
+    shutdown(nets);
+}
+
+#[test]
+fn much_is_spread_over_all_relays() {
+    let relays = relays();
+    let nets = relayed(&relays, |_| {});
+    let mut round = 0;
+    eventually("a circuit through each relay", || {
+        round += 1;
+        exchange(&nets, round, 3_000_000);
+        relays.iter().all(|relay| relay.circuits() > 0)
+    });
+    exchange(&nets, 1000, 20_000_000);
     shutdown(nets);
 }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common::*;
-use gridmpi_net::{Bound, Net};
+use gridmpi_net::{Bound, Net, Way};
 use proxy::Proxy;
 
 /// Two networks that reach each other only through proxies.
@@ -140,7 +140,7 @@ fn a_process_that_ends_without_closing_is_a_failure() {
 fn nobody_at_the_address_is_a_failure_within_the_time_set() {
     let nets = nets_with(1, |config| {
         let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        config.peers.push(vec![nobody]);
+        config.peers.push(vec![Way::Direct(vec![nobody])]);
         config.limits.dial_refused = Duration::from_millis(100);
     });
     let sent = send(&nets[0], 0, 1, 0, vec![0; 1 << 20]);

@@ -1,8 +1,8 @@
-//! Connections between clusters: delay, jitter, partial writes and reads, cuts anywhere.
+//! Connections between clusters, several for two processes: delay, jitter, bandwidth, partial writes and reads, cuts anywhere.
 
 use crate::rng::Rng;
 use gridmpi_engine::Sink;
-use gridmpi_wire::Header;
+use gridmpi_wire::{Header, Strand};
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 
@@ -97,11 +97,24 @@ pub enum LinkState {
     Cut,
 }
 
-/// The connections of two processes, one after the other.
+/// How long bytes take on a link.
+#[derive(Clone, Copy, Debug)]
+pub struct Path {
+    /// One way, in ticks.
+    pub delay: u64,
+    /// Bytes that enter it in a tick; 0: any number.
+    pub per_tick: u64,
+}
+
+/// The connections of two processes under one number, one after the other.
 #[derive(Debug)]
 pub struct Link {
     /// The two processes; side 0 and side 1.
     pub ends: [usize; 2],
+    /// Its number among those of the two.
+    pub strand: Strand,
+    /// How long bytes take.
+    pub path: Path,
     /// How it is.
     pub state: LinkState,
     /// Counts cuts and connections: events of an earlier one mean nothing.
@@ -119,9 +132,11 @@ pub struct Link {
 impl Link {
     /// No connection.
     #[must_use]
-    pub fn new(ends: [usize; 2]) -> Self {
+    pub fn new(ends: [usize; 2], strand: Strand, path: Path) -> Self {
         Self {
             ends,
+            strand,
+            path,
             state: LinkState::Down,
             epoch: 0,
             is_up: [false; 2],

@@ -1,7 +1,8 @@
 //! What a seed means: clusters, communicators, limits, delays, faults, and the program of each thread.
 
+use crate::network::Path;
 use crate::rng::Rng;
-use gridmpi_engine::{Config, Mode, TagMatch};
+use gridmpi_engine::{Bounds, Config, Mode, TagMatch};
 use gridmpi_wire::{ContextId, Plane, ProcId};
 
 /// A communicator.
@@ -92,6 +93,8 @@ pub struct Plan {
     pub config: Config,
     /// Bytes that a connection holds in each direction.
     pub pipe: usize,
+    /// How the connections are that two processes may have at a time.
+    pub paths: Vec<Path>,
     /// Connections that are cut.
     pub cuts: usize,
     /// How long things take.
@@ -115,7 +118,8 @@ impl Plan {
             comms: comms(rng, &cluster_of),
             cluster_of,
             pipe: [24, 100, 1000, 5000][rng.index(4)],
-            cuts: if rng.chance(50) { 0 } else { rng.within(1, 6) as usize },
+            paths: Vec::new(),
+            cuts: if rng.chance(50) { 0 } else { rng.within(1, 12) as usize },
             delays: Delays {
                 call: [1, 10, 100, 1000][rng.index(4)],
                 link: if slow { 500 } else { 5 },
@@ -125,6 +129,7 @@ impl Plan {
             config,
             threads,
         };
+        plan.paths = paths(rng, plan.delays.link);
         plan.write_programs(rng);
         plan
     }
@@ -277,6 +282,20 @@ fn comms(rng: &mut Rng, cluster_of: &[usize]) -> Vec<Comm> {
     comms
 }
 
+/// One path or several, alike or not.
+fn paths(rng: &mut Rng, delay: u64) -> Vec<Path> {
+    let count = if rng.chance(40) { 1 } else { rng.within(2, 5) };
+    let (is_alike, per_tick) = (rng.chance(30), [0, 1, 10, 100][rng.index(4)]);
+    let path = |_| {
+        if is_alike {
+            return Path { delay, per_tick };
+        }
+        let times = [1, 1, 3, 10][rng.index(4)];
+        Path { delay: delay * times, per_tick: [0, 1, 10, 100][rng.index(4)] }
+    };
+    (0..count).map(path).collect()
+}
+
 /// Limits so small that flow control is at work in most runs.
 fn config(rng: &mut Rng) -> Config {
     let chunk = [8, 16, 64][rng.index(3)];
@@ -288,6 +307,10 @@ fn config(rng: &mut Rng) -> Config {
         eager_limit: [0, 20, 100, 5000][rng.index(4)],
         copy_limit: [0, 10, 1000][rng.index(3)],
         tail_limit: [0, 30, 300, 1 << 20][rng.index(4)],
+        bounds: Bounds {
+            early: [0, 300, 700, 1 << 20][rng.index(4)],
+            away: [0, 1, 4, 50, 4096][rng.index(5)],
+        },
         ..Config::new(ProcId(0))
     }
 }

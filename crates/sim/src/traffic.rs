@@ -5,28 +5,58 @@ use crate::network::LinkState;
 use crate::world::{Event, World, trace};
 use gridmpi_engine::{Progress, Sink};
 use gridmpi_wire::{Envelope, Frame, HEADER_LEN, Header, ProcId, parse};
+use std::ops::Range;
 
 impl World {
-    fn link_of(&self, a: usize, b: usize) -> usize {
+    /// The links of two processes.
+    fn links_of(&self, a: usize, b: usize) -> Range<usize> {
         let ends = [a.min(b), a.max(b)];
-        self.links.iter().position(|link| link.ends == ends).expect("a link between clusters")
+        let first = self.links.iter().position(|link| link.ends == ends);
+        let first = first.expect("links between clusters");
+        first..first + self.plan.paths.len()
     }
 
-    /// A process wants a connection to a peer.
+    /// A process, which has none, wants a connection to a peer.
     pub fn dial(&mut self, process: usize, peer: usize) {
-        let link = self.link_of(process, peer);
-        match self.links[link].state {
-            LinkState::Down => {
-                self.links[link].state = LinkState::Dialing;
-                self.later(2 * self.plan.delays.link, Event::Connect { link });
-            }
-            LinkState::Cut => self.links[link].redial = true,
-            LinkState::Dialing | LinkState::Up => {}
+        let links = self.links_of(process, peer);
+        let is = |link: &usize, state| self.links[*link].state == state;
+        let is_coming = |link: &usize| is(link, LinkState::Dialing) || is(link, LinkState::Up);
+        if links.clone().any(|link| is_coming(&link)) {
+            return;
+        }
+        let down: Vec<usize> = links.clone().filter(|link| is(link, LinkState::Down)).collect();
+        if down.is_empty() {
+            let link = links.start + self.rng.index(links.len());
+            self.links[link].redial = true;
+            return;
+        }
+        let link = down[self.rng.index(down.len())];
+        self.begin_connecting(link);
+    }
+
+    fn begin_connecting(&mut self, link: usize) {
+        self.links[link].state = LinkState::Dialing;
+        self.later(2 * self.links[link].path.delay, Event::Connect { link });
+    }
+
+    /// A process that has much to say to a peer makes one more connection, now and then.
+    fn join(&mut self, process: usize, peer: ProcId) {
+        let links = self.links_of(process, peer.0 as usize);
+        let link = links.start + self.rng.index(links.len());
+        let much = 2 * u64::from(self.plan.config.chunk);
+        if self.links[link].state == LinkState::Down
+            && self.processes[process].endpoint.unwritten_bytes(peer) >= much
+            && self.rng.chance(50)
+        {
+            self.begin_connecting(link);
         }
     }
 
     /// A connection is made; one end learns of it first.
     pub fn connect(&mut self, link: usize) {
+        let [a, b] = self.links[link].ends;
+        let stands = |link: usize| self.links[link].state == LinkState::Up;
+        self.stats.joins += u64::from(self.links_of(a, b).any(stands));
         self.links[link].connect();
         let ends = self.links[link].ends;
         let expects = |at: usize, of: usize| self.processes[at].endpoint.expects(ProcId(of as u32));
@@ -34,17 +64,21 @@ impl World {
         let first = self.rng.index(2);
         let (side, peer_expects) = (1 - first, expected[1 - first]);
         let epoch = self.links[link].epoch;
-        self.later(self.plan.delays.link, Event::Connected { link, side, epoch, peer_expects });
+        self.later(
+            self.links[link].path.delay,
+            Event::Connected { link, side, epoch, peer_expects },
+        );
         self.connected(link, first, expected[first]);
     }
 
     /// A side learns of a new connection.
     pub fn connected(&mut self, link: usize, side: usize, peer_expects: u64) {
         let (process, peer) = (self.links[link].ends[side], self.links[link].ends[1 - side]);
-        trace!(self, "p{process} is connected to p{peer}, which expects frame {peer_expects}");
+        let strand = self.links[link].strand;
+        trace!(self, "p{process} has {strand} to p{peer}, which expects frame {peer_expects}");
         self.links[link].is_up[side] = true;
         let peer = ProcId(peer as u32);
-        if let Err(error) = self.processes[process].endpoint.connected(peer, peer_expects) {
+        if let Err(error) = self.processes[process].endpoint.connected(peer, strand, peer_expects) {
             self.rules.fail(error.to_string());
         }
         let epoch = self.links[link].epoch;
@@ -58,23 +92,24 @@ impl World {
             return;
         }
         self.stats.cuts += 1;
-        trace!(self, "the link of p{:?} is cut", self.links[link].ends);
+        trace!(self, "{} of p{:?} is cut", self.links[link].strand, self.links[link].ends);
         self.links[link].cut(&mut self.rng);
         let epoch = self.links[link].epoch;
         for side in 0..2 {
             self.at(self.now, Event::Read { link, side, epoch });
-            self.later(2 * self.plan.delays.link, Event::Notice { link, side, epoch });
+            self.later(2 * self.links[link].path.delay, Event::Notice { link, side, epoch });
         }
     }
 
     /// A side notices that its connection was cut.
     pub fn notice(&mut self, link: usize, side: usize) {
         let (process, peer) = (self.links[link].ends[side], self.links[link].ends[1 - side]);
-        trace!(self, "p{process} has lost the connection to p{peer}");
+        let strand = self.links[link].strand;
+        trace!(self, "p{process} has lost {strand} to p{peer}");
         self.links[link].notice(side);
-        self.processes[process].endpoint.disconnected(ProcId(peer as u32));
+        self.processes[process].endpoint.disconnected(ProcId(peer as u32), strand);
         if self.links[link].state == LinkState::Down && self.links[link].redial {
-            self.dial(process, peer);
+            self.begin_connecting(link);
         }
         self.attend(process);
     }
@@ -95,23 +130,38 @@ impl World {
         self.attend(process);
     }
 
-    /// Writes once. Whether to do it again without being asked.
+    /// Writes once on each connection to a peer. Whether to do it again without being asked.
     fn write(&mut self, process: usize, peer: ProcId) -> bool {
-        let link = self.link_of(process, peer.0 as usize);
+        self.join(process, peer);
+        let links = self.links_of(process, peer.0 as usize);
+        let first = self.rng.index(links.len());
+        let turned = links.clone().cycle().skip(first).take(links.len());
+        turned.fold(false, |again, link| self.write_on(process, peer, link) || again)
+    }
+
+    fn write_on(&mut self, process: usize, peer: ProcId, link: usize) -> bool {
         let side = self.links[link].side(process);
         if !self.links[link].is_up[side] {
             return false;
+        }
+        let (strand, path) = (self.links[link].strand, self.links[link].path);
+        if self.rng.chance(10) {
+            // Truly seen or not.
+            let rate = if path.per_tick > 0 { path.per_tick as f64 } else { 1e3 };
+            let rate = if self.rng.chance(50) { rate } else { self.rng.within(1, 2000) as f64 };
+            self.processes[process].endpoint.set_rate(peer, strand, rate);
         }
         let pipe = &mut self.links[link].pipes[side];
         let (capacity, rng, before) = (self.plan.pipe, &mut self.rng, pipe.len());
         let max = [10, 100, 10_000][rng.index(3)];
         let endpoint = &mut self.processes[process].endpoint;
-        let progress = endpoint.transmit(peer, max, |slices| pipe.write(slices, capacity, rng));
+        let progress =
+            endpoint.transmit(peer, strand, max, |slices| pipe.write(slices, capacity, rng));
         let bytes = pipe.len() - before;
         if bytes > 0 {
-            let arrival =
-                self.now + self.plan.delays.link + self.rng.within(0, self.plan.delays.jitter);
-            let arrival = arrival.max(self.links[link].pipes[side].last_arrival);
+            let arrival = self.now + path.delay + self.rng.within(0, self.plan.delays.jitter);
+            let takes = (bytes as u64).checked_div(path.per_tick).unwrap_or_default();
+            let arrival = arrival.max(self.links[link].pipes[side].last_arrival) + takes;
             self.links[link].pipes[side].last_arrival = arrival;
             let epoch = self.links[link].epoch;
             self.at(arrival, Event::Cross { link, side, epoch, bytes });
@@ -164,7 +214,7 @@ impl World {
                     continue;
                 };
                 parser.head.clear();
-                let sink = self.begin_frame(process, peer, &parsed.header, parsed.frame)?;
+                let sink = self.begin_frame(link, side, &parsed.header, parsed.frame)?;
                 parser.frame = Some((parsed.header, sink, 0));
             }
             let Some((header, sink, at)) = parser.frame.take() else { continue };
@@ -210,17 +260,15 @@ impl World {
 
     fn begin_frame(
         &mut self,
-        process: usize,
-        peer: usize,
+        link: usize,
+        side: usize,
         header: &Header,
         frame: Frame,
     ) -> Result<Sink, String> {
-        let from = ProcId(peer as u32);
-        trace!(self, "p{process} reads from p{peer} {} {frame:?}", header.seq);
-        let is_next = header.seq == self.processes[process].endpoint.expects(from);
-        if let Frame::Envelope(envelope) = frame
-            && is_next
-        {
+        let (process, peer) = (self.links[link].ends[side], self.links[link].ends[1 - side]);
+        let (from, strand) = (ProcId(peer as u32), self.links[link].strand);
+        trace!(self, "p{process} reads from p{peer} on {strand} {} {frame:?}", header.seq);
+        if let Frame::Envelope(envelope) = frame {
             self.envelope_arrives(peer, process, &envelope);
         }
         let frame = match frame {
@@ -229,8 +277,7 @@ impl World {
             }
             other => other,
         };
-        let sink =
-            self.processes[process].endpoint.frame(from, header, frame, header.payload_len());
+        let sink = self.processes[process].endpoint.frame(from, strand, header, frame);
         sink.map_err(|error| error.to_string())
     }
 

@@ -9,7 +9,7 @@ use crate::rules::{MessageIndex, ReceiveIndex, Rules, Stage};
 use crate::vendor::{Access, Queues};
 use gridmpi_buffer::Layout;
 use gridmpi_engine::{Config, Endpoint, RequestId};
-use gridmpi_wire::ProcId;
+use gridmpi_wire::{ProcId, Strand};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
@@ -77,6 +77,8 @@ pub struct Stats {
     pub events: u64,
     /// Connections cut.
     pub cuts: u64,
+    /// Connections made beside others that stood.
+    pub joins: u64,
     /// Calls that could not end by themselves, and were ended when nothing moved.
     pub releases: u64,
 }
@@ -89,6 +91,7 @@ impl Stats {
             messages: self.messages + other.messages,
             events: self.events + other.events,
             cuts: self.cuts + other.cuts,
+            joins: self.joins + other.joins,
             releases: self.releases + other.releases,
         }
     }
@@ -129,7 +132,7 @@ pub struct World {
     pub pairs: BTreeMap<(usize, usize), Vec<MessageIndex>>,
     /// By sender and receiver: how many of them have arrived.
     pub arrived: BTreeMap<(usize, usize), u64>,
-    /// One for every two processes of different clusters.
+    /// For every two processes of different clusters as many as they may have connections, in a row.
     pub links: Vec<Link>,
     /// Virtual time.
     pub now: u64,
@@ -406,10 +409,13 @@ impl Process {
     }
 }
 
-/// A link for every two processes of different clusters.
+/// The links of every two processes of different clusters.
 fn links(plan: &Plan) -> Vec<Link> {
     let count = plan.cluster_of.len();
     let pairs = (0..count).flat_map(|a| (a + 1..count).map(move |b| [a, b]));
     let apart = pairs.filter(|&[a, b]| plan.cluster_of[a] != plan.cluster_of[b]);
-    apart.map(Link::new).collect()
+    let paths = || Strand::first(Strand::MAX).zip(plan.paths.iter().copied());
+    apart
+        .flat_map(|ends| paths().map(move |(strand, path)| Link::new(ends, strand, path)))
+        .collect()
 }

@@ -4,10 +4,10 @@ use gridmpi_sim::{Mutation, run};
 
 #[test]
 fn no_seed_differs_from_the_rules() {
-    let mut cuts = 0;
+    let (mut cuts, mut joins) = (0, 0);
     for seed in 0..3000 {
         match run(seed, Mutation::None, false) {
-            Ok((stats, _)) => cuts += stats.cuts,
+            Ok((stats, _)) => (cuts, joins) = (cuts + stats.cuts, joins + stats.joins),
             Err(failure) => panic!(
                 "seed {seed}: {}\nreplay: cargo run -p gridmpi-sim -- --seed {seed}",
                 failure.what
@@ -15,6 +15,7 @@ fn no_seed_differs_from_the_rules() {
         }
     }
     assert!(cuts > 1000, "the faults were not at work: {cuts} cuts");
+    assert!(joins > 1000, "there was seldom more than one connection: {joins}");
 }
 
 #[test]

@@ -10,6 +10,8 @@ const LAYERS: &[&str] = &[
     "bench",
     "sim",
     "job",
+    "relay",
+    "settings",
     "probe",
     "doctor",
     "lab",

@@ -34,6 +34,8 @@ pub(crate) struct Gather {
     max: usize,
     ack: u64,
     is_cut: bool,
+    /// The frames that it begins, in their order.
+    begun: Vec<Range<u64>>,
 }
 
 /// What a write did.
@@ -48,6 +50,7 @@ impl Gather {
     pub(crate) fn begin(&mut self, max: usize, ack: u64) {
         self.scratch.clear();
         self.pieces.clear();
+        self.begun.clear();
         (self.offered, self.max, self.ack, self.is_cut) = (0, max.max(1), ack, false);
     }
 
@@ -68,13 +71,26 @@ impl Gather {
         self.copied(start);
     }
 
+    /// The runs of frames that the plan begins, in their order.
+    pub(crate) fn begun(&self) -> &[Range<u64>] {
+        &self.begun
+    }
+
+    /// Adds a whole frame.
+    pub(crate) fn whole(&mut self, queue: &Queue, seq: u64) {
+        match self.begun.last_mut() {
+            Some(run) if run.end == seq => run.end += 1,
+            _ => self.begun.push(seq..seq + 1),
+        }
+        self.frame(queue, Cursor { seq, at: 0, ack: self.ack });
+    }
+
     /// Adds a frame from the cursor on.
     pub(crate) fn frame(&mut self, queue: &Queue, from: Cursor) {
         let kept = queue.at(from.seq);
         let head_len = kept.head_len();
         if from.at < head_len {
-            let ack = if from.at == 0 { self.ack } else { from.ack };
-            self.bytes(&kept.encode(from.seq, ack)[from.at..]);
+            self.bytes(&kept.encode(from.seq, from.ack)[from.at..]);
         }
         let offset = from.at.saturating_sub(head_len);
         let len = kept.payload.len() as usize - offset;

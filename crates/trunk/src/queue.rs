@@ -1,21 +1,30 @@
-//! Frames on their way out: kept until acknowledged, with a cursor where writing stands.
+//! Frames on their way out: kept until acknowledged, and which of them no connection has yet.
 
 use std::collections::VecDeque;
 
 use gridmpi_buffer::SendBuffer;
-use gridmpi_wire::{Frame, HEADER_LEN, Head};
+use gridmpi_wire::{Frame, HEADER_LEN, Head, MAX_DATA_BEFORE};
 
-use crate::StreamError;
+use crate::runs::{Runs, Walk};
 
 /// A frame and its payload, until the far process has it.
 #[derive(Debug)]
 pub(crate) struct Kept {
     pub(crate) frame: Frame,
     pub(crate) payload: SendBuffer,
+    /// Of `Data`: the number of the frame that began its message, 0 if that is no matter.
+    opened_by: u64,
+    data_before: u16,
+    /// The far process has it; those before it are still kept.
+    is_acknowledged: bool,
+    /// It was written whole at least once.
+    is_written: bool,
+    /// It was given to another connection than the main one.
+    is_away: bool,
 }
 
 impl Kept {
-    fn payload_len(&self) -> u64 {
+    pub(crate) fn payload_len(&self) -> u64 {
         self.payload.len()
     }
 
@@ -29,7 +38,19 @@ impl Kept {
     }
 
     pub(crate) fn encode(&self, seq: u64, ack: u64) -> Head {
-        self.frame.encode(seq, ack, self.payload_len() as u32)
+        self.frame.encode_behind(self.data_before, seq, ack, self.payload_len() as u32)
+    }
+
+    pub(crate) const fn is_ordered(&self) -> bool {
+        self.frame.kind().is_ordered()
+    }
+
+    pub(crate) const fn opened_by(&self) -> u64 {
+        self.opened_by
+    }
+
+    pub(crate) const fn is_away(&self) -> bool {
+        self.is_away
     }
 }
 
@@ -43,15 +64,11 @@ pub(crate) struct Cursor {
     pub(crate) ack: u64,
 }
 
-impl Cursor {
-    const fn start_of(seq: u64) -> Self {
-        Self { seq, at: 0, ack: 0 }
-    }
-
-    /// The start of the next frame.
-    pub(crate) const fn after(self) -> Self {
-        Self::start_of(self.seq + 1)
-    }
+/// Places among the frames that no connection has.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Places {
+    ordered: Walk,
+    data: Walk,
 }
 
 /// The frames not yet acknowledged, in order.
@@ -60,11 +77,16 @@ pub(crate) struct Queue {
     kept: VecDeque<Kept>,
     /// Number of `kept[0]`.
     first: u64,
-    cursor: Cursor,
-    /// The highest number ever written whole.
+    /// Those that no connection has begun to carry: that must be in order, and the others.
+    ordered: Runs,
+    data: Runs,
+    /// The number of the last pushed frame that must be in order.
+    last_ordered: u64,
+    /// All up to this one were written whole at least once.
     written: u64,
     kept_bytes: u64,
-    unwritten_bytes: u64,
+    waiting_bytes: u64,
+    away: u64,
 }
 
 impl Default for Queue {
@@ -72,10 +94,13 @@ impl Default for Queue {
         Self {
             kept: VecDeque::new(),
             first: 1,
-            cursor: Cursor::start_of(1),
+            ordered: Runs::default(),
+            data: Runs::default(),
+            last_ordered: 0,
             written: 0,
             kept_bytes: 0,
-            unwritten_bytes: 0,
+            waiting_bytes: 0,
+            away: 0,
         }
     }
 }
@@ -84,13 +109,32 @@ impl Default for Queue {
 const IDLE_CAPACITY: usize = 64;
 
 impl Queue {
-    pub(crate) fn push(&mut self, frame: Frame, payload: SendBuffer) -> u64 {
+    pub(crate) fn push(&mut self, frame: Frame, payload: SendBuffer, opened_by: u64) -> u64 {
         debug_assert!(frame.kind().is_sequenced(), "{frame:?} is not numbered");
         debug_assert!(payload.len() <= u64::from(gridmpi_wire::MAX_PAYLOAD));
+        let seq = self.end();
+        let mut data_before = 0;
+        if frame.kind().is_ordered() {
+            let between = seq - self.last_ordered - 1;
+            data_before = between.min(MAX_DATA_BEFORE.into()) as u16;
+            self.last_ordered = seq;
+            self.ordered.insert(seq);
+        } else {
+            self.data.insert(seq);
+        }
         self.kept_bytes += payload.len();
-        self.unwritten_bytes += payload.len();
-        self.kept.push_back(Kept { frame, payload });
-        self.end() - 1
+        self.waiting_bytes += payload.len();
+        let (is_acknowledged, is_written, is_away) = (false, false, false);
+        self.kept.push_back(Kept {
+            frame,
+            payload,
+            opened_by,
+            data_before,
+            is_acknowledged,
+            is_written,
+            is_away,
+        });
+        seq
     }
 
     pub(crate) fn first(&self) -> u64 {
@@ -106,90 +150,131 @@ impl Queue {
         self.kept.is_empty()
     }
 
-    pub(crate) fn cursor(&self) -> Cursor {
-        self.cursor
-    }
-
-    pub(crate) fn written(&self) -> u64 {
-        self.written
-    }
-
     pub(crate) fn unacknowledged_bytes(&self) -> u64 {
         self.kept_bytes
     }
 
-    pub(crate) fn unwritten_bytes(&self) -> u64 {
-        self.unwritten_bytes
+    /// Payload bytes that no connection has begun to carry.
+    pub(crate) fn waiting_bytes(&self) -> u64 {
+        self.waiting_bytes
     }
 
-    pub(crate) fn has_unwritten(&self) -> bool {
-        self.cursor.seq < self.end()
+    /// Whether frames wait for a connection.
+    pub(crate) fn has_waiting(&self) -> bool {
+        !self.ordered.is_empty() || !self.data.is_empty()
     }
 
-    pub(crate) fn holds(&self, cursor: Cursor) -> bool {
-        cursor.seq < self.end()
+    /// The highest number up to which all were written whole at least once.
+    pub(crate) fn written(&self) -> u64 {
+        self.written
     }
 
-    /// The frame under `cursor`, which must be held.
+    /// The frame is written whole.
+    pub(crate) fn wrote(&mut self, seq: u64) {
+        self.kept[(seq - self.first) as usize].is_written = true;
+        // What is acknowledged was written, so the next one is kept.
+        let next = |written: u64| self.kept.get((written + 1 - self.first) as usize);
+        while next(self.written).is_some_and(|kept| kept.is_written) {
+            self.written += 1;
+        }
+    }
+
+    /// How many of the frames from the first on were given to other connections than the main one.
+    pub(crate) fn away(&self) -> u64 {
+        self.away
+    }
+
+    /// The frame with this number, which is kept.
     pub(crate) fn at(&self, seq: u64) -> &Kept {
         &self.kept[(seq - self.first) as usize]
     }
 
-    /// Moves the cursor over `bytes` written, at most to the end of its frame, whose head bore `ack`
-    /// if it begins now. Returns the bytes left over.
-    pub(crate) fn wrote(&mut self, bytes: usize, ack: u64) -> usize {
-        let kept = self.at(self.cursor.seq);
-        let (left_in_frame, payload_len) = (kept.len() - self.cursor.at, kept.payload_len());
-        if bytes < left_in_frame {
-            if self.cursor.at == 0 {
-                self.cursor.ack = ack;
-            }
-            self.cursor.at += bytes;
-            return 0;
-        }
-        self.unwritten_bytes -= payload_len;
-        self.written = self.written.max(self.cursor.seq);
-        self.cursor = self.cursor.after();
-        bytes - left_in_frame
+    /// Whether the far process has the frame.
+    pub(crate) fn has_come(&self, seq: u64) -> bool {
+        seq < self.first
+            || self.kept.get((seq - self.first) as usize).is_some_and(|kept| kept.is_acknowledged)
     }
 
-    /// The far process has every frame up to `ack`.
-    pub(crate) fn acknowledge(&mut self, ack: u64) -> Result<(), StreamError> {
-        if ack >= self.cursor.seq {
-            let written = self.cursor.seq - 1;
-            return Err(StreamError::AckOfUnwritten { acknowledged: ack, written });
-        }
-        self.drop_below(ack + 1);
-        Ok(())
+    /// Whether the frame is written on some connection, or has been begun there.
+    pub(crate) fn is_begun(&self, seq: u64) -> bool {
+        self.ordered.front().is_none_or(|front| seq < front)
     }
 
-    fn drop_below(&mut self, seq: u64) {
+    /// The next waiting frames at `places`: that must be in order, and other.
+    pub(crate) fn next(&self, places: Places) -> (Option<u64>, Option<u64>) {
+        (self.ordered.at(places.ordered), self.data.at(places.data))
+    }
+
+    /// The places behind one of those two.
+    pub(crate) fn step(&self, places: Places, is_ordered: bool) -> Places {
+        if is_ordered {
+            Places { ordered: self.ordered.step(places.ordered), ..places }
+        } else {
+            Places { data: self.data.step(places.data), ..places }
+        }
+    }
+
+    /// A connection begins to carry the frame, which waits and is the first of its sort.
+    pub(crate) fn take(&mut self, seq: u64, is_main: bool) {
+        let kept = &mut self.kept[(seq - self.first) as usize];
+        self.waiting_bytes -= kept.payload.len();
+        if !is_main && !kept.is_away {
+            kept.is_away = true;
+            self.away += 1;
+        }
+        let runs = if kept.is_ordered() { &mut self.ordered } else { &mut self.data };
+        debug_assert_eq!(runs.front(), Some(seq));
+        runs.pop();
+    }
+
+    /// The connection that carried the frame, which is not acknowledged, is gone: it waits again.
+    pub(crate) fn give_back(&mut self, seq: u64) {
+        let kept = self.at(seq);
+        debug_assert!(!kept.is_acknowledged);
+        let (len, is_ordered) = (kept.payload_len(), kept.is_ordered());
+        self.waiting_bytes += len;
+        let runs = if is_ordered { &mut self.ordered } else { &mut self.data };
+        runs.insert(seq);
+    }
+
+    /// The far process has the frame, which does not wait. The bytes of its payload.
+    pub(crate) fn acknowledge(&mut self, seq: u64) -> u64 {
+        let kept = &mut self.kept[(seq - self.first) as usize];
+        let len = kept.payload.len();
+        self.kept_bytes -= len;
+        kept.is_acknowledged = true;
+        if seq > self.first {
+            kept.payload = SendBuffer::empty();
+        } else {
+            self.drop_front();
+        }
+        len
+    }
+
+    /// The far process has every frame below `seq`. No connection carries any.
+    pub(crate) fn acknowledge_below(&mut self, seq: u64) {
         while self.first < seq {
-            let Some(kept) = self.kept.pop_front() else { break };
+            let Some(kept) = self.kept.front_mut() else { break };
+            if !kept.is_acknowledged {
+                self.kept_bytes -= kept.payload.len();
+                self.waiting_bytes -= kept.payload.len();
+                kept.is_acknowledged = true;
+            }
+            self.drop_front();
+        }
+        self.ordered.drop_below(seq);
+        self.data.drop_below(seq);
+    }
+
+    /// Forgets the first frames that are acknowledged.
+    fn drop_front(&mut self) {
+        while let Some(kept) = self.kept.pop_front_if(|kept| kept.is_acknowledged) {
             self.first += 1;
-            self.kept_bytes -= kept.payload_len();
+            self.away -= u64::from(kept.is_away);
         }
         if self.kept.is_empty() && self.kept.capacity() > IDLE_CAPACITY {
             self.kept.shrink_to(IDLE_CAPACITY);
         }
-    }
-
-    /// Everything kept is to be written again.
-    pub(crate) fn rewind_all(&mut self) {
-        self.cursor = Cursor::start_of(self.first);
-        self.unwritten_bytes = self.kept_bytes;
-    }
-
-    /// The far process has every frame below `peer_expects`; write on from there.
-    pub(crate) fn rewind(&mut self, peer_expects: u64) -> Result<(), StreamError> {
-        let last = self.written + 1;
-        if !(self.first..=last).contains(&peer_expects) {
-            let (wanted, first) = (peer_expects, self.first);
-            return Err(StreamError::CannotResume { wanted, first, last });
-        }
-        self.drop_below(peer_expects);
-        self.rewind_all();
-        Ok(())
     }
 
     pub(crate) fn own_message(&mut self, message: u64) {

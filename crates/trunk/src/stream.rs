@@ -3,18 +3,15 @@
 use std::io::{self, IoSlice};
 
 use gridmpi_buffer::SendBuffer;
-use gridmpi_wire::{Frame, Header, Kind};
+use gridmpi_wire::{Frame, Header, Kind, Strand};
 use thiserror::Error;
 
+use crate::Bounds;
 use crate::gather::Gather;
-use crate::queue::Queue;
-
-/// An acknowledgement is due at once when this many payload bytes are unacknowledged: the sender
-/// keeps them in memory until then.
-const ACK_BYTES: u64 = 1024 * 1024;
-
-/// The same for frames, so that a sender of small messages keeps few.
-const ACK_FRAMES: u32 = 64;
+use crate::inbound::Received;
+use crate::queue::{Cursor, Places, Queue};
+use crate::spread::{Choice, Early, Laid};
+use crate::standing::Standing;
 
 /// What a call of [`Stream::transmit`] leaves behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,18 +27,19 @@ pub enum Progress {
 /// What to do with a frame that begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Receive {
-    /// The next in order: handle it, then call [`Stream::received`] once its payload has landed.
+    /// It is its turn: handle it, then call [`Stream::received`] once its payload has landed.
     Deliver,
     /// Unsequenced (`Ack`, `Ping`, `Pong`): the stream has done what there was to do.
     Control,
-    /// Already received over an earlier connection: read its payload and drop it.
+    /// Already received over another connection: read its payload and drop it, then call
+    /// [`Stream::received`].
     Duplicate,
 }
 
 /// The peer broke the rules of the stream: its fault. Nothing it sends can be trusted any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum StreamError {
-    /// A frame came whose number leaves a gap.
+    /// A frame came that must be in order, and one before it has not come; or a number that cannot be.
     #[error("frame {got} came where frame {expected} was due")]
     Gap {
         /// Number due.
@@ -49,132 +47,100 @@ pub enum StreamError {
         /// Number that came.
         got: u64,
     },
+    /// Frames came in so many places that not even several connections can be the reason.
+    #[error("its frames came with {gaps} gaps between them; {most} are possible")]
+    Scattered {
+        /// How many gaps there are.
+        gaps: u64,
+        /// How many there may be.
+        most: u64,
+    },
     /// Frames were acknowledged that were never written.
-    #[error("frame {acknowledged} was acknowledged, but only {written} were written")]
+    #[error("{acknowledged} frames were acknowledged, but only {written} were written")]
     AckOfUnwritten {
-        /// Number acknowledged.
+        /// How many were acknowledged on the connection.
         acknowledged: u64,
-        /// Highest number written.
+        /// How many were written on it.
         written: u64,
     },
-    /// The peer wants to resume at frames that it has acknowledged, or that do not exist.
-    #[error("the peer wants to resume at frame {wanted}; possible are {first} to {last}")]
+    /// The peer wants to resume at frames that do not exist.
+    #[error("the peer wants to resume at frame {wanted}; possible are 1 to {last}")]
     CannotResume {
         /// Number wanted.
         wanted: u64,
-        /// Lowest number still kept.
-        first: u64,
-        /// Number of the frame that would be pushed next.
+        /// The highest number that it can want.
         last: u64,
     },
 }
 
-/// One direction out and one direction in, to and from one process, over one connection at a time.
+/// One direction out and one direction in, to and from one process, over as many connections as stand.
 ///
 /// The contract: what happened goes in by calls (`receive`, `received`, `resume`, `disconnect`,
 /// `tick`), bytes come out by [`Self::transmit`]. No time but ticks, no I/O but the caller's `write`.
 /// Frames are numbered from 1 as they are pushed, kept until the far process has acknowledged them,
-/// and written again when a connection is lost.
+/// and written again, on the connections that are left or the next one, when a connection is lost.
+///
+/// What must be in order goes over one connection, and comes in order; `Data` comes as it comes, and
+/// says itself where it belongs.
 #[derive(Debug, Default)]
 pub struct Stream {
     queue: Queue,
-    control: Control,
-    inbound: Inbound,
-    connected: bool,
+    received: Received,
+    /// The connections that stand.
+    standing: Vec<Standing>,
+    /// The one of them for what must be in order.
+    main: Option<Strand>,
+    early: Early,
+    bounds: Bounds,
     gather: Gather,
 }
 
-/// Unsequenced frames to write: they go between sequenced ones and are lost with the connection.
-#[derive(Debug, Default)]
-struct Control {
-    /// Encoded and not yet wholly written.
-    bytes: Vec<u8>,
-    /// How much of `bytes` is written.
-    at: usize,
-    ping: bool,
-    pong: bool,
-}
-
-impl Control {
-    /// Some bytes are written and some are not.
-    fn is_begun(&self) -> bool {
-        self.at > 0 && self.at < self.bytes.len()
-    }
-
-    fn is_wanted(&self) -> bool {
-        self.is_begun() || self.ping || self.pong
-    }
-
-    /// Up to `bytes` more are written: those that are ours. Wishes are granted once they begin to go.
-    fn wrote(&mut self, bytes: usize) -> usize {
-        let ours = bytes.min(self.bytes.len() - self.at);
-        if ours > 0 && self.at == 0 {
-            (self.ping, self.pong) = (false, false);
-        }
-        self.at += ours;
-        ours
-    }
-}
-
-/// What has come from the far process.
-#[derive(Debug, Default)]
-struct Inbound {
-    /// The highest number received in order.
-    received: u64,
-    /// Frames and payload bytes received since the last acknowledgement went out.
-    frames: u32,
-    bytes: u64,
-    /// A tick has passed with something unacknowledged.
-    ticked: bool,
-    /// A second one has: acknowledge without waiting for something to piggyback on.
-    overdue: bool,
-}
-
-impl Inbound {
-    fn ack_due(&self) -> bool {
-        self.overdue || self.frames >= ACK_FRAMES || self.bytes >= ACK_BYTES
-    }
-
-    fn acknowledged(&mut self) {
-        *self = Self { received: self.received, ..Self::default() };
-    }
-}
-
 impl Stream {
-    /// A stream that has neither sent nor received, without a connection.
+    /// A stream that has neither sent nor received, without a connection. The bounds are the same at
+    /// both ends.
     #[must_use]
-    pub fn new() -> Self {
-        Self::default()
+    pub fn new(bounds: Bounds) -> Self {
+        Self { bounds, ..Self::default() }
     }
 
     /// Queues a sequenced frame and returns its number. `payload` is at most
     /// [`gridmpi_wire::MAX_PAYLOAD`] long and empty for kinds without one.
     pub fn push(&mut self, frame: Frame, payload: SendBuffer) -> u64 {
-        self.queue.push(frame, payload)
+        self.queue.push(frame, payload, 0)
     }
 
-    /// Queues a [`Frame::Ping`]; it is lost with the connection.
+    /// Queues a frame of `Data` of a message that the frame with the number `opening` has begun; else as
+    /// [`Self::push`].
+    pub fn push_data(&mut self, frame: Frame, payload: SendBuffer, opening: u64) -> u64 {
+        self.queue.push(frame, payload, opening)
+    }
+
+    /// Queues a [`Frame::Ping`] on every connection; it is lost with it.
     pub fn ping(&mut self) {
-        self.control.ping = self.connected;
+        self.standing.iter_mut().for_each(|standing| standing.control.ping = true);
     }
 
-    /// Writes at most about `max` bytes through `write` (`writev` or a model of it), many small
-    /// frames in one call, going on where the last write stopped. `write` is called at most once,
+    /// Writes at most about `max` bytes on a connection through `write` (`writev` or a model of it), many
+    /// small frames in one call, going on where the last write stopped. `write` is called at most once,
     /// with at most twice [`gridmpi_buffer::MAX_SLICES`] slices, and not at all when there is nothing
-    /// to write. Answers `Idle` without a connection.
+    /// to write. `behind`: bytes that will be pushed when there is room, so that the connections can share them.
+    ///
+    /// `Idle` without that connection, and where others are to carry what there is.
     ///
     /// # Errors
     /// `write`'s own, but for `WouldBlock` (`Blocked`) and `Interrupted` (`More`). A write of 0 bytes
     /// is `WriteZero`.
     pub fn transmit(
         &mut self,
+        strand: Strand,
         max: usize,
+        behind: u64,
         write: impl FnOnce(&[IoSlice<'_>]) -> io::Result<usize>,
     ) -> io::Result<Progress> {
-        if !self.wants_transmit() {
+        let Some(at) = self.place(strand).filter(|&at| self.has_for_place(at, behind)) else {
             return Ok(Progress::Idle);
-        }
-        self.gather(max);
+        };
+        self.plan(at, max, behind);
         let done = match self.gather.write(&self.queue, write) {
             Ok(done) => done,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -183,8 +149,8 @@ impl Stream {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(Progress::More),
             Err(error) => return Err(error),
         };
-        self.account(done.written);
-        Ok(match (done.is_short, self.wants_transmit()) {
+        self.account(at, done.written);
+        Ok(match (done.is_short, self.has_for_place(at, behind)) {
             (true, _) => Progress::Blocked,
             (false, true) => Progress::More,
             (false, false) => {
@@ -194,65 +160,115 @@ impl Stream {
         })
     }
 
+    fn place(&self, strand: Strand) -> Option<usize> {
+        self.standing.iter().position(|standing| standing.strand == strand)
+    }
+
+    fn choice(&self, behind: u64) -> Choice<'_> {
+        let Self { queue, standing, early, bounds, main, .. } = self;
+        Choice { queue, standing, early, bounds, main: *main, behind }
+    }
+
+    /// Whether [`Self::transmit`] would find something for this connection.
+    #[must_use]
+    pub fn has_for(&self, strand: Strand, behind: u64) -> bool {
+        self.place(strand).is_some_and(|at| self.has_for_place(at, behind))
+    }
+
+    fn has_for_place(&self, at: usize, behind: u64) -> bool {
+        let standing = &self.standing[at];
+        standing.cursor.is_some()
+            || standing.control.is_wanted()
+            || standing.inbound.ack_due()
+            || self.has_frame_for(at, behind)
+    }
+
+    fn has_frame_for(&self, at: usize, behind: u64) -> bool {
+        let next = || self.choice(behind).next(at, Places::default(), &Laid::default());
+        self.queue.has_waiting() && next().is_some()
+    }
+
     /// Lays out the next bytes: the rest of a frame begun, control frames, then whole frames.
-    fn gather(&mut self, max: usize) {
-        self.encode_control();
-        self.gather.begin(max, self.inbound.received);
-        let mut next = self.queue.cursor();
-        if next.at > 0 {
-            self.gather.frame(&self.queue, next);
-            next = next.after();
+    fn plan(&mut self, at: usize, max: usize, behind: u64) {
+        let carries_ack = self.standing[at].cursor.is_some() || self.has_frame_for(at, behind);
+        let standing = &mut self.standing[at];
+        let ack = standing.inbound.ack();
+        let is_alone = standing.inbound.ack_due() && !carries_ack;
+        standing.control.encode(ack, is_alone);
+        let mut gather = std::mem::take(&mut self.gather);
+        gather.begin(max, ack);
+        let standing = &self.standing[at];
+        if let Some(cursor) = standing.cursor {
+            gather.frame(&self.queue, cursor);
         }
-        self.gather.bytes(&self.control.bytes[self.control.at..]);
-        while self.queue.holds(next) && !self.gather.is_full() {
-            self.gather.frame(&self.queue, next);
-            next = next.after();
+        gather.bytes(standing.control.rest());
+        let choice = self.choice(behind);
+        let (mut places, mut laid) = (Places::default(), Laid::default());
+        while !gather.is_full()
+            && let Some((seq, is_ordered)) = choice.next(at, places, &laid)
+        {
+            gather.whole(&self.queue, seq);
+            places = self.queue.step(places, is_ordered);
+            if !is_ordered {
+                choice.lay(at, seq, &mut laid);
+            }
         }
+        self.gather = gather;
     }
 
-    /// Turns wishes into bytes, anew as long as none of them is written, so that they bear the newest
-    /// number. A lone acknowledgement only where no frame will carry it.
-    fn encode_control(&mut self) {
-        if self.control.is_begun() {
-            return;
-        }
-        let (control, ack) = (&mut self.control, self.inbound.received);
-        control.bytes.clear();
-        control.at = 0;
-        if control.pong {
-            control.bytes.extend_from_slice(&Frame::Pong.encode(0, ack, 0));
-        }
-        if control.ping {
-            control.bytes.extend_from_slice(&Frame::Ping.encode(0, ack, 0));
-        }
-        if control.bytes.is_empty() && self.inbound.ack_due() && !self.queue.has_unwritten() {
-            control.bytes.extend_from_slice(&Frame::Ack.encode(0, ack, 0));
-        }
-    }
-
-    /// `written` bytes of what `gather` laid out have gone, in the same order.
-    fn account(&mut self, written: usize) {
+    /// `written` bytes of the plan have gone, in the same order.
+    fn account(&mut self, at: usize, written: usize) {
+        let Self { queue, standing, gather, early, main, .. } = self;
+        let standing = &mut standing[at];
         let mut rest = written;
-        if self.queue.cursor().at > 0 {
-            rest = self.queue.wrote(rest, 0);
+        if let Some(cursor) = standing.cursor.take() {
+            let left = queue.at(cursor.seq).len() - cursor.at;
+            if rest < left {
+                standing.cursor = Some(Cursor { at: cursor.at + rest, ..cursor });
+                return;
+            }
+            rest -= left;
+            queue.wrote(cursor.seq);
+            standing.wrote(cursor.seq);
         }
-        let was_begun = self.control.is_begun();
-        let control = self.control.wrote(rest);
+        let was_begun = standing.control.is_begun();
+        let control = standing.control.wrote(rest);
         rest -= control;
+        let ack = standing.inbound.ack();
         if rest > 0 || (control > 0 && !was_begun) {
             // A head encoded for this write has begun to go, and bears the newest number.
-            self.inbound.acknowledged();
+            standing.inbound.acknowledged();
         }
-        while rest > 0 {
-            rest = self.queue.wrote(rest, self.inbound.received);
+        let is_main = *main == Some(standing.strand);
+        for seq in gather.begun().iter().cloned().flatten() {
+            if rest == 0 {
+                break;
+            }
+            let kept = queue.at(seq);
+            let (len, payload) = (kept.len(), kept.payload_len());
+            if !is_main {
+                early.begin(seq, queue);
+            }
+            queue.take(seq, is_main);
+            standing.begin(payload);
+            if rest < len {
+                standing.cursor = Some(Cursor { seq, at: rest, ack });
+                break;
+            }
+            queue.wrote(seq);
+            standing.wrote(seq);
+            rest -= len;
         }
     }
 
-    /// Whether [`Self::transmit`] has something to write: frames, a due acknowledgement, a `Pong`.
+    /// Whether [`Self::transmit`] has something to write on one of the connections: frames, a due
+    /// acknowledgement, a `Pong`.
     #[must_use]
     pub fn wants_transmit(&self) -> bool {
-        self.connected
-            && (self.queue.has_unwritten() || self.control.is_wanted() || self.inbound.ack_due())
+        let has_own = |standing: &Standing| {
+            standing.cursor.is_some() || standing.control.is_wanted() || standing.inbound.ack_due()
+        };
+        self.is_connected() && (self.queue.has_waiting() || self.standing.iter().any(has_own))
     }
 
     /// The highest number whose frame, and so every one before it, has been handed to a connection
@@ -262,7 +278,7 @@ impl Stream {
         self.queue.written()
     }
 
-    /// The highest number the far process has acknowledged.
+    /// The number up to which the far process has acknowledged all; perhaps others, too.
     #[must_use]
     pub fn acknowledged(&self) -> u64 {
         self.queue.first() - 1
@@ -286,10 +302,18 @@ impl Stream {
         self.queue.unacknowledged_bytes()
     }
 
-    /// Payload bytes pushed and not wholly written on the present connection (whole frames).
+    /// Payload bytes pushed and not wholly written on a connection that stands (whole frames).
     #[must_use]
     pub fn queued_bytes(&self) -> u64 {
-        self.queue.unwritten_bytes()
+        let begun = self.standing.iter().filter_map(|standing| standing.cursor);
+        let begun = begun.map(|cursor| self.queue.at(cursor.seq).payload_len());
+        self.queue.waiting_bytes() + begun.sum::<u64>()
+    }
+
+    /// Payload bytes pushed that no connection has begun to carry.
+    #[must_use]
+    pub fn waiting_bytes(&self) -> u64 {
+        self.queue.waiting_bytes()
     }
 
     /// Whether every pushed frame has been acknowledged.
@@ -304,76 +328,107 @@ impl Stream {
     ///
     /// # Errors
     /// The peer broke the rules.
-    pub fn receive(&mut self, header: &Header) -> Result<Receive, StreamError> {
-        self.queue.acknowledge(header.ack)?;
+    pub fn receive(&mut self, strand: Strand, header: &Header) -> Result<Receive, StreamError> {
+        if let Some(at) = self.place(strand) {
+            let standing = &mut self.standing[at];
+            standing.acknowledge(header.ack, &mut self.queue)?;
+            if !header.kind.is_sequenced() {
+                standing.control.pong |= header.kind == Kind::Ping;
+            }
+            self.early.settle(&self.queue);
+        }
         if !header.kind.is_sequenced() {
-            self.control.pong |= header.kind == Kind::Ping;
             return Ok(Receive::Control);
         }
-        let expected = self.expects();
-        match header.seq.cmp(&expected) {
-            std::cmp::Ordering::Less => Ok(Receive::Duplicate),
-            std::cmp::Ordering::Equal => Ok(Receive::Deliver),
-            std::cmp::Ordering::Greater => Err(StreamError::Gap { expected, got: header.seq }),
-        }
+        self.received.begins(header)
     }
 
-    /// The frame that [`Self::receive`] said to deliver has landed whole.
-    pub fn received(&mut self, header: &Header) {
-        debug_assert_eq!(header.seq, self.expects(), "a frame landed out of order");
-        self.inbound.received = header.seq;
-        self.inbound.frames += 1;
-        self.inbound.bytes += u64::from(header.payload_len());
-    }
-
-    /// The number of the next frame expected from the far process: what a handshake tells it.
-    #[must_use]
-    pub fn expects(&self) -> u64 {
-        self.inbound.received.saturating_add(1)
-    }
-
-    /// A connection is there, on which the far process expects frame `peer_expects` next.
+    /// A numbered frame that [`Self::receive`] has named has landed whole. Whether it counts: it may have
+    /// come over another connection meanwhile.
     ///
     /// # Errors
-    /// That frame does not exist or has been acknowledged and dropped.
-    pub fn resume(&mut self, peer_expects: u64) -> Result<(), StreamError> {
-        self.disconnect();
-        self.queue.rewind(peer_expects)?;
-        self.connected = true;
+    /// The peer broke the rules.
+    pub fn received(&mut self, strand: Strand, header: &Header) -> Result<bool, StreamError> {
+        if let Some(at) = self.place(strand) {
+            self.standing[at].inbound.received(header.payload_len());
+        }
+        self.received.landed(header, &self.bounds)
+    }
+
+    /// The lowest number that has not come from the far process: what a handshake tells it.
+    #[must_use]
+    pub fn expects(&self) -> u64 {
+        self.received.expects()
+    }
+
+    /// A connection is there, on which the far process has said that it expects frame `peer_expects` next;
+    /// it may have got and acknowledged others since. One with the same number that stood is lost.
+    ///
+    /// # Errors
+    /// That frame does not exist.
+    pub fn resume(&mut self, strand: Strand, peer_expects: u64) -> Result<(), StreamError> {
+        let last = self.written() + 1;
+        if !(1..=last).contains(&peer_expects) {
+            return Err(StreamError::CannotResume { wanted: peer_expects, last });
+        }
+        self.disconnect(strand);
+        if self.standing.is_empty() {
+            self.queue.acknowledge_below(peer_expects);
+            self.early.settle(&self.queue);
+        }
+        self.standing.push(Standing::new(strand));
+        self.main.get_or_insert(strand);
         Ok(())
     }
 
-    /// The connection is lost. Whatever is unacknowledged will be written again on the next.
-    pub fn disconnect(&mut self) {
-        self.connected = false;
-        self.control = Control::default();
-        // The next handshake says how far we have received.
-        self.inbound.acknowledged();
-        self.queue.rewind_all();
+    /// A connection is lost. What it had and is not acknowledged is written again, on those that are left or on
+    /// the next.
+    pub fn disconnect(&mut self, strand: Strand) {
+        let Some(at) = self.place(strand) else { return };
+        self.standing.swap_remove(at).end(&mut self.queue);
+        if self.main == Some(strand) {
+            self.main = self.standing.iter().map(|standing| standing.strand).min();
+        }
         self.gather.release();
     }
 
     /// Whether a connection is there.
     #[must_use]
     pub fn is_connected(&self) -> bool {
-        self.connected
+        !self.standing.is_empty()
+    }
+
+    /// The connections that stand.
+    pub fn strands(&self) -> impl Iterator<Item = Strand> + '_ {
+        self.standing.iter().map(|standing| standing.strand)
+    }
+
+    /// Payload bytes that the far process has acknowledged on a connection since it was made, and those that
+    /// have begun to go and are not acknowledged; `None` without it.
+    #[must_use]
+    pub fn carried(&self, strand: Strand) -> Option<(u64, u64)> {
+        let standing = &self.standing[self.place(strand)?];
+        Some((standing.delivered(), standing.flight()))
+    }
+
+    /// How fast a connection has been seen to carry, bytes per second: what it gets of `Data` follows it.
+    pub fn set_rate(&mut self, strand: Strand, bytes_per_second: f64) {
+        if let Some(at) = self.place(strand) {
+            self.standing[at].rate = Some(bytes_per_second.max(1.0));
+        }
     }
 
     /// Whether [`Self::tick`] wants to be called some milliseconds from now: something received is
     /// unacknowledged and nothing has gone back that could carry the acknowledgement.
     #[must_use]
     pub fn wants_tick(&self) -> bool {
-        self.connected && self.inbound.frames > 0 && !self.inbound.ack_due()
+        self.standing.iter().any(|standing| standing.inbound.wants_tick())
     }
 
     /// Some milliseconds have passed: what was unacknowledged at the last tick is due now. Whether
     /// [`Self::wants_transmit`] now holds because of it.
     pub fn tick(&mut self) -> bool {
-        if !self.wants_tick() {
-            return false;
-        }
-        self.inbound.overdue = self.inbound.ticked;
-        self.inbound.ticked = true;
-        self.inbound.overdue
+        let ticks = self.standing.iter_mut().map(|standing| standing.inbound.tick());
+        ticks.fold(false, |any, due| any | due)
     }
 }

@@ -1,184 +1,141 @@
-//! Two streams over a model of a connection that cuts, delays and writes in parts: the far side sees
-//! exactly the pushed frames, in order, once.
+//! Two streams over models of connections that cut, delay and write in parts: the far side sees exactly the
+//! pushed frames, once, and those in order that must be.
 
-use std::collections::VecDeque;
+mod common;
+
 use std::io;
 
-use bytes::Bytes;
-use gridmpi_buffer::SendBuffer;
-use gridmpi_trunk::{Progress, Receive, Stream, StreamError};
-use gridmpi_wire::{
-    ContextId, Envelope, Frame, HEADER_LEN, Header, Kind, MAX_PAYLOAD, Rank, parse,
-};
+use common::*;
+use gridmpi_trunk::{Bounds, Progress, Receive, Stream, StreamError};
+use gridmpi_wire::{Header, Kind, MAX_PAYLOAD, Strand};
 use proptest::prelude::*;
 
-/// One side: its stream, the bytes on their way to it, and what it has seen.
-#[derive(Default)]
-struct Side {
-    stream: Stream,
-    arriving: VecDeque<u8>,
-    read: Vec<u8>,
-    pushed: Vec<(Frame, Vec<u8>)>,
-    seen: Vec<(Frame, Vec<u8>)>,
-}
-
-impl Side {
-    fn push(&mut self, kind: u8, len: usize) {
-        let message = self.pushed.len() as u64 + 1;
-        let len = len.min(MAX_PAYLOAD as usize);
-        let (frame, len) = match kind % 4 {
-            0 => (Frame::Envelope(envelope(message, len as u64)), len),
-            1 => (Frame::Data { message, offset: 9 }, len.max(1)),
-            2 => (Frame::Credit { envelopes: message, bytes: 1 }, 0),
-            _ => (Frame::ClearToSend { message }, 0),
-        };
-        let payload: Vec<u8> = (0..len).map(|i| (i as u64 * 31 + message) as u8).collect();
-        let buffer = SendBuffer::from_bytes(Bytes::from(payload.clone()));
-        assert_eq!(self.stream.push(frame, buffer), message);
-        self.pushed.push((frame, payload));
-    }
-
-    /// Parses what has arrived, `count` bytes of it.
-    fn take(&mut self, count: usize) {
-        let count = count.min(self.arriving.len());
-        self.read.extend(self.arriving.drain(..count));
-        let mut at = 0;
-        while let Some(parsed) = parse(&self.read[at..]).expect("a peer of ours") {
-            let header = parsed.header;
-            let end = at + HEADER_LEN + header.body_len as usize;
-            if self.read.len() < end {
-                break;
-            }
-            match self.stream.receive(&header).expect("a peer of ours") {
-                Receive::Deliver => {
-                    self.seen.push((parsed.frame, self.read[at + header.head_len()..end].to_vec()));
-                    self.stream.received(&header);
-                }
-                Receive::Duplicate => {}
-                Receive::Control => assert!(!header.kind.is_sequenced()),
-            }
-            at = end;
-        }
-        self.read.drain(..at);
-    }
-}
-
-fn envelope(message: u64, len: u64) -> Envelope {
-    let (context, source) = (ContextId::WORLD, Rank(3));
-    Envelope { context, source, tag: -5, message, len, eager: len, synchronous: false }
-}
-
-/// Writes at most `accept` bytes of what `from` offers into the far side's pipe.
-fn transmit(from: &mut Side, to: &mut Side, max: usize, accept: usize) -> Progress {
-    let write = |slices: &[io::IoSlice<'_>]| {
-        assert!(!slices.is_empty(), "an empty write");
-        if accept == 0 {
-            return Err(io::ErrorKind::WouldBlock.into());
-        }
-        let bytes: Vec<u8> = slices.iter().flat_map(|s| s.iter().copied()).take(accept).collect();
-        assert!(!bytes.is_empty(), "slices without bytes");
-        to.arriving.extend(&bytes);
-        Ok(bytes.len())
-    };
-    from.stream.transmit(max, write).expect("the model does not fail")
-}
-
-fn reconnect(a: &mut Side, b: &mut Side) {
-    for side in [&mut *a, &mut *b] {
-        side.stream.disconnect();
-        side.arriving.clear();
-        side.read.clear();
-        assert!(!side.stream.wants_transmit());
-    }
-    a.stream.resume(b.stream.expects()).unwrap();
-    b.stream.resume(a.stream.expects()).unwrap();
-}
+const ONE: Strand = Strand::FIRST;
 
 #[derive(Clone, Debug)]
 enum Action {
-    Push { kind: u8, len: usize },
-    Transmit { max: usize, accept: usize },
-    Take { count: usize },
+    Push {
+        kind: u8,
+        len: usize,
+    },
+    Transmit {
+        strand: Strand,
+        max: usize,
+        accept: usize,
+    },
+    Take {
+        strand: Strand,
+        count: usize,
+    },
     Tick,
     Ping,
-    Own { message: u64 },
-    Cut,
+    Own {
+        message: u64,
+    },
+    /// What it expects is said in some handshake.
+    Say,
+    /// A connection is lost at one side.
+    Lose {
+        strand: Strand,
+    },
+    /// One is made; `is_old`: with what was said before.
+    Connect {
+        strand: Strand,
+        is_old: bool,
+    },
+    Rate {
+        strand: Strand,
+        rate: f64,
+    },
 }
 
-fn action() -> impl Strategy<Value = (bool, Action)> {
+fn action(strands: usize) -> impl Strategy<Value = (bool, Action)> {
     let len = prop_oneof![4 => 0usize..200, 2 => 0usize..9000, 1 => 0usize..=MAX_PAYLOAD as usize];
     let accept = prop_oneof![1 => Just(0usize), 4 => 0usize..300, 2 => 0usize..1_000_000];
+    let strand = move || (0..strands).prop_map(|number| Strand::new(number).unwrap());
     let action = prop_oneof![
         6 => (any::<u8>(), len).prop_map(|(kind, len)| Action::Push { kind, len }),
-        6 => (1usize..600_000, accept).prop_map(|(max, accept)| Action::Transmit { max, accept }),
-        6 => (0usize..400_000).prop_map(|count| Action::Take { count }),
+        9 => (strand(), 1usize..600_000, accept)
+            .prop_map(|(strand, max, accept)| Action::Transmit { strand, max, accept }),
+        9 => (strand(), 0usize..400_000).prop_map(|(strand, count)| Action::Take { strand, count }),
         1 => Just(Action::Tick),
         1 => Just(Action::Ping),
         1 => (1u64..20).prop_map(|message| Action::Own { message }),
-        1 => Just(Action::Cut),
+        1 => Just(Action::Say),
+        1 => strand().prop_map(|strand| Action::Lose { strand }),
+        2 => (strand(), any::<bool>()).prop_map(|(strand, is_old)| Action::Connect { strand, is_old }),
+        1 => (strand(), 0.0..9.0f64).prop_map(|(strand, rate)| Action::Rate { strand, rate: rate.exp() }),
     ];
     (any::<bool>(), action)
 }
 
-fn act(x: &mut Side, y: &mut Side, action: Action) {
+/// `said`: by the side that acts, and by the other.
+fn act(x: &mut Side, y: &mut Side, said: [&mut u64; 2], action: Action) {
     match action {
         Action::Push { kind, len } => x.push(kind, len),
-        Action::Transmit { max, accept } => drop(transmit(x, y, max, accept)),
-        Action::Take { count } => x.take(count),
+        Action::Transmit { strand, max, accept } => drop(transmit(x, y, strand, max, accept)),
+        Action::Take { strand, count } => x.take(strand, count),
         Action::Tick => drop(x.stream.tick()),
         Action::Ping => x.stream.ping(),
         Action::Own { message } => x.stream.own_message(message),
-        Action::Cut => reconnect(x, y),
+        Action::Say => (*said[0], *said[1]) = (x.stream.expects(), y.stream.expects()),
+        Action::Lose { strand } => lose(x, strand),
+        Action::Connect { strand, is_old: true } => connect(x, y, strand, said.map(|said| *said)),
+        Action::Connect { strand, is_old: false } => connect_now(x, y, strand),
+        Action::Rate { strand, rate } => x.stream.set_rate(strand, rate),
     }
 }
 
-/// Lets everything arrive. A bound on the rounds, so that a lost acknowledgement fails the test.
-fn settle(a: &mut Side, b: &mut Side) {
-    for _ in 0..10_000 {
-        for swap in [false, true] {
-            let (x, y) = if swap { (&mut *b, &mut *a) } else { (&mut *a, &mut *b) };
-            transmit(x, y, 1 << 20, usize::MAX);
-            y.take(usize::MAX);
-            x.stream.tick();
-        }
-        if a.stream.is_drained() && b.stream.is_drained() {
-            return;
+/// Two sides do as they are told; then everything must arrive.
+fn check(bounds: Bounds, actions: Vec<(bool, Action)>) {
+    let (mut a, mut b) = (Side::new(bounds), Side::new(bounds));
+    let (mut said_a, mut said_b) = (1, 1);
+    connect_now(&mut a, &mut b, ONE);
+    for (swap, action) in actions {
+        if swap {
+            act(&mut b, &mut a, [&mut said_b, &mut said_a], action);
+        } else {
+            act(&mut a, &mut b, [&mut said_a, &mut said_b], action);
         }
     }
-    panic!("the streams never drain");
+    settle(&mut a, &mut b);
+    a.has_seen_all_of(&b);
+    b.has_seen_all_of(&a);
+    for side in [&a, &b] {
+        assert_eq!(side.stream.unacknowledged_bytes(), 0);
+        assert_eq!((side.stream.queued_bytes(), side.stream.waiting_bytes()), (0, 0));
+        assert_eq!(side.stream.written(), side.pushed.len() as u64);
+        assert_eq!(side.stream.acknowledged(), side.pushed.len() as u64);
+    }
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn the_far_side_sees_what_was_pushed(actions in prop::collection::vec(action(), 1..120)) {
-        let (mut a, mut b) = (Side::default(), Side::default());
-        reconnect(&mut a, &mut b);
-        for (swap, action) in actions {
-            if swap { act(&mut b, &mut a, action) } else { act(&mut a, &mut b, action) }
-        }
-        settle(&mut a, &mut b);
-        prop_assert_eq!(&a.pushed, &b.seen);
-        prop_assert_eq!(&b.pushed, &a.seen);
-        for side in [&a, &b] {
-            prop_assert_eq!(side.stream.unacknowledged_bytes(), 0);
-            prop_assert_eq!(side.stream.queued_bytes(), 0);
-            prop_assert_eq!(side.stream.written(), side.pushed.len() as u64);
-            prop_assert_eq!(side.stream.acknowledged(), side.pushed.len() as u64);
-        }
+    fn the_far_side_sees_what_was_pushed(actions in prop::collection::vec(action(1), 1..120)) {
+        check(Bounds::default(), actions);
+    }
+
+    #[test]
+    fn so_it_does_over_several_connections_that_come_and_go(
+        actions in prop::collection::vec(action(4), 1..250),
+        early in 0u64..4000,
+        away in prop_oneof![Just(0u64), 1..4u64, Just(4096)],
+    ) {
+        check(Bounds { early, away }, actions);
     }
 }
 
 #[test]
 fn many_small_frames_leave_in_one_write_of_one_slice() {
-    let mut side = Side::default();
-    side.stream.resume(1).unwrap();
+    let mut side = Side::new(Bounds::default());
+    side.stream.resume(ONE, 1).unwrap();
     for _ in 0..100 {
         side.push(0, 8);
     }
     let mut writes = Vec::new();
-    let progress = side.stream.transmit(1 << 20, |slices| {
+    let progress = side.stream.transmit(ONE, 1 << 20, 0, |slices| {
         writes.push(slices.len());
         Ok(slices.iter().map(|s| s.len()).sum())
     });
@@ -188,65 +145,139 @@ fn many_small_frames_leave_in_one_write_of_one_slice() {
 
 #[test]
 fn an_acknowledgement_rides_on_frames_and_else_waits_for_a_tick() {
-    let (mut a, mut b) = (Side::default(), Side::default());
-    reconnect(&mut a, &mut b);
+    let (mut a, mut b) = (Side::new(Bounds::default()), Side::new(Bounds::default()));
+    connect_now(&mut a, &mut b, ONE);
     a.push(0, 8);
-    transmit(&mut a, &mut b, 1 << 20, usize::MAX);
-    b.take(usize::MAX);
+    transmit(&mut a, &mut b, ONE, 1 << 20, usize::MAX);
+    b.take(ONE, usize::MAX);
     assert!(!b.stream.wants_transmit() && b.stream.wants_tick());
     assert!(!b.stream.tick(), "less than a whole interval may have passed");
     assert!(b.stream.tick() && b.stream.wants_transmit());
-    transmit(&mut b, &mut a, 1 << 20, usize::MAX);
-    assert_eq!(a.arriving[0], Kind::Ack as u8);
-    a.take(usize::MAX);
+    transmit(&mut b, &mut a, ONE, 1 << 20, usize::MAX);
+    assert_eq!(a.lines[&ONE].arriving[0], Kind::Ack as u8);
+    a.take(ONE, usize::MAX);
     assert!(a.stream.is_drained() && !b.stream.wants_tick());
 
     a.push(0, 8);
-    transmit(&mut a, &mut b, 1 << 20, usize::MAX);
-    b.take(usize::MAX);
+    transmit(&mut a, &mut b, ONE, 1 << 20, usize::MAX);
+    b.take(ONE, usize::MAX);
     b.push(0, 8);
-    transmit(&mut b, &mut a, 1 << 20, usize::MAX);
+    transmit(&mut b, &mut a, ONE, 1 << 20, usize::MAX);
     assert!(!b.stream.wants_tick(), "the frame carried it");
-    a.take(usize::MAX);
+    a.take(ONE, usize::MAX);
     assert!(a.stream.is_drained());
 }
 
 #[test]
 fn a_full_window_is_acknowledged_at_once() {
-    let (mut a, mut b) = (Side::default(), Side::default());
-    reconnect(&mut a, &mut b);
+    let (mut a, mut b) = (Side::new(Bounds::default()), Side::new(Bounds::default()));
+    connect_now(&mut a, &mut b, ONE);
+    a.push(0, 1);
     for _ in 0..4 {
         assert!(!b.stream.wants_transmit());
         a.push(1, MAX_PAYLOAD as usize);
-        transmit(&mut a, &mut b, 1 << 20, usize::MAX);
-        b.take(usize::MAX);
+        transmit(&mut a, &mut b, ONE, 1 << 20, usize::MAX);
+        b.take(ONE, usize::MAX);
     }
     assert!(b.stream.wants_transmit());
 }
 
 #[test]
 fn a_peer_that_breaks_the_rules_is_named() {
-    let mut side = Side::default();
-    side.stream.resume(1).unwrap();
-    let header = |seq, ack| Header { kind: Kind::Close, body_len: 0, seq, ack };
-    assert_eq!(side.stream.receive(&header(2, 0)), Err(StreamError::Gap { expected: 1, got: 2 }));
+    let mut side = Side::new(Bounds::default());
+    side.stream.resume(ONE, 1).unwrap();
+    let header = |seq, ack| Header { kind: Kind::Close, body_len: 0, seq, data_before: 0, ack };
+    let receive = |side: &mut Side, header: Header| side.stream.receive(ONE, &header);
+    let gap = |expected, got| Err(StreamError::Gap { expected, got });
+    assert_eq!(receive(&mut side, header(2, 0)), gap(1, 2));
     side.push(3, 0);
     let unwritten = StreamError::AckOfUnwritten { acknowledged: 1, written: 0 };
-    assert_eq!(side.stream.receive(&header(1, 1)), Err(unwritten));
-    let cannot = StreamError::CannotResume { wanted: 2, first: 1, last: 1 };
-    assert_eq!(side.stream.resume(2), Err(cannot));
-    assert!(side.stream.resume(0).is_err());
+    assert_eq!(receive(&mut side, header(1, 1)), Err(unwritten));
+    let cannot = StreamError::CannotResume { wanted: 2, last: 1 };
+    assert_eq!(side.stream.resume(ONE, 2), Err(cannot));
+    assert!(side.stream.resume(ONE, 0).is_err());
+    // What came before must be said truly.
+    let data = |seq| Header { kind: Kind::Data, body_len: 17, seq, data_before: 0, ack: 0 };
+    let after = |seq, data_before| Header { data_before, ..header(seq, 0) };
+    for (seq, data_before, is_right) in
+        [(2, 1, true), (2, 0, false), (3, 1, false), (1, 0, true), (3, 3, false)]
+    {
+        let mut side = Side::new(Bounds::default());
+        side.stream.resume(ONE, 1).unwrap();
+        side.stream.received(ONE, &data(4)).unwrap();
+        let said = receive(&mut side, after(seq, data_before));
+        let right = if is_right { Ok(Receive::Deliver) } else { gap(1, seq) };
+        assert_eq!(said, right, "{seq} after {data_before}");
+    }
+    // A peer that leaves more gaps than connections can.
+    let mut stream = Stream::new(Bounds { early: 0, away: 10 });
+    stream.resume(ONE, 1).unwrap();
+    let mut came = (1..99).map(|n| stream.received(ONE, &data(2 * n)));
+    assert_eq!(came.find(Result::is_err), Some(Err(StreamError::Scattered { gaps: 37, most: 36 })));
+    assert!(stream.receive(ONE, &data(u64::MAX)).is_err());
+}
+
+#[test]
+fn a_run_of_very_many_data_frames_is_followed_by_what_must_be_in_order() {
+    let (mut a, mut b) = (Side::new(Bounds::default()), Side::new(Bounds::default()));
+    connect_now(&mut a, &mut b, ONE);
+    a.push(0, 1);
+    for count in [65_534, 65_535, 65_536, 70_000] {
+        (0..count).for_each(|_| a.push(1, 1));
+        a.push(2, 0);
+    }
+    settle(&mut a, &mut b);
+    b.has_seen_all_of(&a);
 }
 
 #[test]
 fn a_failed_write_is_the_connections_fault_and_nothing_is_lost() {
-    let (mut a, mut b) = (Side::default(), Side::default());
-    reconnect(&mut a, &mut b);
+    let (mut a, mut b) = (Side::new(Bounds::default()), Side::new(Bounds::default()));
+    connect_now(&mut a, &mut b, ONE);
     a.push(0, 100);
-    let error = a.stream.transmit(1000, |_| Err(io::ErrorKind::ConnectionReset.into()));
+    let error = a.stream.transmit(ONE, 1000, 0, |_| Err(io::ErrorKind::ConnectionReset.into()));
     assert_eq!(error.unwrap_err().kind(), io::ErrorKind::ConnectionReset);
-    assert_eq!(a.stream.transmit(1000, |_| Ok(0)).unwrap_err().kind(), io::ErrorKind::WriteZero);
-    reconnect(&mut a, &mut b);
+    assert_eq!(
+        a.stream.transmit(ONE, 1000, 0, |_| Ok(0)).unwrap_err().kind(),
+        io::ErrorKind::WriteZero
+    );
+    connect_now(&mut a, &mut b, ONE);
     settle(&mut a, &mut b);
-    assert_eq!(a.pushed, b.seen);
+    b.has_seen_all_of(&a);
+}
+
+#[test]
+fn what_a_lost_connection_had_goes_over_the_others_at_once() {
+    let (mut a, mut b) = (Side::new(Bounds::default()), Side::new(Bounds::default()));
+    let [two, three] = [1, 2].map(|number| Strand::new(number).unwrap());
+    for strand in [ONE, two, three] {
+        connect_now(&mut a, &mut b, strand);
+    }
+    a.push(0, 1000);
+    (0..40).for_each(|_| a.push(1, 100_000));
+    a.push(0, 10);
+    let all = [ONE, two, three];
+    all.iter().for_each(|&strand| a.stream.set_rate(strand, 1e6));
+    write_all(&mut a, &mut b, &all);
+    // The main one, of which nothing has come, and then the next.
+    for (strand, left) in [(ONE, &all[1..]), (two, &all[2..])] {
+        let had = a.stream.carried(strand).unwrap().1;
+        lose(&mut a, strand);
+        lose(&mut b, strand);
+        assert_eq!(a.stream.waiting_bytes(), had);
+        assert!(had > 1_000_000 && a.stream.is_connected());
+        write_all(&mut a, &mut b, left);
+    }
+    settle(&mut a, &mut b);
+    b.has_seen_all_of(&a);
+}
+
+/// Without a word from the far side.
+fn write_all(a: &mut Side, b: &mut Side, strands: &[Strand]) {
+    for _ in 0..10 {
+        for &strand in strands {
+            while transmit(a, b, strand, 1 << 20, usize::MAX) == Progress::More {}
+        }
+    }
+    assert_eq!(a.stream.waiting_bytes(), 0);
 }

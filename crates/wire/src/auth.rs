@@ -21,6 +21,8 @@ pub enum Role {
     Proof,
     /// The listener's last word.
     Welcome,
+    /// Not a tag: what the key of the job's certificate authority is made from.
+    Authority,
     /// A relay token's name.
     TokenId,
     /// A relay's answer to a process's hello.
@@ -29,6 +31,10 @@ pub enum Role {
     LegRequest,
     /// The relay's last word.
     LegAnswer,
+    /// A relay that has dialled another one, without TLS.
+    TrunkDialer,
+    /// The other one.
+    TrunkListener,
 }
 
 impl Role {
@@ -37,10 +43,13 @@ impl Role {
             Self::Challenge => b"gridmpi challenge",
             Self::Proof => b"gridmpi proof",
             Self::Welcome => b"gridmpi welcome",
+            Self::Authority => b"gridmpi authority",
             Self::TokenId => b"gridmpi token id",
             Self::LegChallenge => b"gridmpi leg challenge",
             Self::LegRequest => b"gridmpi leg request",
             Self::LegAnswer => b"gridmpi leg answer",
+            Self::TrunkDialer => b"gridmpi trunk dialer",
+            Self::TrunkListener => b"gridmpi trunk listener",
         }
     }
 }

@@ -9,6 +9,9 @@ pub const HEADER_LEN: usize = RawHeader::LEN;
 /// The largest payload of one frame, in bytes.
 pub const MAX_PAYLOAD: u32 = 256 * 1024;
 
+/// The most that [`Header::data_before`] says; then there may be more.
+pub const MAX_DATA_BEFORE: u16 = u16::MAX;
+
 /// The longest header with fields, in bytes (an envelope's).
 pub const MAX_HEAD: usize = HEADER_LEN + Kind::Envelope.fields_len();
 
@@ -25,7 +28,7 @@ wire_struct! {
     struct RawHeader {
         kind: u8,
         flags: u8,
-        reserved: u16,
+        data_before: u16,
         body_len: u32,
         seq: u64,
         ack: u64,
@@ -41,7 +44,11 @@ pub struct Header {
     pub body_len: u32,
     /// Number of a sequenced frame in its direction, from 1; 0 for an unsequenced one.
     pub seq: u64,
-    /// The highest number that the writer has received in order, 0 for none.
+    /// How many `Data` frames have their numbers directly before this frame's, at most
+    /// [`MAX_DATA_BEFORE`]: what comes before them is the frame that this one must follow. 0 for
+    /// `Data` itself and for frames without a number.
+    pub data_before: u16,
+    /// How many numbered frames have come whole to the writer over this connection.
     pub ack: u64,
 }
 
@@ -53,7 +60,7 @@ impl Header {
     pub fn decode(bytes: &[u8; HEADER_LEN]) -> Result<Self, WireError> {
         let raw = RawHeader::get(&mut Reader::new(bytes), "header")?;
         let kind = Kind::from_code(raw.kind).ok_or(WireError::UnknownKind(raw.kind))?;
-        if raw.flags != 0 || raw.reserved != 0 {
+        if raw.flags != 0 || (raw.data_before != 0 && !kind.is_ordered()) {
             return Err(WireError::ReservedBits(raw.kind));
         }
         let least = kind.fields_len() as u32;
@@ -64,7 +71,8 @@ impl Header {
         if kind.is_sequenced() == (raw.seq == 0) {
             return Err(WireError::Sequence { kind: raw.kind, seq: raw.seq });
         }
-        Ok(Self { kind, body_len: raw.body_len, seq: raw.seq, ack: raw.ack })
+        let RawHeader { body_len, seq, data_before, ack, .. } = raw;
+        Ok(Self { kind, body_len, seq, data_before, ack })
     }
 
     /// Bytes of the header and the fields: where the payload begins.
@@ -102,13 +110,21 @@ impl Frame {
     /// for the kinds without a payload. Otherwise the far side will refuse the frame.
     #[must_use]
     pub fn encode(&self, seq: u64, ack: u64, payload_len: u32) -> Head {
+        self.encode_behind(0, seq, ack, payload_len)
+    }
+
+    /// The same for a frame that must follow another one and has the numbers of `data_before` `Data`
+    /// frames between; 0 for `Data` and for frames without a number.
+    #[must_use]
+    pub fn encode_behind(&self, data_before: u16, seq: u64, ack: u64, payload_len: u32) -> Head {
         let kind = self.kind();
         debug_assert_eq!(kind.is_sequenced(), seq != 0, "number {seq} on a {kind:?}");
         debug_assert!(payload_len <= if kind.has_payload() { MAX_PAYLOAD } else { 0 });
         let mut bytes = [0; MAX_HEAD];
         let mut out = Writer::new(&mut bytes);
         let body_len = kind.fields_len() as u32 + payload_len;
-        RawHeader { kind: kind as u8, flags: 0, reserved: 0, body_len, seq, ack }.put(&mut out);
+        debug_assert!(data_before == 0 || kind.is_ordered());
+        RawHeader { kind: kind as u8, flags: 0, data_before, body_len, seq, ack }.put(&mut out);
         self.put(&mut out);
         let len = out.written();
         Head { bytes, len }

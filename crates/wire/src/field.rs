@@ -1,6 +1,6 @@
 //! Fields of fixed length, little-endian, read and written without allocation.
 
-use crate::{ContextId, ProcId, Rank, WireError};
+use crate::{ContextId, ProcId, Rank, Strand, WireError};
 
 /// Reads fields off the front of a slice.
 pub(crate) struct Reader<'a> {
@@ -94,6 +94,16 @@ impl Field for bool {
             1 => Ok(true),
             _ => Err(WireError::Field(name)),
         }
+    }
+}
+
+impl Field for Strand {
+    const LEN: usize = 1;
+    fn put(&self, out: &mut Writer<'_>) {
+        out.bytes(&[self.index() as u8]);
+    }
+    fn get(from: &mut Reader<'_>, name: &'static str) -> Result<Self, WireError> {
+        Self::new(u8::get(from, name)?.into()).ok_or(WireError::Field(name))
     }
 }
 

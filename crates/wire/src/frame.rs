@@ -122,6 +122,13 @@ macro_rules! frame_table {
                 match self { $(Self::$name => frame_table!(@$sequenced),)* }
             }
 
+            /// Whether frames of this kind are numbered and handled in the order of their numbers: all
+            /// but `Data`, which says itself where its bytes belong.
+            #[must_use]
+            pub const fn is_ordered(self) -> bool {
+                self.is_sequenced() && !matches!(self, Self::Data)
+            }
+
             /// Whether bytes of a message may follow the fields.
             #[must_use]
             pub const fn has_payload(self) -> bool {

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use crate::field::{Field, Reader, Writer, wire_struct};
-use crate::{JobKey, Mac, ProcId, Role, WireError};
+use crate::{JobKey, Mac, ProcId, Role, Strand, WireError};
 
 /// First bytes of every connection; not the start of any printable protocol, so that a stray HTTP
 /// or SSH client is known at its first bytes.
@@ -116,7 +116,11 @@ wire_struct! {
     pub struct Proof {
         /// Number of the next frame the dialer expects from the listener, from 1.
         resume: u64,
-        /// Tag with [`Role::Proof`] over hello, challenge and the field above.
+        /// Which of the connections between the two this is to be.
+        strand: Strand,
+        /// Those that stand, as the dialer sees it: a bit each, that of the lowest number the lowest.
+        standing: u16,
+        /// Tag with [`Role::Proof`] over hello, challenge and the fields above.
         mac: Mac,
     }
 }

@@ -24,6 +24,35 @@ pub enum Plane {
     Collective,
 }
 
+/// One of the connections that a stream stands on at the same time, by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Strand(u8);
+
+impl Strand {
+    /// Most connections of one stream.
+    pub const MAX: usize = 16;
+
+    /// The one that is made when there is none.
+    pub const FIRST: Self = Self(0);
+
+    /// That with this number, which is below [`Self::MAX`].
+    #[must_use]
+    pub const fn new(number: usize) -> Option<Self> {
+        if number < Self::MAX { Some(Self(number as u8)) } else { None }
+    }
+
+    /// Its number, below [`Self::MAX`].
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// The first `count` of them, in order; at most all.
+    pub fn first(count: usize) -> impl Iterator<Item = Self> {
+        (0..count).map_while(Self::new)
+    }
+}
+
 /// Separates the messages of one communicator from all others (MPI 4.1 §6.2, "context").
 ///
 /// Made of the process that reserved it and that process's own counter, so that no two
@@ -59,6 +88,12 @@ impl ContextId {
     }
 }
 
+impl fmt::Display for Strand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "connection {}", self.0)
+    }
+}
+
 impl fmt::Display for ProcId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "rank {}", self.0)
@@ -68,6 +103,13 @@ impl fmt::Display for ProcId {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn strands_are_numbered_below_their_bound() {
+        let all: Vec<usize> = Strand::first(99).map(Strand::index).collect();
+        assert_eq!(all, (0..Strand::MAX).collect::<Vec<_>>());
+        assert_eq!((Strand::new(0), Strand::new(Strand::MAX)), (Some(Strand::FIRST), None));
+    }
 
     #[test]
     fn contexts_of_different_owners_and_counts_differ() {

@@ -16,14 +16,14 @@ mod inbox;
 mod leg;
 
 pub use auth::{JobKey, MAC_LEN, Mac, Role};
-pub use codec::{HEADER_LEN, Head, Header, MAX_HEAD, MAX_PAYLOAD, Parsed, parse};
+pub use codec::{HEADER_LEN, Head, Header, MAX_DATA_BEFORE, MAX_HEAD, MAX_PAYLOAD, Parsed, parse};
 pub use error::WireError;
 pub use frame::{Envelope, Frame, Grant, Kind, Seen, Share, Start, Transfer};
 pub use handshake::{
     Challenge, Hello, JobId, MAGIC, NONCE_LEN, Nonce, Proof, VERSION_MAX, VERSION_MIN, Verdict,
     Welcome, choose_version,
 };
-pub use ids::{ClusterId, ContextId, Plane, ProcId, Rank};
+pub use ids::{ClusterId, ContextId, Plane, ProcId, Rank, Strand};
 pub use inbox::Inbox;
 pub use leg::{
     CircuitId, Errand, LEG_MAGIC, LEG_VERSION_MAX, LEG_VERSION_MIN, LegAnswer, LegChallenge,

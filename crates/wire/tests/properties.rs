@@ -53,11 +53,12 @@ fn payload_len(frame: &Frame, wish: u32) -> u32 {
 proptest! {
     #[test]
     fn frames_come_back_as_they_went(
-        frame in frame(), seq in 1u64.., ack: u64, wish in 0..=MAX_PAYLOAD,
+        frame in frame(), before: u16, seq in 1u64.., ack: u64, wish in 0..=MAX_PAYLOAD,
     ) {
         let seq = if frame.kind().is_sequenced() { seq } else { 0 };
         let payload_len = payload_len(&frame, wish);
-        let head = frame.encode(seq, ack, payload_len);
+        let before = if frame.kind().is_ordered() { before } else { 0 };
+        let head = frame.encode_behind(before, seq, ack, payload_len);
         for cut in 0..head.len() {
             prop_assert_eq!(parse(&head[..cut]), Ok(None));
         }
@@ -65,6 +66,7 @@ proptest! {
         prop_assert_eq!(parsed.frame, frame);
         prop_assert_eq!(parsed.header.kind, frame.kind());
         prop_assert_eq!((parsed.header.seq, parsed.header.ack), (seq, ack));
+        prop_assert_eq!(parsed.header.data_before, before);
         prop_assert_eq!(parsed.header.payload_len(), payload_len);
         prop_assert_eq!(parsed.header.head_len(), head.len());
     }
@@ -96,6 +98,7 @@ proptest! {
     fn handshakes_come_back_as_they_went(
         from: u32, to: u32, job: [u8; 16], nonce: [u8; 32], resume in 1u64.., mac: [u8; 32],
     ) {
+        let standing = from as u16;
         let (from, to) = (ProcId(from), ProcId(to));
         let (version_min, version_max) = (VERSION_MIN, VERSION_MAX);
         let hello = Hello { magic: MAGIC, version_min, version_max, from, to, job, nonce };
@@ -103,8 +106,12 @@ proptest! {
         let verdict = Verdict::Accepted;
         let challenge = Challenge { magic: MAGIC, version: 1, verdict, nonce, mac };
         prop_assert_eq!(Challenge::decode(&challenge.encode()), Ok(challenge));
-        let proof = Proof { resume, mac };
+        let strand = Strand::new(mac[0] as usize % Strand::MAX).unwrap();
+        let proof = Proof { resume, strand, standing, mac };
         prop_assert_eq!(Proof::decode(&proof.encode()), Ok(proof));
+        let mut bytes = proof.encode();
+        bytes[8] = (Strand::MAX as u8).saturating_add(mac[1]);
+        prop_assert_eq!(Proof::decode(&bytes), Err(WireError::Field("strand")));
         let welcome = Welcome { verdict: Verdict::Duplicate, resume, mac };
         prop_assert_eq!(Welcome::decode(&welcome.encode()), Ok(welcome));
     }
@@ -156,8 +163,15 @@ fn what_the_specification_excludes_is_refused_by_name() {
     bytes[0] = 77;
     assert_eq!(parse(&bytes), Err(WireError::UnknownKind(77)));
     let mut bytes = encoded(Frame::Close, 1);
-    bytes[2] = 1;
+    bytes[1] = 1;
     assert_eq!(parse(&bytes), Err(WireError::ReservedBits(6)));
+    for unordered in
+        [Frame::Ack.encode(0, 0, 0), Frame::Data { message: 1, offset: 0 }.encode(1, 0, 1)]
+    {
+        let mut bytes = unordered.to_vec();
+        bytes[3] = 1;
+        assert_eq!(parse(&bytes), Err(WireError::ReservedBits(bytes[0])));
+    }
     let mut bytes = encoded(Frame::Close, 1);
     bytes[4] = 1;
     assert_eq!(parse(&bytes), Err(WireError::BodyLength { kind: 6, len: 1 }));

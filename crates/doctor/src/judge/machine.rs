@@ -113,7 +113,13 @@ const fn called(kind: Kind) -> &'static str {
 /// Addresses that two machines tell.
 pub(super) fn shared_addresses(facts: &Facts) -> Vec<Finding> {
     let mut owners: BTreeMap<IpAddr, Vec<&Machine>> = BTreeMap::new();
-    for machine in &facts.machines {
+    // Clusters that meet at relays may well have the same private network.
+    let is_dialled = |machine: &&Machine| {
+        let node = &machine.node;
+        facts.circuits.is_empty()
+            || facts.paths.iter().any(|path| path.from == *node || path.to == *node)
+    };
+    for machine in facts.machines.iter().filter(is_dialled) {
         for at in machine.told.iter().filter(|at| !at.ip().is_loopback()) {
             let owners = owners.entry(at.ip()).or_default();
             // Clusters may share a machine.

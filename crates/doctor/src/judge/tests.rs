@@ -304,6 +304,17 @@ fn addresses_that_several_machines_have_are_named_once() {
     expect(shared, Severity::Warning, "same-address", "interface = \"eth");
     assert_eq!(shared.places.len(), 2);
     assert_eq!(all.iter().filter(|f| f.code == "trap-told").count(), 2);
+    // Clusters that meet at relays are not dialled.
+    let circuit = Circuit {
+        from: node("a1"),
+        to: node("b1"),
+        relay: "gw:7070".into(),
+        trip_us: Some(1),
+        problem: None,
+    };
+    facts.circuits.push(circuit);
+    assert!(wrong(&facts).iter().all(|f| f.code != "same-address"));
+    facts.circuits.clear();
     // Two clusters on one machine are no two machines.
     facts.machines[1].node.host = "a1".into();
     assert!(wrong(&facts).iter().all(|f| f.code != "same-address"));

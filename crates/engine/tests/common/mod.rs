@@ -4,14 +4,15 @@
 use bytes::Bytes;
 use gridmpi_buffer::{RecvBuffer, SendBuffer};
 use gridmpi_engine::{
-    Completion, Config, Endpoint, LocalMatch, Mode, PeerMisbehaved, Progress, RequestId, Source,
-    TagMatch,
+    Bounds, Completion, Config, Endpoint, LocalMatch, Mode, PeerMisbehaved, Progress, RequestId,
+    Source, TagMatch,
 };
-use gridmpi_wire::{ContextId, ProcId, Rank, parse};
+use gridmpi_wire::{ContextId, ProcId, Rank, Strand, parse};
 use std::collections::VecDeque;
 
 pub const A: ProcId = ProcId(0);
 pub const B: ProcId = ProcId(1);
+pub const ONE: Strand = Strand::FIRST;
 pub const CONTEXT: ContextId = ContextId::WORLD;
 
 /// Limits so small that every mechanism is at work.
@@ -21,6 +22,7 @@ pub fn small(me: ProcId) -> Config {
         credit_bytes: 200,
         credit_envelopes: 4,
         chunk: 16,
+        bounds: Bounds { early: 700, away: 4 },
         ..Config::new(me)
     }
 }
@@ -40,8 +42,8 @@ impl Pair {
 
     pub fn connect(&mut self) {
         let (a, b) = (self.a.expects(B), self.b.expects(A));
-        self.a.connected(B, b).unwrap();
-        self.b.connected(A, a).unwrap();
+        self.a.connected(B, ONE, b).unwrap();
+        self.b.connected(A, ONE, a).unwrap();
     }
 
     /// Carries bytes both ways until none are left.
@@ -74,7 +76,7 @@ pub fn bytes(data: &[u8]) -> SendBuffer {
 pub fn written(endpoint: &mut Endpoint, peer: ProcId) -> Vec<u8> {
     let mut out = Vec::new();
     loop {
-        let progress = endpoint.transmit(peer, 1 << 16, |slices| {
+        let progress = endpoint.transmit(peer, ONE, 1 << 16, |slices| {
             slices.iter().for_each(|slice| out.extend_from_slice(slice));
             Ok(slices.iter().map(|slice| slice.len()).sum())
         });
@@ -89,7 +91,7 @@ pub fn read(endpoint: &mut Endpoint, peer: ProcId, mut bytes: &[u8]) -> Result<(
     while let Some(parsed) = parse(bytes).unwrap() {
         let len = parsed.header.payload_len();
         bytes = &bytes[parsed.header.head_len()..];
-        let sink = endpoint.frame(peer, &parsed.header, parsed.frame, len)?;
+        let sink = endpoint.frame(peer, ONE, &parsed.header, parsed.frame)?;
         let mut at = 0;
         while at < len && !bytes.is_empty() {
             let copied = endpoint.sink_slices(&sink, at, |slices| {

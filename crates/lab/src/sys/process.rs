@@ -131,6 +131,17 @@ pub fn watch(pid: u32) -> io::Result<OwnedFd> {
     }
 }
 
+/// Kills the process that such a file stands for.
+///
+/// # Errors
+/// When it has ended or the system does not allow it.
+pub fn end(watched: &OwnedFd) -> io::Result<()> {
+    let (fd, nothing) = (watched.as_raw_fd(), std::ptr::null::<libc::siginfo_t>());
+    // SAFETY: an open descriptor; without further information the kernel reads no memory.
+    let result = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, KILL, nothing, 0) };
+    check(result as libc::c_int).map(drop)
+}
+
 /// Ends what this process writes to its standard output, so that a reader sees the end.
 pub fn close_output() {
     let Ok(null) = std::fs::File::options().write(true).open("/dev/null") else { return };

@@ -4,9 +4,9 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -142,11 +142,137 @@ impl Lab {
         }
     }
 
+    /// Starts a server that sends back what it gets, and waits until it listens.
+    pub fn server(&self, node: &str) -> Talk {
+        let mut talk = Talk::start(self.exec_command(node, &["python3", "-c", SERVER, PORT]));
+        assert_eq!(talk.line(), "listening");
+        talk
+    }
+
+    /// Connects to such a server; says how it went: the client's own address, or the error.
+    pub fn dial(&self, node: &str, address: &str) -> (Talk, String) {
+        let arguments = ["python3", "-c", CLIENT, address, PORT];
+        let mut talk = Talk::start(self.exec_command(node, &arguments));
+        let said = talk.line();
+        (talk, said)
+    }
+
+    /// Whether a ping comes back within five seconds.
+    pub fn reaches(&self, from: &str, to: &str) -> bool {
+        self.pings(from, to, "5")
+    }
+
+    /// Whether no ping comes back for a second.
+    pub fn is_cut_off(&self, from: &str, to: &str) -> bool {
+        !self.pings(from, to, "1")
+    }
+
+    /// Until the first answer, or for so many seconds.
+    fn pings(&self, from: &str, to: &str, seconds: &str) -> bool {
+        let ping = ["ping", "-n", "-c", "1", "-i", "0.2", "-w", seconds, to];
+        let mut command = self.exec_command(from, &ping);
+        command.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().success()
+    }
+
+    /// Makes a fault; what it printed.
+    pub fn fault(&self, arguments: &[&str]) -> String {
+        let output = self.place.run([&["fault"], arguments].concat());
+        assert!(output.status.success(), "{}", said(&output));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// The record of faults.
+    pub fn faults(&self) -> String {
+        fs::read_to_string(self.place.labs().join("lab/faults.txt")).unwrap()
+    }
+
     pub fn save(&self) -> PathBuf {
         let out = self.place.path.join("out");
         let output = self.place.run([OsStr::new("save"), OsStr::new("--out"), out.as_os_str()]);
         assert!(output.status.success(), "{}", said(&output));
         out
+    }
+}
+
+const PORT: &str = "5000";
+
+/// Says whom it serves, and what ended a connection.
+const SERVER: &str = r#"
+import socket, sys, threading
+server = socket.create_server(("", int(sys.argv[1])))
+print("listening", flush=True)
+def serve(connection, peer):
+    print(peer[0], flush=True)
+    try:
+        while got := connection.recv(1):
+            connection.sendall(got)
+        print("closed", flush=True)
+    except OSError as error:
+        print(type(error).__name__, flush=True)
+while True:
+    threading.Thread(target=serve, args=server.accept(), daemon=True).start()
+"#;
+
+/// For each number that it reads, sends a byte and waits so many seconds for its return.
+const CLIENT: &str = r#"
+import socket, sys
+try:
+    connection = socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=3)
+except OSError as error:
+    print(type(error).__name__ if type(error) != OSError else error.strerror, flush=True)
+    sys.exit()
+print(connection.getsockname()[0], flush=True)
+for line in sys.stdin:
+    try:
+        connection.settimeout(float(line))
+        connection.sendall(b"x")
+        print("ok" if connection.recv(1) else "closed", flush=True)
+    except OSError as error:
+        print(type(error).__name__, flush=True)
+"#;
+
+/// One of these at work; it ends with this value.
+pub struct Talk {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Talk {
+    fn start(mut command: Command) -> Self {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let input = child.stdin.take().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        Self { child, input, output }
+    }
+
+    /// The next line that it says.
+    pub fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        line.trim().to_owned()
+    }
+
+    /// Has a client send something; says what came of it in so many seconds.
+    pub fn say(&mut self, seconds: f64) -> String {
+        writeln!(self.input, "{seconds}").unwrap();
+        self.line()
+    }
+}
+
+impl Talk {
+    /// After `say` was late: waits for what is due since then. The connection sends it again by itself.
+    pub fn line_after_resend(&mut self) -> String {
+        writeln!(self.input, "30").unwrap();
+        self.line()
+    }
+}
+
+impl Drop for Talk {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use gridmpi_buffer::{RecvBuffer, SendBuffer};
 use gridmpi_engine::{Completion, Config, Mode, RequestId, Source, TagMatch};
-use gridmpi_net::{Bound, Limits, Listen, Net, NetConfig, Pacing, bind};
+use gridmpi_net::{Bound, Limits, Listen, Net, NetConfig, Pacing, Way, bind};
 use gridmpi_wire::{ContextId, JobKey, ProcId, Rank};
 
 /// A bound for everything that must happen at all; far above what it takes.
@@ -26,7 +26,8 @@ pub fn config(me: u32, peers: Vec<Vec<SocketAddr>>) -> NetConfig {
         job: JOB,
         key: JobKey::new([9; 32]),
         engine: Config::new(me),
-        peers,
+        peers: peers.into_iter().map(|addresses| vec![Way::Direct(addresses)]).collect(),
+        security: None,
         relays: None,
         limits: Limits::default(),
         pacing: Pacing::default(),

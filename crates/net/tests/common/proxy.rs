@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Forwards connections to one address until it is dropped.
+#[allow(dead_code)] // each test file uses its part
 pub struct Proxy {
     pub address: SocketAddr,
     open: Arc<Mutex<Vec<TcpStream>>>,
@@ -13,6 +14,7 @@ pub struct Proxy {
     is_frozen: Arc<AtomicBool>,
 }
 
+#[allow(dead_code)] // each test file uses its part
 impl Proxy {
     pub fn new(to: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -48,6 +50,24 @@ impl Proxy {
             let _ = socket.shutdown(Shutdown::Both);
         }
         sockets.len() / 2
+    }
+
+    /// Cuts one of the connections that pass. How many that were.
+    pub fn cut_one(&self, seed: usize) -> usize {
+        let mut open = self.open.lock().unwrap();
+        if open.is_empty() {
+            return 0;
+        }
+        let at = seed % (open.len() / 2) * 2;
+        for socket in open.drain(at..at + 2) {
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+        1
+    }
+
+    /// How many connections were made and not cut.
+    pub fn count(&self) -> usize {
+        self.open.lock().unwrap().len() / 2
     }
 
     /// Cuts; new connections are taken and left without an answer while `is_frozen`.

@@ -1,4 +1,5 @@
 //! A relay of one hop, for tests of those who use relays: a thread for each connection, no bound on anything.
+#![allow(dead_code)] // each test file uses its part
 
 use std::collections::HashMap;
 use std::io::{Read, Write};

@@ -1,7 +1,8 @@
 //! "Did you mean": the nearest of several known words.
 
 /// The known word that `word` most likely was meant to be, if any is near.
-pub(crate) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
+#[must_use]
+pub fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let limit = word.chars().count().max(3) / 3 + 1;
     let ranked = known.iter().map(|candidate| (distance(word, candidate), *candidate));
     ranked.min().filter(|(distance, _)| *distance <= limit).map(|(_, candidate)| candidate)

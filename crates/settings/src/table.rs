@@ -1,8 +1,7 @@
-//! Reads TOML tables key by key, so that every complaint names the line, and a key that nobody
-//! asked for is a complaint with the nearest known key.
+//! Tables, from which keys are taken one by one. Every reader gives `None` for a key that is not there.
 
 use crate::suggest::nearest;
-use gridmpi_report::units::{parse_duration, parse_rate};
+use gridmpi_report::units::{parse_duration, parse_rate, parse_size};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use toml::Spanned;
@@ -18,36 +17,46 @@ pub struct FileError {
 }
 
 /// A file under reading.
-pub(crate) struct Source<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) text: &'a str,
+pub struct Source<'a> {
+    /// What messages call it.
+    pub name: &'a str,
+    /// What is in it.
+    pub text: &'a str,
 }
 
 /// One table of it, keys being taken out one by one.
-pub(crate) struct Table<'a> {
+pub struct Table<'a> {
     source: &'a Source<'a>,
     /// How the user sees it: `[[cluster]]`, or empty for the top.
     title: &'static str,
-    /// Byte at which it starts.
-    pub(crate) start: usize,
+    /// Byte of the file at which it starts.
+    pub start: usize,
     rest: BTreeMap<String, (usize, Spanned<DeValue<'a>>)>,
     known: Vec<&'static str>,
 }
 
 /// A value and the byte at which it stands.
-pub(crate) struct At<T> {
-    pub(crate) value: T,
-    pub(crate) at: usize,
+pub struct At<T> {
+    /// The value.
+    pub value: T,
+    /// Byte of the file.
+    pub at: usize,
 }
 
 impl<'a> Source<'a> {
-    pub(crate) fn error(&self, at: usize, message: impl Into<String>) -> FileError {
+    /// What is wrong at this byte.
+    #[must_use]
+    pub fn error(&self, at: usize, message: impl Into<String>) -> FileError {
         let before = self.text.get(..at).unwrap_or(self.text);
         let line = before.matches('\n').count() + 1;
         FileError { file: self.name.to_owned(), line, message: message.into() }
     }
 
-    pub(crate) fn parse(&'a self) -> Result<Table<'a>, FileError> {
+    /// The file's top table.
+    ///
+    /// # Errors
+    /// It is no TOML.
+    pub fn parse(&'a self) -> Result<Table<'a>, FileError> {
         let parsed = DeTable::parse(self.text);
         let parsed = parsed.map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
@@ -66,7 +75,9 @@ impl<'a> Table<'a> {
         Self { source, title, start, rest: all.into_iter().map(entry).collect(), known: vec![] }
     }
 
-    pub(crate) fn error(&self, at: usize, message: impl Into<String>) -> FileError {
+    /// What is wrong at this byte of the file.
+    #[must_use]
+    pub fn error(&self, at: usize, message: impl Into<String>) -> FileError {
         self.source.error(at, message)
     }
 
@@ -81,7 +92,11 @@ impl<'a> Table<'a> {
         Err(self.error(at, format!("`{key}` must be {expected}")))
     }
 
-    pub(crate) fn text(&mut self, key: &'static str) -> Result<Option<At<String>>, FileError> {
+    /// A string.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn text(&mut self, key: &'static str) -> Result<Option<At<String>>, FileError> {
         match self.take(key) {
             None => Ok(None),
             Some(At { value: DeValue::String(text), at }) => {
@@ -91,7 +106,11 @@ impl<'a> Table<'a> {
         }
     }
 
-    pub(crate) fn texts(&mut self, key: &'static str) -> Result<Option<Vec<String>>, FileError> {
+    /// A list of strings.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn texts(&mut self, key: &'static str) -> Result<Option<Vec<String>>, FileError> {
         let Some(found) = self.take(key) else { return Ok(None) };
         let expected = "a list of strings";
         let DeValue::Array(items) = found.value else { return self.wrong(key, found.at, expected) };
@@ -107,7 +126,10 @@ impl<'a> Table<'a> {
     }
 
     /// A whole number from 1 to 2^32 - 1.
-    pub(crate) fn count(&mut self, key: &'static str) -> Result<Option<u32>, FileError> {
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn count(&mut self, key: &'static str) -> Result<Option<u32>, FileError> {
         let Some(found) = self.take(key) else { return Ok(None) };
         let number = match &found.value {
             DeValue::Integer(number) => u32::from_str_radix(number.as_str(), number.radix()).ok(),
@@ -119,8 +141,49 @@ impl<'a> Table<'a> {
         }
     }
 
+    /// A whole number from 1 to `most`.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn count_to(&mut self, key: &'static str, most: u32) -> Result<Option<u32>, FileError> {
+        let Some(found) = self.take(key) else { return Ok(None) };
+        let number = match &found.value {
+            DeValue::Integer(number) => u32::from_str_radix(number.as_str(), number.radix()).ok(),
+            _ => None,
+        };
+        match number.filter(|number| (1..=most).contains(number)) {
+            Some(number) => Ok(Some(number)),
+            None => self.wrong(key, found.at, &format!("a whole number from 1 to {most}")),
+        }
+    }
+
+    /// True or false.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn truth(&mut self, key: &'static str) -> Result<Option<bool>, FileError> {
+        match self.take(key) {
+            None => Ok(None),
+            Some(At { value: DeValue::Boolean(value), .. }) => Ok(Some(value)),
+            Some(other) => self.wrong(key, other.at, "true or false"),
+        }
+    }
+
+    /// Bytes: a text such as `"256 MB"`.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn size(&mut self, key: &'static str) -> Result<Option<At<u64>>, FileError> {
+        let Some(At { value, at }) = self.text(key)? else { return Ok(None) };
+        let size = parse_size(&value).map_err(|error| self.error(at, format!("`{key}`: {error}")));
+        Ok(Some(At { value: size?, at }))
+    }
+
     /// Seconds as a number, or a text such as `"90 s"`.
-    pub(crate) fn duration(&mut self, key: &'static str) -> Result<Option<Duration>, FileError> {
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn duration(&mut self, key: &'static str) -> Result<Option<Duration>, FileError> {
         let Some(found) = self.take(key) else { return Ok(None) };
         match &found.value {
             DeValue::Integer(number) => {
@@ -137,20 +200,29 @@ impl<'a> Table<'a> {
     }
 
     /// A text with a unit: a bare number would be read as seconds by some, milliseconds by others.
-    pub(crate) fn delay(&mut self, key: &'static str) -> Result<Option<Duration>, FileError> {
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn delay(&mut self, key: &'static str) -> Result<Option<Duration>, FileError> {
         let Some(text) = self.text(key)? else { return Ok(None) };
         let delay = parse_duration(&text.value);
         delay.map(Some).map_err(|error| self.error(text.at, format!("`{key}`: {error}")))
     }
 
     /// Bits per second: a text such as `"160 Mbit/s"`.
-    pub(crate) fn rate(&mut self, key: &'static str) -> Result<Option<u64>, FileError> {
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn rate(&mut self, key: &'static str) -> Result<Option<u64>, FileError> {
         let text = self.text(key)?;
         text.map(|text| self.read_rate(key, &text)).transpose()
     }
 
     /// The same, or a word in its place, which gives `Some(None)`.
-    pub(crate) fn rate_or(
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn rate_or(
         &mut self,
         key: &'static str,
         word: &str,
@@ -171,10 +243,10 @@ impl<'a> Table<'a> {
     }
 
     /// A table of strings.
-    pub(crate) fn variables(
-        &mut self,
-        key: &'static str,
-    ) -> Result<BTreeMap<String, String>, FileError> {
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn variables(&mut self, key: &'static str) -> Result<BTreeMap<String, String>, FileError> {
         let Some(found) = self.take(key) else { return Ok(BTreeMap::new()) };
         let expected = "a table of strings, such as { OMP_NUM_THREADS = \"2\" }";
         let DeValue::Table(all) = found.value else { return self.wrong(key, found.at, expected) };
@@ -204,7 +276,10 @@ impl<'a> Table<'a> {
     }
 
     /// The sub-table `[key]`; an empty one where there is none.
-    pub(crate) fn table(
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn table(
         &mut self,
         key: &'static str,
         title: &'static str,
@@ -219,7 +294,10 @@ impl<'a> Table<'a> {
     }
 
     /// Every `[[key]]`.
-    pub(crate) fn tables(
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn tables(
         &mut self,
         key: &'static str,
         title: &'static str,
@@ -241,7 +319,10 @@ impl<'a> Table<'a> {
     }
 
     /// To be called last: a key that nobody took is a mistake.
-    pub(crate) fn finish(self) -> Result<(), FileError> {
+    ///
+    /// # Errors
+    /// Names the key, and the nearest that is known.
+    pub fn finish(self) -> Result<(), FileError> {
         let Some((key, (at, _))) = self.rest.iter().min_by_key(|(_, (at, _))| *at) else {
             return Ok(());
         };

@@ -1,0 +1,236 @@
+//! What bytes pass over: a socket, bare or with TLS 1.3 on it.
+//!
+//! TLS is rustls over buffers: what is read from the socket is decrypted at once, what is to be written is encrypted until
+//! the socket takes no more. Nothing stays behind between calls that no event would bring back: a reader drains what is
+//! decrypted, a writer watches the socket as long as something is encrypted and not sent.
+
+use std::fmt;
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::os::fd::OwnedFd;
+
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
+use rustls::Connection;
+
+use crate::Security;
+
+/// Most bytes encrypted ahead of the socket.
+const AHEAD: usize = 256 * 1024;
+
+/// A socket, which does not block.
+#[derive(Debug)]
+pub(crate) struct Carrier {
+    pub(crate) fd: OwnedFd,
+    tls: Option<Box<Tls>>,
+}
+
+struct Tls {
+    connection: Connection,
+    /// Decrypted and not yet read.
+    readable: usize,
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls").field("readable", &self.readable).finish_non_exhaustive()
+    }
+}
+
+impl Carrier {
+    /// The socket as it is.
+    pub(crate) fn bare(fd: OwnedFd) -> Self {
+        Self { fd, tls: None }
+    }
+
+    /// From here on it is TLS, and we have dialled: says the first word.
+    pub(crate) fn secure_dialled(&mut self, security: &Security) -> io::Result<()> {
+        self.secure(security.client().map_err(io::Error::other)?.into());
+        self.flush()
+    }
+
+    /// From here on it is TLS, and the other side has dialled.
+    pub(crate) fn secure_accepted(&mut self, security: &Security) -> io::Result<()> {
+        self.secure(security.server().map_err(io::Error::other)?.into());
+        Ok(())
+    }
+
+    fn secure(&mut self, mut connection: Connection) {
+        connection.set_buffer_limit(Some(AHEAD));
+        self.tls = Some(Box::new(Tls { connection, readable: 0 }));
+    }
+
+    /// Whether what passes is encrypted, and the other end has a certificate of the job.
+    pub(crate) fn is_secure(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// Something has come that no event will tell of: it is to be read before one waits.
+    pub(crate) fn has_readable(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.readable > 0)
+    }
+
+    /// Something is to be sent when the socket has room, though the writer has handed it over.
+    pub(crate) fn has_unsent(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.connection.wants_write())
+    }
+
+    /// Reads as much as there is and fits. 0 is the end; less than fits means that there is no more now.
+    pub(crate) fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match &mut self.tls {
+            None => Ok(rustix::net::recv(&self.fd, into, RecvFlags::empty())?.0),
+            Some(tls) => tls.read(&self.fd, into, true),
+        }
+    }
+
+    /// The same, but only what [`Self::has_readable`] speaks of.
+    pub(crate) fn read_rest(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match &mut self.tls {
+            None => Err(io::ErrorKind::WouldBlock.into()),
+            Some(tls) => tls.read(&self.fd, into, false),
+        }
+    }
+
+    /// [`Self::read`] into several places, in order.
+    pub(crate) fn read_vectored(&mut self, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        let Some(tls) = &mut self.tls else { return Ok(rustix::io::readv(&self.fd, slices)?) };
+        let mut count = 0;
+        for slice in slices.iter_mut().filter(|slice| !slice.is_empty()) {
+            match tls.read(&self.fd, slice, true) {
+                Ok(0) => break,
+                Ok(got) => {
+                    count += got;
+                    if got < slice.len() {
+                        break;
+                    }
+                }
+                Err(error) if count == 0 => return Err(error),
+                // Told again by the next call.
+                Err(_) => break,
+            }
+        }
+        Ok(count)
+    }
+
+    /// Hands over as much as goes now.
+    pub(crate) fn write(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        match &mut self.tls {
+            None => send(&self.fd, slices),
+            Some(tls) => tls.write(&self.fd, slices),
+        }
+    }
+
+    /// Hands over the whole of a short message; the buffer of a new socket takes it.
+    pub(crate) fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let sent = self.write(&[IoSlice::new(bytes)])?;
+        if sent == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+    }
+
+    /// Sends what is encrypted, as far as it goes now.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        match &mut self.tls {
+            None => Ok(()),
+            Some(tls) => tls.flush(&self.fd),
+        }
+    }
+}
+
+impl Tls {
+    fn read(&mut self, fd: &OwnedFd, into: &mut [u8], from_socket: bool) -> io::Result<usize> {
+        let mut count = 0;
+        while count < into.len() {
+            if self.readable > 0 {
+                let got = self.connection.reader().read(&mut into[count..])?;
+                self.readable = self.readable.saturating_sub(got);
+                count += got;
+                continue;
+            }
+            if !from_socket {
+                break;
+            }
+            match self.take_in(fd) {
+                Ok(true) => {}
+                Ok(false) => return Ok(count),
+                Err(error) if count > 0 && error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+        }
+        if count == 0 && !into.is_empty() {
+            Err(io::ErrorKind::WouldBlock.into())
+        } else {
+            Ok(count)
+        }
+    }
+
+    /// Reads from the socket once and decrypts. Whether there may be more.
+    fn take_in(&mut self, fd: &OwnedFd) -> io::Result<bool> {
+        if self.connection.read_tls(&mut Bare(fd))? == 0 {
+            return Ok(false);
+        }
+        let state = self.connection.process_new_packets();
+        // Also what tells the other side what is wrong with it.
+        let flushed = self.flush(fd);
+        let state = state
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, format!("TLS: {error}")))?;
+        flushed?;
+        self.readable = state.plaintext_bytes_to_read();
+        Ok(self.readable > 0 || !state.peer_has_closed())
+    }
+
+    fn write(&mut self, fd: &OwnedFd, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        if self.connection.is_handshaking() {
+            // It is kept until then: nothing is sent in clear.
+            return self.hand_over(fd, slices);
+        }
+        self.flush(fd)?;
+        if self.connection.wants_write() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        self.hand_over(fd, slices)
+    }
+
+    fn hand_over(&mut self, fd: &OwnedFd, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        let count = self.connection.writer().write_vectored(slices)?;
+        self.flush(fd)?;
+        Ok(count)
+    }
+
+    fn flush(&mut self, fd: &OwnedFd) -> io::Result<()> {
+        while self.connection.wants_write() {
+            match self.connection.write_tls(&mut Bare(fd)) {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The socket under TLS.
+struct Bare<'a>(&'a OwnedFd);
+
+impl Read for Bare<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        Ok(rustix::net::recv(self.0, into, RecvFlags::empty())?.0)
+    }
+}
+
+impl Write for Bare<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        send(self.0, &[IoSlice::new(bytes)])
+    }
+
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        send(self.0, slices)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// `writev` without SIGPIPE.
+fn send(fd: &OwnedFd, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+    let mut control = SendAncillaryBuffer::default();
+    Ok(rustix::net::sendmsg(fd, slices, &mut control, SendFlags::NOSIGNAL)?)
+}

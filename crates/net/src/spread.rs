@@ -1,0 +1,293 @@
+//! Several connections to one peer: when they are made, what each may write, and how fast they are.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use gridmpi_wire::{ProcId, Strand};
+
+use crate::link::{Left, Link, Most};
+use crate::options::{set_pacing_rate, window};
+use crate::pace::{Ask, SEGMENT, Turn};
+use crate::paces::YOUNG;
+use crate::poller::{Interest, Token};
+use crate::state::{Socket, State};
+
+/// More than this must wait to be sent before a peer gets another connection.
+const MUCH: u64 = 256 << 10;
+
+/// Less time says nothing of how fast a connection is.
+const SPAN_LEAST: Duration = Duration::from_millis(5);
+
+/// A connection that is new sends no more than this in a turn, since the kernel does not space it out yet.
+const YOUNG_TURN: usize = 2 * SEGMENT;
+
+/// How fast a connection has been seen to be: what the far process has acknowledged on it, by the time that took.
+#[derive(Debug)]
+pub(crate) struct Speed {
+    delivered: u64,
+    since: Instant,
+    /// Bytes per second.
+    seen: Option<f64>,
+}
+
+impl Speed {
+    pub(crate) const fn new(now: Instant) -> Self {
+        Self { delivered: 0, since: now, seen: None }
+    }
+
+    /// So much has come, and so much is on its way. What that says, if anything.
+    pub(crate) fn look(&mut self, (delivered, flight): (u64, u64), now: Instant) -> Option<f64> {
+        let span = now.saturating_duration_since(self.since);
+        let came = delivered.saturating_sub(self.delivered);
+        if came > 0 && span >= SPAN_LEAST {
+            let rate = came as f64 / span.as_secs_f64();
+            self.seen = Some(self.seen.map_or(rate, |seen| (seen + rate) / 2.0));
+            (self.delivered, self.since) = (delivered, now);
+            return self.seen;
+        }
+        if flight == 0 {
+            (self.delivered, self.since) = (delivered, now);
+            return None;
+        }
+        // It is slower than it was.
+        let most = (came + flight) as f64 / span.as_secs_f64();
+        let is_late = self.seen.is_some_and(|seen| 2.0 * most < seen);
+        if is_late {
+            self.seen = Some(most);
+        }
+        self.seen.filter(|_| is_late)
+    }
+}
+
+impl State {
+    /// How many connections the peer may have at a time.
+    pub(crate) fn most_connections(&self, id: ProcId) -> usize {
+        let ways = || self.config.peers.get(id.0 as usize).map_or(1, Vec::len);
+        self.config.limits.connections.unwrap_or_else(ways).clamp(1, Strand::MAX)
+    }
+
+    /// Where much waits for a peer it gets another connection, if it may have more.
+    pub(crate) fn widen(&mut self, id: ProcId) {
+        let most = self.most_connections(id);
+        if most < 2 || !self.paces.is_far(id) {
+            return;
+        }
+        let has_all =
+            self.peers.get(&id).is_none_or(|peer| peer.links.len() + peer.dials.len() >= most);
+        if !has_all && self.endpoint.unwritten_bytes(id) > MUCH {
+            self.dial_extra(id);
+        }
+    }
+
+    /// Something has come on one of a peer's connections: acknowledgements, perhaps. `link` is taken out.
+    pub(crate) fn see(&mut self, link: &mut Link) {
+        let Some(peer) = self.peers.get(&link.peer).filter(|peer| peer.has_several()) else {
+            return;
+        };
+        let now = Instant::now();
+        let Self { sockets, endpoint, .. } = self;
+        let mut look = |link: &mut Link| {
+            let carried = endpoint.carried(link.peer, link.strand);
+            if let Some(rate) = carried.and_then(|carried| link.speed.look(carried, now)) {
+                endpoint.set_rate(link.peer, link.strand, rate);
+            }
+        };
+        look(link);
+        for &(_, token) in &peer.links {
+            if let Some(Socket::Link(other)) = sockets.get(token) {
+                look(other);
+            }
+        }
+    }
+
+    /// Writes what there is for a peer with several connections.
+    pub(crate) fn transmit_on_several(&mut self, id: ProcId) {
+        match self.paces.cluster_of(id) {
+            Some(cluster) => self.write_paced(id, cluster),
+            None => {
+                for token in self.free_links(id) {
+                    self.write_on(token, |state, link| {
+                        Ok(state.write_most(link, Most::Fair)?.left)
+                    });
+                }
+            }
+        }
+        self.settle_several(id);
+        self.widen(id);
+    }
+
+    /// The connections of a peer that may take something.
+    fn free_links(&mut self, id: ProcId) -> Vec<Token> {
+        let Self { peers, sockets, .. } = self;
+        let links = peers.get(&id).map_or(&[][..], |peer| &peer.links);
+        let tokens = links.iter().map(|&(_, token)| token);
+        let is_free = |token: &Token| match sockets.get(*token) {
+            Some(Socket::Link(link)) => link.interest == Interest::Read,
+            _ => false,
+        };
+        tokens.filter(is_free).collect()
+    }
+
+    /// Lets `write` write on a connection. What is left for it; nothing if it is lost.
+    fn write_on(
+        &mut self,
+        token: Token,
+        write: impl FnOnce(&mut Self, &mut Link) -> io::Result<Left>,
+    ) -> Left {
+        // Absent while it is being handled: its handler writes then.
+        let Some(Socket::Link(mut link)) = self.sockets.take(token) else { return Left::Nothing };
+        let is_idle = |carried: (u64, u64)| carried.1 == 0;
+        if self.endpoint.carried(link.peer, link.strand).is_some_and(is_idle) {
+            link.speed.since = Instant::now();
+        }
+        let written = write(self, &mut link);
+        let left = written.as_ref().copied().unwrap_or(Left::Nothing);
+        let result = written.and_then(|left| {
+            let wanted = match (left, self.paces.cluster_of(link.peer)) {
+                (Left::Nothing, _) | (Left::ForTurn, Some(_)) => Interest::Read,
+                // After its turn it is still writable, so the next wait for events comes back to it.
+                (Left::ForRoom, _) | (Left::ForTurn, None) => Interest::ReadWrite,
+            };
+            self.watch_link(token, &mut link, wanted)
+        });
+        self.put_link(token, link, result);
+        left
+    }
+
+    /// The same to a cluster that what goes to is paced: the peer's turn is that of all its connections, which share it and the
+    /// rate.
+    fn write_paced(&mut self, id: ProcId, cluster: u16) {
+        self.claim(cluster, id);
+        loop {
+            let mut links = self.free_links(id);
+            let backlog = self.endpoint.unwritten_bytes(id);
+            let Some(turn) = self.ask_turn_of_all(id, cluster, backlog) else {
+                self.arm_turn(cluster);
+                return;
+            };
+            let mut left = turn.most;
+            let mut planned = 0;
+            while left > 0 && !links.is_empty() {
+                let part = (left / links.len()).max(SEGMENT);
+                planned += part;
+                let rate = turn.rate.saturating_mul(planned as u64) / turn.most.max(1) as u64;
+                let mut goes_on = Vec::new();
+                for token in links {
+                    let most = part.min(left);
+                    let mut bytes = 0;
+                    let kept = self.write_on(token, |state, link| {
+                        state.write_part(link, most, rate, &turn, &mut bytes)
+                    });
+                    left -= bytes.min(left);
+                    if kept == Left::ForTurn && bytes >= most && left > 0 {
+                        goes_on.push(token);
+                    }
+                }
+                links = goes_on;
+            }
+            let wrote = turn.most - left;
+            if let Some(paced) = self.paces.get(cluster) {
+                paced.pacer.wrote(id, wrote, turn.began);
+            }
+            if wrote == 0 || self.endpoint.unwritten_bytes(id) == 0 {
+                return;
+            }
+        }
+    }
+
+    /// A connection's part of a turn.
+    fn write_part(
+        &mut self,
+        link: &mut Link,
+        most: usize,
+        rate: u64,
+        turn: &SharedTurn,
+        bytes: &mut usize,
+    ) -> io::Result<Left> {
+        let mut most = most;
+        if turn.is_counted {
+            if link.written < YOUNG {
+                most = most.min(YOUNG_TURN);
+            }
+            if turn.has_others {
+                // What its window holds back would leave in another's turn.
+                most = most.min(window(&link.carrier.fd)?).max(SEGMENT);
+            }
+            let rate = rate.max(1);
+            if link.paced_to.is_none_or(|known| known.abs_diff(rate) > known / 64) {
+                set_pacing_rate(&link.carrier.fd, rate)?;
+                link.paced_to = Some(rate);
+            }
+        }
+        let written = self.write_most(link, Most::Bytes(most))?;
+        *bytes = written.bytes;
+        if written.left != Left::Nothing {
+            link.work(most);
+        }
+        Ok(written.left)
+    }
+
+    /// The turn of a peer's connections together, if it is theirs.
+    fn ask_turn_of_all(&mut self, id: ProcId, cluster: u16, backlog: u64) -> Option<SharedTurn> {
+        let node = self.regulation.as_ref().map(|regulation| regulation.node(id));
+        let paced = self.paces.get(cluster)?;
+        let share = node.map_or(1.0, |node| paced.claims.share(node));
+        let began = Instant::now();
+        let ask = Ask { backlog, is_young: false, share };
+        let Turn::Now(most) = paced.pacer.ask(id, ask, began) else { return None };
+        let (rate, has_others) = (paced.pacer.socket_rate(most), paced.pacer.has_waiting());
+        Some(SharedTurn { most, rate, has_others, is_counted: backlog > 0, began })
+    }
+
+    /// What waits, and what does not any more, after a turn of writing.
+    fn settle_several(&mut self, id: ProcId) {
+        let waits = self.endpoint.unwritten_bytes(id) > 0;
+        let is_paced = self.paces.cluster_of(id).is_some();
+        let links = self.peers.get(&id).map_or(Vec::new(), |peer| peer.links.clone());
+        for (_, token) in links {
+            let Some(Socket::Link(mut link)) = self.sockets.take(token) else { continue };
+            self.note_wait(&mut link, waits);
+            if is_paced && !waits {
+                link.rest();
+            }
+            self.sockets.put(token, Socket::Link(link));
+        }
+        if is_paced && !waits {
+            self.unclaim(id);
+        }
+    }
+}
+
+/// What the connections of a peer may write together now.
+struct SharedTurn {
+    most: usize,
+    /// Of all together, bytes per second.
+    rate: u64,
+    /// Other peers wait for theirs.
+    has_others: bool,
+    /// There are bytes of messages to write, not only words of the stream.
+    is_counted: bool,
+    began: Instant,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_speed_is_what_came_in_the_time_that_something_was_on_its_way() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut speed = Speed::new(start);
+        assert_eq!(speed.look((0, 0), at(500)), None);
+        assert_eq!(speed.look((0, 1000), at(501)), None);
+        assert_eq!(speed.look((900, 100), at(503)), None, "too short a time");
+        assert_eq!(speed.look((1000, 100), at(510)), Some(100_000.0));
+        assert_eq!(speed.look((3000, 100), at(520)), Some(150_000.0));
+        assert_eq!(speed.look((3000, 0), at(800)), None);
+        assert_eq!(speed.look((3000, 1000), at(801)), None);
+        // Nothing has come for long.
+        let late = speed.look((3000, 1000), at(820)).unwrap();
+        assert!((late - 50_000.0).abs() < 1.0, "{late}");
+    }
+}

@@ -1,0 +1,380 @@
+//! Connections that others make, until it is known who they are.
+
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use gridmpi_leg::{Host, HostStep, LegError, Request};
+use gridmpi_wire::{Errand, LEG_MAGIC, LegVerdict, Nonce};
+use rustix::net::{RecvFlags, SocketFlags};
+use socket2::Socket as RawSocket;
+use thiserror::Error;
+use tracing::{debug, info};
+
+use crate::channel::{Channel, received, send};
+use crate::daemon::{Daemon, Due};
+use crate::greet::{Greeting, TRUNK_MAGIC};
+use crate::options;
+use crate::poller::Interest;
+use crate::sockets::{Leg, Pending, PendingStage, Socket, SocketKey, Trunk, TrunkStage};
+use crate::tls;
+
+/// How often accepting is tried again when the system is out of descriptors or memory.
+const RETRY: Duration = Duration::from_millis(200);
+
+/// The first byte of TLS (a handshake record).
+const TLS: u8 = 0x16;
+
+/// Why somebody was sent away.
+#[derive(Debug, Error)]
+pub(crate) enum Refused {
+    #[error("it closed")]
+    Closed,
+    #[error("it speaks no protocol of GridMPI's")]
+    Noise,
+    #[error("it begins with TLS, but this relay has no identity: see `gridmpi relay init`")]
+    NoTls,
+    #[error("no relay is expected without TLS: a [[peer]] with `tls = false` would be")]
+    NoPlain,
+    #[error("it took too long")]
+    Late,
+    #[error("{0}")]
+    Leg(#[from] LegError),
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+}
+
+/// What a look at a pending connection has given.
+enum Found {
+    Nothing,
+    Asked(Box<Request>),
+    /// A relay without TLS; its first bytes.
+    Relay([u8; 8]),
+    /// Somebody who begins with TLS; the first bytes, and how many.
+    Tls([u8; 8], usize),
+    /// Refused, and told so.
+    Told(LegVerdict),
+}
+
+/// Fresh and unpredictable.
+pub(crate) fn nonce() -> std::io::Result<Nonce> {
+    let mut nonce = Nonce::default();
+    getrandom::fill(&mut nonce).map_err(std::io::Error::other)?;
+    Ok(nonce)
+}
+
+impl Daemon {
+    pub(crate) fn accept_ready(&mut self, key: SocketKey) {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        while self.has_room_for_pending() {
+            let Some(Socket::Listener(listener)) = self.sockets.all.get(key) else { return };
+            match rustix::net::accept_with(listener, flags) {
+                Ok(fd) => self.accepted(fd),
+                Err(rustix::io::Errno::AGAIN) => break,
+                // The connection ended while it waited, or the like: the next one.
+                Err(rustix::io::Errno::CONNABORTED | rustix::io::Errno::INTR) => {}
+                Err(errno) => {
+                    debug!("cannot accept: {errno}");
+                    self.timer(Instant::now() + RETRY, Due::Accept);
+                    self.is_accepting = false;
+                    break;
+                }
+            }
+        }
+        self.watch_listeners();
+    }
+
+    /// Whether another connection may be held whose other side is unknown; makes room if one is idle.
+    fn has_room_for_pending(&mut self) -> bool {
+        let most = self.config.unproven.most;
+        self.is_accepting = self.pending.len() < most || self.drop_idle_pending();
+        self.is_accepting
+    }
+
+    fn drop_idle_pending(&mut self) -> bool {
+        let begin = self.config.unproven.begin;
+        let is_idle = |key: &&SocketKey| match self.sockets.all.get(**key) {
+            Some(Socket::Pending(pending)) => {
+                !pending.has_begun() && pending.accepted.elapsed() >= begin
+            }
+            Some(Socket::Trunk(trunk)) => trunk.since.elapsed() >= begin,
+            _ => false,
+        };
+        let Some(key) = self.pending.iter().find(is_idle).copied() else { return false };
+        self.refuse(key, &Refused::Late);
+        true
+    }
+
+    /// Listeners are watched only while there is room, so that they do not call in vain.
+    pub(crate) fn watch_listeners(&mut self) {
+        for key in &self.listeners {
+            if let Some(Socket::Listener(listener)) = self.sockets.all.get(*key) {
+                let interest = if self.is_accepting { Interest::Read } else { Interest::None };
+                let _ = self.sockets.poller.modify(listener, *key, interest);
+            }
+        }
+    }
+
+    fn accepted(&mut self, fd: OwnedFd) {
+        self.counts.accepted += 1;
+        let socket = RawSocket::from(fd);
+        let address = socket.peer_addr().ok().and_then(|address| address.as_socket());
+        let fd: OwnedFd = socket.into();
+        if options::prepare(&fd, self.config.limits.keepalive).is_err() {
+            return;
+        }
+        let now = Instant::now();
+        let stage = PendingStage::First { bytes: [0; 8], have: 0 };
+        let added = self.sockets.add(fd, Interest::Read, |fd| {
+            Socket::Pending(Box::new(Pending { fd, address, accepted: now, stage }))
+        });
+        let Ok(key) = added else { return };
+        self.pending.push(key);
+        let unproven = &self.config.unproven;
+        let (begin, end) = (now + unproven.begin.min(unproven.end), now + unproven.end);
+        // Twice: to let somebody else in early, and to end it.
+        self.timer(begin, Due::Pending(key));
+        self.timer(end, Due::Pending(key));
+    }
+
+    /// Forgets that a connection was unproven; there is room for another.
+    pub(crate) fn end_pending(&mut self, key: SocketKey) {
+        self.pending.retain(|other| *other != key);
+        if !self.is_accepting && !self.is_draining() {
+            self.is_accepting = true;
+            self.watch_listeners();
+        }
+    }
+
+    /// The time of an unproven connection is over, or (early) another one might need its place.
+    pub(crate) fn pending_due(&mut self, key: SocketKey) {
+        let end = self.config.unproven.end;
+        let since = match self.sockets.all.get(key) {
+            Some(Socket::Pending(pending)) => pending.accepted,
+            Some(Socket::Trunk(trunk)) if !matches!(trunk.stage, TrunkStage::Up(_)) => trunk.since,
+            _ => return,
+        };
+        if since.elapsed() >= end {
+            self.refuse(key, &Refused::Late);
+        } else if !self.is_accepting {
+            self.is_accepting = true;
+            self.watch_listeners();
+        }
+    }
+
+    pub(crate) fn refuse(&mut self, key: SocketKey, why: &Refused) {
+        self.counts.rejected += 1;
+        match self.sockets.all.get(key) {
+            Some(Socket::Pending(pending)) => {
+                info!(from = ?pending.address, "connection refused: {why}");
+                self.sockets.all.remove(key);
+            }
+            Some(Socket::Trunk(_)) => {
+                self.sockets.end_trunk(key, why.to_string());
+            }
+            _ => {}
+        }
+        self.end_pending(key);
+    }
+
+    pub(crate) fn pending_ready(&mut self, key: SocketKey) {
+        match self.pending_step(key) {
+            Ok(Found::Nothing) => {}
+            Ok(Found::Asked(request)) => {
+                self.end_pending(key);
+                self.asked(key, request);
+            }
+            Ok(Found::Relay(bytes)) => self.relay_came(key, &bytes),
+            Ok(Found::Tls(bytes, have)) => {
+                self.tls_came(key, bytes.get(..have).unwrap_or_default())
+            }
+            Ok(Found::Told(verdict)) => {
+                self.counts.rejected += 1;
+                if let Some(Socket::Pending(pending)) = self.sockets.all.get(key) {
+                    info!(from = ?pending.address, "leg refused: {verdict}");
+                }
+                self.end_pending(key);
+                self.sockets.close_slowly(key);
+            }
+            Err(why) => self.refuse(key, &why),
+        }
+    }
+
+    fn pending_step(&mut self, key: SocketKey) -> Result<Found, Refused> {
+        let Self { sockets, config, .. } = self;
+        loop {
+            let Some(Socket::Pending(pending)) = sockets.all.get_mut(key) else {
+                return Ok(Found::Nothing);
+            };
+            let Pending { fd, stage, .. } = &mut **pending;
+            match stage {
+                PendingStage::First { bytes, have } => {
+                    let read = rustix::net::recv(&*fd, &mut bytes[*have..], RecvFlags::empty());
+                    match received(read.map(|read| read.0))? {
+                        None => return Ok(Found::Nothing),
+                        Some(0) => return Err(Refused::Closed),
+                        Some(count) => *have += count,
+                    }
+                    if bytes[0] == TLS {
+                        return Ok(Found::Tls(*bytes, *have));
+                    }
+                    let begun = &bytes[..*have];
+                    let (is_leg, is_relay) =
+                        (LEG_MAGIC.starts_with(begun), TRUNK_MAGIC.starts_with(begun));
+                    if !is_leg && !is_relay {
+                        return Err(Refused::Noise);
+                    }
+                    if *have < bytes.len() {
+                        continue;
+                    }
+                    if is_relay {
+                        return Ok(Found::Relay(*bytes));
+                    }
+                    let mut host = Host::new(nonce()?);
+                    host.space()[..bytes.len()].copy_from_slice(bytes);
+                    let _ = host.read(bytes.len(), |_| None)?;
+                    *stage = PendingStage::Leg(host);
+                }
+                PendingStage::Leg(host) => {
+                    let read = rustix::net::recv(&*fd, host.space(), RecvFlags::empty());
+                    let count = match received(read.map(|read| read.0))? {
+                        None => return Ok(Found::Nothing),
+                        Some(0) => return Err(Refused::Closed),
+                        Some(count) => count,
+                    };
+                    let step = host.read(count, |id| {
+                        let mut tokens = config.tokens.iter();
+                        tokens
+                            .find(|token| token.key.token_id() == *id)
+                            .map(|token| token.key.clone())
+                    })?;
+                    match step {
+                        HostStep::More => {}
+                        HostStep::Send(bytes) => send_all(fd, &bytes)?,
+                        HostStep::Refuse(bytes, verdict) => {
+                            send_all(fd, &bytes)?;
+                            return Ok(Found::Told(verdict));
+                        }
+                        HostStep::Asked(request) => return Ok(Found::Asked(request)),
+                    }
+                }
+            }
+        }
+    }
+
+    /// A process has proven itself and wants something.
+    fn asked(&mut self, key: SocketKey, request: Box<Request>) {
+        let Some(Socket::Pending(pending)) = self.sockets.all.remove(key) else { return };
+        let what = *request.what();
+        let token = self.config.tokens.iter().find(|token| token.key.token_id() == request.token());
+        let is_allowed = token
+            .is_some_and(|token| token.jobs.as_ref().is_none_or(|jobs| jobs.contains(&what.job)));
+        let leg = Leg {
+            fd: pending.fd,
+            link: None,
+            request: Some(request),
+            has_ended: false,
+            is_blocked: false,
+            is_registered: matches!(what.errand, Errand::Register { .. }),
+        };
+        let poller = &self.sockets.poller;
+        let mut watched = Ok(());
+        let key = self.sockets.all.insert_with(|key| {
+            watched = poller.modify(&leg.fd, key, Interest::Changes);
+            Socket::Leg(leg)
+        });
+        if watched.is_err() {
+            self.sockets.all.remove(key);
+            return;
+        }
+        if !is_allowed {
+            self.core.forbid(key.into());
+            return;
+        }
+        debug!(from = ?pending.address, process = what.from.0, errand = ?what.errand, "a process asks");
+        let link = self.core.ask(key.into(), &what);
+        if let Some(leg) = self.sockets.leg(key) {
+            leg.link = link;
+        }
+    }
+
+    /// Another relay has dialled us, without TLS.
+    fn relay_came(&mut self, key: SocketKey, first: &[u8]) {
+        let means = self.plain_means();
+        let (Some(means), Ok(nonce)) = (means, nonce()) else {
+            self.refuse(key, &Refused::NoPlain);
+            return;
+        };
+        let mut greeting = Greeting::answer(self.me, means, nonce);
+        let mut out = Vec::new();
+        // Eight bytes that are the magic: they can be neither wrong nor all.
+        let _ = greeting.read(first, &mut out);
+        self.meet(key, TrunkStage::Greeting(Box::new(greeting)), Channel::plain);
+    }
+
+    /// Somebody begins with TLS.
+    fn tls_came(&mut self, key: SocketKey, first: &[u8]) {
+        let connection = self.tls.clone().and_then(|config| tls::answer(config).ok());
+        let Some(connection) = connection else {
+            self.refuse(key, &Refused::NoTls);
+            return;
+        };
+        let key = self.meet(key, TrunkStage::Shaking, |fd| Channel::tls(fd, connection));
+        let Some(trunk) = key.and_then(|key| self.sockets.trunk(key)) else { return };
+        // What is wrong with the first bytes is met again with those that follow.
+        let _ = trunk.channel.feed(first);
+    }
+
+    /// What comes on this connection is for another relay's ears from now on, though it has still to prove itself.
+    fn meet(
+        &mut self,
+        key: SocketKey,
+        stage: TrunkStage,
+        channel: impl FnOnce(OwnedFd) -> Channel,
+    ) -> Option<SocketKey> {
+        let Some(Socket::Pending(pending)) = self.sockets.all.remove(key) else { return None };
+        self.pending.retain(|other| *other != key);
+        let trunk = Trunk {
+            channel: channel(pending.fd),
+            stage,
+            address: pending.address,
+            is_dialer: false,
+            known: None,
+            since: pending.accepted,
+            is_blocked: false,
+            acknowledged: 0,
+            is_active: false,
+            rate: None,
+        };
+        let poller = &self.sockets.poller;
+        let mut watched = Ok(());
+        let key = self.sockets.all.insert_with(|key| {
+            watched = poller.modify(&trunk.channel.fd, key, Interest::Changes);
+            Socket::Trunk(Box::new(trunk))
+        });
+        if watched.is_err() {
+            self.sockets.all.remove(key);
+            return None;
+        }
+        self.pending.push(key);
+        self.timer(pending.accepted + self.config.unproven.end, Due::Pending(key));
+        Some(key)
+    }
+}
+
+impl Pending {
+    /// Whether it has said so much that it is taken seriously.
+    fn has_begun(&self) -> bool {
+        match &self.stage {
+            PendingStage::First { .. } => false,
+            PendingStage::Leg(host) => host.has_hello(),
+        }
+    }
+}
+
+/// A message that a fresh connection has room for.
+fn send_all(fd: &OwnedFd, bytes: &[u8]) -> Result<(), Refused> {
+    match send(fd, &[std::io::IoSlice::new(bytes)])? {
+        sent if sent == bytes.len() => Ok(()),
+        _ => Err(Refused::Closed),
+    }
+}

@@ -1,0 +1,244 @@
+//! The command line: `gridmpi relay ...`.
+
+use std::error::Error;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use tracing::level_filters::LevelFilter;
+use tracing::{Level, error, info};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Layer, Registry, reload};
+
+use crate::config::{Config, Peer, Proof, Token};
+use crate::control::Handle;
+use crate::daemon::Daemon;
+use crate::file::{self, LogFormat, Settings};
+use crate::identity::create_secret;
+use crate::secret::read_secret;
+use crate::tls::{Fingerprint, Identity};
+use crate::{http, notify};
+
+/// Carries traffic between clusters whose processes cannot connect to each other.
+///
+/// Without options it reads /etc/gridmpi/relay.toml, or ~/.config/gridmpi/relay.toml. SIGHUP reads that again; SIGTERM ends when
+/// all circuits have ended, a second one at once.
+#[derive(Debug, Parser)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct Args {
+    #[command(subcommand)]
+    action: Option<Action>,
+    #[command(flatten)]
+    serve: Serve,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Make this relay's identity: a certificate, by which other relays know it, and its key.
+    Init {
+        /// Where to; made if it is not there.
+        #[arg(long, default_value = "/etc/gridmpi")]
+        directory: PathBuf,
+    },
+    /// Print the fingerprint of this relay's certificate, which the other relays need.
+    Fingerprint {
+        /// Where the identity is.
+        #[arg(long, default_value = "/etc/gridmpi")]
+        directory: PathBuf,
+    },
+    /// Make a new secret, for a token or for relays without TLS.
+    Token {
+        /// The new file; only its owner can read it.
+        file: PathBuf,
+    },
+}
+
+#[derive(Debug, Parser)]
+struct Serve {
+    /// The settings; the other options then have no meaning.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "token_file", "peer", "allow", "secret_file", "identity"])]
+    config: Option<PathBuf>,
+    /// Where to listen; may be repeated.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Vec<SocketAddr>,
+    /// A file with a token (64 hexadecimal digits, mode 0600): who knows it may use the relay. May be repeated; /dev/stdin works
+    /// too.
+    #[arg(long, value_name = "FILE")]
+    token_file: Vec<PathBuf>,
+    /// The directory of this relay's identity, for TLS.
+    #[arg(long, value_name = "DIRECTORY")]
+    identity: Option<PathBuf>,
+    /// Another relay to connect to, with the fingerprint of its certificate unless there is a --secret-file; may be repeated.
+    #[arg(long, value_name = "HOST:PORT[=sha256:...]")]
+    peer: Vec<String>,
+    /// The fingerprint of another relay that may connect to this one; may be repeated.
+    #[arg(long, value_name = "sha256:...", requires = "identity")]
+    allow: Vec<String>,
+    /// A file with a secret that proves relays to each other without TLS. What they carry is NOT ENCRYPTED then.
+    #[arg(long, value_name = "FILE")]
+    secret_file: Option<PathBuf>,
+    /// Where to serve /metrics and /healthz.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    metrics: Option<SocketAddr>,
+}
+
+type Failure = Box<dyn Error + Send + Sync>;
+
+/// Serves until it is told to end, or does what else is asked.
+#[must_use]
+pub fn run(args: Args) -> ExitCode {
+    let result = match args.action {
+        None => serve(args.serve),
+        Some(Action::Init { directory }) => {
+            Identity::create(&directory).map_err(Into::into).map(|us| {
+                println!("{}", us.fingerprint());
+            })
+        }
+        Some(Action::Fingerprint { directory }) => {
+            Identity::load(&directory).map_err(Into::into).map(|us| {
+                println!("{}", us.fingerprint());
+            })
+        }
+        Some(Action::Token { file }) => create_secret(&file).map_err(Into::into),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("gridmpi: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve(args: Serve) -> Result<(), Failure> {
+    let path = match &args.config {
+        Some(path) => Some(path.clone()),
+        None if args.token_file.is_empty() && args.peer.is_empty() && args.allow.is_empty() => {
+            let paths = file::default_paths();
+            let found = paths.iter().find(|path| path.exists()).cloned();
+            let tried: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
+            Some(found.ok_or_else(|| {
+                format!(
+                    "no settings: neither --config nor --token-file, and there is no {}",
+                    tried.join(", no ")
+                )
+            })?)
+        }
+        None => None,
+    };
+    let settings = match &path {
+        Some(path) => read(path)?,
+        None => by_options(&args)?,
+    };
+    let level = start_log(settings.log, settings.level);
+    let daemon = Daemon::new(settings.config)?;
+    if let Some(address) = settings.metrics {
+        let bound = http::serve(address, daemon.handle())?;
+        info!(address = %bound, "serving /metrics and /healthz");
+    }
+    watch_signals(path, daemon.handle(), level)?;
+    notify::notify(notify::READY);
+    Ok(daemon.run()?)
+}
+
+fn read(path: &Path) -> Result<Settings, Failure> {
+    let name = path.display().to_string();
+    let text =
+        std::fs::read_to_string(path).map_err(|error| format!("cannot read {name}: {error}"))?;
+    let directory = path.parent().unwrap_or_else(|| Path::new("."));
+    Ok(file::parse(&name, &text, directory)?)
+}
+
+type LevelHandle = reload::Handle<LevelFilter, Registry>;
+
+fn start_log(format: LogFormat, level: Level) -> LevelHandle {
+    let (filter, handle) = reload::Layer::new(LevelFilter::from_level(level));
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(false);
+    let lines = match format {
+        LogFormat::Text => lines.boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).boxed(),
+    };
+    tracing_subscriber::registry().with(filter).with(lines).init();
+    handle
+}
+
+/// Hands signals to the relay, from a thread of its own.
+fn watch_signals(path: Option<PathBuf>, relay: Handle, level: LevelHandle) -> Result<(), Failure> {
+    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
+    std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        for signal in signals.forever() {
+            match (signal, &path) {
+                (SIGHUP, Some(path)) => {
+                    notify::notify_reloading();
+                    match read(path) {
+                        Ok(settings) => {
+                            let new = LevelFilter::from_level(settings.level);
+                            let _ = level.modify(|filter| *filter = new);
+                            relay.reload(settings.config);
+                        }
+                        Err(wrong) => {
+                            error!("the new settings are wrong, and the old go on: {wrong}")
+                        }
+                    }
+                    notify::notify(notify::READY);
+                }
+                (SIGHUP, None) => info!("there is no file with settings to read again"),
+                _ => relay.end(),
+            }
+        }
+    })?;
+    Ok(())
+}
+
+fn by_options(args: &Serve) -> Result<Settings, Failure> {
+    let mut config = Config { listen: args.listen.clone(), ..Config::default() };
+    if config.listen.is_empty() {
+        config.listen.push(file::LISTEN.parse()?);
+    }
+    for path in &args.token_file {
+        let key = read_secret(path)?;
+        config.tokens.push(Token { name: path.display().to_string(), key, jobs: None });
+    }
+    if let Some(directory) = &args.identity {
+        config.identity = Some(Identity::load(directory)?);
+    }
+    let secret = args.secret_file.as_deref().map(read_secret).transpose()?;
+    for text in &args.peer {
+        let (address, proof) = match (text.split_once('='), &secret) {
+            (Some((address, print)), _) => (address, Proof::Fingerprint(fingerprint(print)?)),
+            (None, Some(secret)) => (text.as_str(), Proof::Secret(secret.clone())),
+            (None, None) => {
+                let message = format!(
+                    "--peer {text}: say its fingerprint too, as {text}=sha256:..., or give --secret-file"
+                );
+                return Err(message.into());
+            }
+        };
+        if matches!(proof, Proof::Fingerprint(_)) && config.identity.is_none() {
+            return Err(format!("--peer {text} needs --identity: see `gridmpi relay init`").into());
+        }
+        config.peers.push(peer(address, Some(address), proof));
+    }
+    for print in &args.allow {
+        config.peers.push(peer(print, None, Proof::Fingerprint(fingerprint(print)?)));
+    }
+    if let Some(secret) = secret {
+        config.peers.push(peer("those who know the secret", None, Proof::Secret(secret)));
+    }
+    Ok(Settings { config, log: LogFormat::Text, level: Level::INFO, metrics: args.metrics })
+}
+
+fn fingerprint(text: &str) -> Result<Fingerprint, String> {
+    Fingerprint::parse(text).ok_or_else(|| {
+        format!("`{text}` is no fingerprint: it must be `sha256:` and 64 hexadecimal digits, as `gridmpi relay fingerprint` prints it")
+    })
+}
+
+fn peer(name: &str, address: Option<&str>, proof: Proof) -> Peer {
+    let address = address.map(str::to_owned);
+    Peer { name: name.to_owned(), address, proof, connections: 1, rate: None }
+}

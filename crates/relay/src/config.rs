@@ -1,0 +1,100 @@
+//! What a relay is told to be.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use gridmpi_wire::{JobId, JobKey};
+
+use crate::core::Limits;
+use crate::tls::{Fingerprint, Identity};
+
+/// Everything that can be set.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where legs and other relays come to.
+    pub listen: Vec<SocketAddr>,
+    /// Its certificate and key; without it it cannot speak TLS.
+    pub identity: Option<Identity>,
+    /// Who may use this relay.
+    pub tokens: Vec<Token>,
+    /// The relays that it knows.
+    pub peers: Vec<Peer>,
+    /// Its bounds.
+    pub limits: Limits,
+    /// What is sent to all other relays together at most, bytes per second.
+    pub rate: Option<u64>,
+    /// How long to look for more before sleeping.
+    pub busy_poll: Duration,
+    /// How long circuits may go on once the relay is asked to end.
+    pub drain: Duration,
+    /// Bounds of those who have not proven themselves.
+    pub unproven: Unproven,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            listen: Vec::new(),
+            identity: None,
+            tokens: Vec::new(),
+            peers: Vec::new(),
+            limits: Limits::default(),
+            rate: None,
+            busy_poll: Duration::ZERO,
+            drain: Duration::from_secs(30),
+            unproven: Unproven::default(),
+        }
+    }
+}
+
+/// Bounds of connections that have not proven themselves.
+#[derive(Clone, Debug)]
+pub struct Unproven {
+    /// How many at a time.
+    pub most: usize,
+    /// Where there are too many, one that has not begun for this long makes room for another.
+    pub begin: Duration,
+    /// When each must have ended.
+    pub end: Duration,
+}
+
+impl Default for Unproven {
+    fn default() -> Self {
+        Self { most: 64, begin: Duration::from_millis(500), end: Duration::from_secs(5) }
+    }
+}
+
+/// Who knows it may use the relay.
+#[derive(Clone, Debug)]
+pub struct Token {
+    /// What messages call it.
+    pub name: String,
+    /// The secret.
+    pub key: JobKey,
+    /// The jobs that it is good for; `None`: all.
+    pub jobs: Option<Vec<JobId>>,
+}
+
+/// Another relay.
+#[derive(Clone, Debug)]
+pub struct Peer {
+    /// What messages call it.
+    pub name: String,
+    /// Where to dial it, as host:port; `None`: it dials us.
+    pub address: Option<String>,
+    /// How it proves itself.
+    pub proof: Proof,
+    /// How many connections we make to it, at least 1.
+    pub connections: usize,
+    /// What is sent to it at most, bytes per second.
+    pub rate: Option<u64>,
+}
+
+/// How two relays know each other.
+#[derive(Clone, Debug)]
+pub enum Proof {
+    /// By TLS: the SHA-256 of the other's certificate.
+    Fingerprint(Fingerprint),
+    /// By a secret that both know. What they carry is not encrypted.
+    Secret(JobKey),
+}

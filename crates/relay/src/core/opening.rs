@@ -1,0 +1,319 @@
+//! How circuits come about and end.
+
+use gridmpi_wire::{CircuitId, Errand, JobId, LegNotice, LegRequest, LegVerdict, ProcId};
+
+use super::circuit::{Circuit, End, Side, State};
+use super::link::{Kind, Link};
+use super::{Action, CircuitKey, Core, LinkKey, Wire};
+use crate::cell::{Cell, FIRST_WINDOW, MAX_HOPS, Reason, RelayId, Span};
+
+/// Who wants a circuit to whom.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    pub(super) job: JobId,
+    pub(super) from: ProcId,
+    pub(super) to: ProcId,
+    pub(super) hops: u8,
+}
+
+impl Core {
+    /// A process that has proven itself asks for something. The connection is the core's from here on, unless it is refused:
+    /// then `None`.
+    pub fn ask(&mut self, wire: Wire, request: &LegRequest) -> Option<LinkKey> {
+        let (job, from) = (request.job, request.from);
+        let result = match request.errand {
+            _ if self.is_draining => Err(LegVerdict::Draining),
+            Errand::Register { first, count } => {
+                Ok(self.register(wire, from, Span { job, first, count }))
+            }
+            Errand::Open { to } => {
+                let wanted = Wanted { job, from, to, hops: MAX_HOPS as u8 };
+                self.open_from_leg(wire, wanted)
+            }
+            Errand::Accept { circuit } => self.accept(wire, job, from, circuit),
+        };
+        match result {
+            Ok(key) => Some(key),
+            Err(verdict) => {
+                self.refuse(wire, verdict);
+                None
+            }
+        }
+    }
+
+    /// The process that asks has proven a token that is not good for its job.
+    pub fn forbid(&mut self, wire: Wire) {
+        self.refuse(wire, LegVerdict::JobNotAllowed);
+    }
+
+    fn refuse(&mut self, wire: Wire, verdict: LegVerdict) {
+        self.count_refusal(verdict);
+        self.actions.push_back(Action::Answer(wire, verdict));
+    }
+
+    pub(super) fn count_refusal(&mut self, verdict: LegVerdict) {
+        if let Some(count) = self.counts.refused.get_mut(verdict as usize) {
+            *count += 1;
+        }
+    }
+
+    fn register(&mut self, wire: Wire, process: ProcId, span: Span) -> LinkKey {
+        let job = span.job;
+        if let Some(before) = self.registered.get(&(job, process)).copied() {
+            if let Some(link) = self.links.get(before) {
+                self.actions.push_back(Action::Close(link.wire));
+            }
+            self.unregister(before);
+        }
+        let key = self.links.insert(Link::new(wire, Kind::Registered { job, process, span }));
+        self.registered.insert((job, process), key);
+        self.actions.push_back(Action::Answer(wire, LegVerdict::Accepted));
+        self.routes.add_local(span);
+        self.spread_news();
+        key
+    }
+
+    pub(super) fn unregister(&mut self, key: LinkKey) {
+        let Some(link) = self.links.remove(key) else { return };
+        if let Kind::Registered { job, process, span } = link.kind {
+            self.registered.remove(&(job, process));
+            self.routes.remove_local(span);
+            self.spread_news();
+        }
+    }
+
+    fn open_from_leg(&mut self, wire: Wire, wanted: Wanted) -> Result<LinkKey, LegVerdict> {
+        let circuit = self.open(wanted, None, |core, circuit| {
+            let kind = Kind::Leg { circuit, side: Side::Opener };
+            End::Leg(core.links.insert(Link::new(wire, kind)))
+        })?;
+        let found = self.circuits.get_mut(circuit).ok_or(LegVerdict::Full)?;
+        found.flows[Side::Opener as usize].leg = Some(wire);
+        let key = found.ends[Side::Opener as usize].link().ok_or(LegVerdict::Full)?;
+        // What it has sent behind its request is in its socket.
+        self.readable(key);
+        Ok(key)
+    }
+
+    /// Makes a circuit, and sees to it that its other end comes. `opener` makes the end that asks, once all else is well.
+    /// `except`: the relay that asks.
+    pub(super) fn open(
+        &mut self,
+        wanted: Wanted,
+        except: Option<RelayId>,
+        opener: impl FnOnce(&mut Self, CircuitKey) -> End,
+    ) -> Result<CircuitKey, LegVerdict> {
+        if self.is_draining {
+            return Err(LegVerdict::Draining);
+        }
+        if self.circuits.len() >= self.limits.circuits {
+            return Err(LegVerdict::Full);
+        }
+        let is_from_leg = except.is_none();
+        let Wanted { job, from, to, hops } = wanted;
+        let registered = self.registered.get(&(job, to)).copied();
+        let next = match registered {
+            Some(_) => None,
+            None => Some(self.choose(wanted, except).ok_or(LegVerdict::NoRoute)?),
+        };
+        let state = match next {
+            None => State::Waiting(CircuitId(self.next_name), self.now + self.limits.accept),
+            Some(_) => State::Asked(self.now + self.limits.answer),
+        };
+        let mut circuit = Circuit::new(job, from, to, End::Nobody, state);
+        circuit.clusters = [from, to].map(|process| self.routes.cluster(job, process));
+        // What comes from a relay is granted; what goes between two legs may be held.
+        let windows = [!is_from_leg || next.is_none(), next.is_some() || is_from_leg];
+        if !self.charge(&mut circuit.flows, windows) {
+            return Err(LegVerdict::Full);
+        }
+        let key = self.circuits.insert(circuit);
+        let end = opener(self, key);
+        if let Some(circuit) = self.circuits.get_mut(key) {
+            circuit.ends[Side::Opener as usize] = end;
+            if matches!(end, End::Trunk(..)) {
+                circuit.flows[Side::Other as usize].credit = FIRST_WINDOW;
+            }
+        }
+        match (registered, next) {
+            (Some(link), _) => self.notify(key, link, from),
+            (None, Some(link)) => {
+                self.ask_next(key, link, Wanted { hops: hops.saturating_sub(1), ..wanted })
+            }
+            (None, None) => {}
+        }
+        Ok(key)
+    }
+
+    fn notify(&mut self, key: CircuitKey, link: LinkKey, from: ProcId) {
+        let name = CircuitId(self.next_name);
+        self.next_name += 1;
+        self.waiting.insert(name, key);
+        self.until.insert((self.now + self.limits.accept, key));
+        if let Some(link) = self.links.get(link) {
+            self.actions.push_back(Action::Notice(link.wire, LegNotice { from, circuit: name }));
+        }
+    }
+
+    /// The connection to the relay through which the circuit goes on: of those with the fewest relays to come the one with
+    /// the least in line.
+    fn choose(&self, wanted: Wanted, except: Option<RelayId>) -> Option<LinkKey> {
+        if wanted.hops == 0 {
+            return None;
+        }
+        let ways = self.routes.towards(wanted.job, wanted.to, except);
+        let in_line = |key: &LinkKey| match self.links.get(*key) {
+            Some(Link { kind: Kind::Trunk(trunk), is_blocked, .. }) if trunk.next.is_some() => {
+                Some((*is_blocked, trunk.fair.len(), trunk.numbers.len()))
+            }
+            _ => None,
+        };
+        let usable = ways.into_iter().filter_map(|key| Some((in_line(&key)?, key)));
+        usable.min().map(|(_, key)| key)
+    }
+
+    fn ask_next(&mut self, key: CircuitKey, link: LinkKey, wanted: Wanted) {
+        let Some(Link { kind: Kind::Trunk(trunk), .. }) = self.links.get_mut(link) else { return };
+        let Some(number) = trunk.give_number() else {
+            self.cut(key, Reason::Ending, LegVerdict::Full, None);
+            return;
+        };
+        trunk.numbers.insert(number, (key, Side::Other));
+        if let Some(circuit) = self.circuits.get_mut(key) {
+            circuit.ends[Side::Other as usize] = End::Trunk(link, number);
+            circuit.flows[Side::Opener as usize].credit = FIRST_WINDOW;
+        }
+        self.until.insert((self.now + self.limits.answer, key));
+        let Wanted { job, from, to, hops } = wanted;
+        self.say(link, number, &Cell::Open { job, from, to, hops });
+        self.wake(key, Side::Opener);
+    }
+
+    fn accept(
+        &mut self,
+        wire: Wire,
+        job: JobId,
+        from: ProcId,
+        name: CircuitId,
+    ) -> Result<LinkKey, LegVerdict> {
+        let key = self.waiting.get(&name).copied().ok_or(LegVerdict::NoSuchCircuit)?;
+        let circuit = self.circuits.get_mut(key).ok_or(LegVerdict::NoSuchCircuit)?;
+        // A name guessed by somebody else is no name.
+        if (circuit.job, circuit.to) != (job, from) {
+            return Err(LegVerdict::NoSuchCircuit);
+        }
+        let leg = self.links.insert(Link::new(wire, Kind::Leg { circuit: key, side: Side::Other }));
+        circuit.attach_leg(Side::Other, leg, wire);
+        self.actions.push_back(Action::Answer(wire, LegVerdict::Accepted));
+        self.stand(key);
+        self.readable(leg);
+        Ok(leg)
+    }
+
+    /// Both ends are there: the opener is told, and bytes flow.
+    pub(super) fn stand(&mut self, key: CircuitKey) {
+        let Some(circuit) = self.circuits.get_mut(key) else { return };
+        match std::mem::replace(&mut circuit.state, State::Standing) {
+            State::Waiting(name, until) => {
+                self.waiting.remove(&name);
+                self.until.remove(&(until, key));
+            }
+            State::Asked(until) => {
+                self.until.remove(&(until, key));
+            }
+            State::Standing => return,
+        }
+        self.counts.opened += 1;
+        match circuit.ends[Side::Opener as usize] {
+            End::Leg(leg) => {
+                if let Some(link) = self.links.get(leg) {
+                    self.actions.push_back(Action::Answer(link.wire, LegVerdict::Accepted));
+                }
+            }
+            End::Trunk(link, number) => {
+                self.say(link, number, &Cell::Answer(LegVerdict::Accepted));
+            }
+            End::Nobody => {}
+        }
+        Side::BOTH.into_iter().for_each(|side| self.wake(key, side));
+    }
+
+    /// Ends a circuit before its time. Both ends are told, but not `except`, from where it came. `verdict` is for an opener
+    /// that still waits.
+    pub(super) fn cut(
+        &mut self,
+        key: CircuitKey,
+        reason: Reason,
+        verdict: LegVerdict,
+        except: Option<LinkKey>,
+    ) {
+        let Some(circuit) = self.forget(key) else { return };
+        if circuit.is_standing() {
+            self.counts.resets[reason as usize] += 1;
+        } else {
+            self.count_refusal(verdict);
+        }
+        for side in Side::BOTH {
+            let end = circuit.ends[side as usize];
+            if end.link().is_some() && end.link() == except {
+                continue;
+            }
+            let is_waiting = side == Side::Opener && !circuit.is_standing();
+            match end {
+                End::Leg(leg) => {
+                    let Some(link) = self.links.remove(leg) else { continue };
+                    self.actions.push_back(if is_waiting {
+                        Action::Answer(link.wire, verdict)
+                    } else {
+                        Action::Reset(link.wire)
+                    });
+                }
+                End::Trunk(link, number) if is_waiting => {
+                    self.say(link, number, &Cell::Answer(verdict));
+                }
+                End::Trunk(link, number) => self.say(link, number, &Cell::Reset(reason)),
+                End::Nobody => {}
+            }
+        }
+    }
+
+    /// Takes a circuit out of all books.
+    fn forget(&mut self, key: CircuitKey) -> Option<Circuit> {
+        let circuit = self.circuits.remove(key)?;
+        self.budget.give(circuit.charged());
+        match circuit.state {
+            State::Waiting(name, until) => {
+                self.waiting.remove(&name);
+                self.until.remove(&(until, key));
+            }
+            State::Asked(until) => {
+                self.until.remove(&(until, key));
+            }
+            State::Standing => {}
+        }
+        for end in circuit.ends {
+            if let End::Trunk(link, number) = end
+                && let Some(Link { kind: Kind::Trunk(trunk), .. }) = self.links.get_mut(link)
+            {
+                trunk.numbers.remove(&number);
+            }
+        }
+        Some(circuit)
+    }
+
+    /// If both directions have ended the circuit is over.
+    pub(super) fn finish(&mut self, key: CircuitKey) {
+        let is_over = |circuit: &Circuit| circuit.flows.iter().all(|flow| flow.is_done);
+        if !self.circuits.get(key).is_some_and(is_over) {
+            return;
+        }
+        let Some(circuit) = self.forget(key) else { return };
+        for end in circuit.ends {
+            if let End::Leg(leg) = end
+                && let Some(link) = self.links.remove(leg)
+            {
+                self.actions.push_back(Action::Close(link.wire));
+            }
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! What comes with time: who has not answered, which relay is silent, what rests.
+
+use std::time::Duration;
+
+use gridmpi_wire::LegVerdict;
+
+use super::circuit::{End, Side};
+use super::link::{Kind, Link, Trunk};
+use super::{Action, Core, LinkKey};
+use crate::cell::{Cell, FIRST_WINDOW, Reason};
+
+/// How often a relay is looked at from which something should come.
+const WATCH: Duration = Duration::from_millis(100);
+
+/// How often it is looked for what rests.
+const LOOK: Duration = Duration::from_secs(1);
+
+impl Trunk {
+    /// Something was sent of which it must be known whether it arrives.
+    pub(super) fn sent(&mut self, now: Duration) {
+        self.is_outstanding = true;
+        self.waits.get_or_insert(now);
+    }
+
+    /// Something has come, or was seen to arrive.
+    pub(super) fn seen(&mut self, now: Duration) {
+        self.heard = now;
+        if self.waits.is_some() {
+            self.waits = Some(now);
+        }
+    }
+
+    /// When a ping is due, unless one is on its way.
+    fn ping_due(&self, probe: Duration, keepalive: Duration) -> Option<Duration> {
+        if self.pinged.is_some() {
+            return None;
+        }
+        Some(if self.is_outstanding {
+            self.probed + probe
+        } else {
+            self.heard.max(self.probed) + keepalive
+        })
+    }
+}
+
+impl Core {
+    /// When [`Self::tick`] has to be called next at the latest.
+    #[must_use]
+    pub fn next_due(&self) -> Option<Duration> {
+        let mut due = self.until.first().map(|(at, _)| *at);
+        let mut add = |at: Option<Duration>| due = due.into_iter().chain(at).min();
+        if self.circuits.len() > 0 {
+            add(Some(self.rested + LOOK));
+        }
+        for (_, link) in self.links.iter() {
+            if let Kind::Trunk(trunk) = &link.kind {
+                add(trunk.ping_due(self.limits.probe, self.limits.keepalive));
+                // Before it is dead it is looked at whether its host still acknowledges.
+                add(trunk.waits.map(|since| (self.tended + WATCH).min(since + self.limits.dead)));
+            }
+        }
+        due
+    }
+
+    /// Does what is due.
+    pub fn tick(&mut self) {
+        let now = self.now;
+        self.tended = now;
+        while let Some((at, key)) = self.until.first().copied()
+            && at <= now
+        {
+            self.until.remove(&(at, key));
+            self.cut(key, Reason::Unanswered, LegVerdict::Unanswered, None);
+        }
+        for key in self.links.keys() {
+            self.tend(key);
+        }
+        if now >= self.rested + LOOK {
+            self.rested = now;
+            self.look_for_rest();
+        }
+    }
+
+    /// Sees whether another relay is alive.
+    fn tend(&mut self, key: LinkKey) {
+        let (now, limits) = (self.now, &self.limits);
+        let Some(Link { kind: Kind::Trunk(trunk), wire, .. }) = self.links.get_mut(key) else {
+            return;
+        };
+        if trunk.waits.is_some_and(|since| now >= since + limits.dead) {
+            self.actions.push_back(Action::Dead(*wire));
+            self.gone(key);
+            return;
+        }
+        if trunk.ping_due(limits.probe, limits.keepalive).is_some_and(|at| now >= at) {
+            trunk.is_outstanding = false;
+            trunk.pinged = Some(now);
+            trunk.probed = now;
+            trunk.waits.get_or_insert(now);
+            self.say(key, 0, &Cell::Ping(now.as_nanos() as u64));
+        }
+    }
+
+    pub(super) fn ponged(&mut self, key: LinkKey, value: u64) {
+        let now = self.now;
+        let Some(Link { kind: Kind::Trunk(trunk), .. }) = self.links.get_mut(key) else { return };
+        // Only what we have sent tells anything.
+        let Some(sent) = trunk.pinged.filter(|sent| sent.as_nanos() as u64 == value) else {
+            return;
+        };
+        trunk.pinged = None;
+        trunk.round_trip = Some(now.saturating_sub(sent));
+        trunk.waits = trunk.is_outstanding.then_some(now);
+    }
+
+    /// Circuits that rest give back what they may send beyond their first window, so that others can be granted it.
+    fn look_for_rest(&mut self) {
+        let (now, rest) = (self.now, self.limits.rest);
+        let mut returned = Vec::new();
+        for (_, circuit) in self.circuits.iter_mut().filter(|(_, circuit)| circuit.is_standing()) {
+            for side in Side::BOTH {
+                let sink = circuit.ends[side.across() as usize];
+                let is_from_leg = matches!(circuit.ends[side as usize], End::Leg(_));
+                let flow = &mut circuit.flows[side as usize];
+                if now < flow.used + rest || !flow.held.is_empty() || flow.is_in_line {
+                    continue;
+                }
+                match sink {
+                    End::Trunk(link, number) if flow.credit > FIRST_WINDOW => {
+                        let bytes = flow.credit - FIRST_WINDOW;
+                        flow.credit = FIRST_WINDOW;
+                        returned.push((link, number, bytes));
+                    }
+                    End::Leg(_) if is_from_leg && flow.window > FIRST_WINDOW => {
+                        self.budget.give(flow.window - FIRST_WINDOW);
+                        flow.window = FIRST_WINDOW;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        for (link, number, bytes) in returned {
+            self.say(link, number, &Cell::Return(bytes as u32));
+        }
+    }
+}

@@ -1,0 +1,393 @@
+//! The loop: one thread, the sockets, the core.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io;
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::net::RecvFlags;
+use socket2::{Domain, Protocol, Socket as RawSocket, Type};
+use tracing::{info, warn};
+
+use crate::arena::{Arena, Key};
+use crate::cell::RelayId;
+use crate::channel::received;
+use crate::config::{Config, Proof};
+use crate::control::{Command, Handle};
+use crate::core::Core;
+use crate::dial::Known;
+use crate::metrics::{PeerSeen, Snapshot};
+use crate::notify;
+use crate::poller::{Interest, Ready};
+use crate::sockets::{Socket, SocketKey, Sockets};
+
+/// Bytes read from another relay at a time.
+const INBOUND: usize = 256 * 1024;
+
+/// How long one that was refused may take to close.
+const CLOSING: Duration = Duration::from_secs(1);
+
+/// What is due at some time. Whether it still is its owner sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Due {
+    Accept,
+    Pending(SocketKey),
+    Dial(Key<Known>),
+    Closing,
+    Drained,
+}
+
+/// What was counted outside the core.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) accepted: u64,
+    pub(crate) rejected: u64,
+}
+
+/// A relay.
+#[derive(Debug)]
+pub struct Daemon {
+    pub(crate) config: Config,
+    pub(crate) me: RelayId,
+    pub(crate) core: Core,
+    pub(crate) sockets: Sockets,
+    pub(crate) known: Arena<Known>,
+    pub(crate) handle: Handle,
+    pub(crate) listeners: Vec<SocketKey>,
+    /// Connections whose other side has not proven itself, oldest first.
+    pub(crate) pending: Vec<SocketKey>,
+    pub(crate) is_accepting: bool,
+    pub(crate) inbound: Vec<u8>,
+    /// Anybody's between calls.
+    pub(crate) scratch: Vec<u8>,
+    pub(crate) ranges: Vec<Range<usize>>,
+    /// Connections to relays that were not read to their end.
+    pub(crate) again: Vec<SocketKey>,
+    pub(crate) counts: Counts,
+    addresses: Vec<SocketAddr>,
+    timers: BinaryHeap<Reverse<(Instant, Due)>>,
+    started: Instant,
+    draining: Option<Instant>,
+    is_over: bool,
+    /// What those are answered with who begin with TLS.
+    pub(crate) tls: Option<Arc<rustls::ServerConfig>>,
+}
+
+impl Daemon {
+    /// Listens, and dials; nothing is answered before [`Self::run`].
+    ///
+    /// # Errors
+    /// An address that cannot be listened on, or no descriptors.
+    pub fn new(config: Config) -> io::Result<Self> {
+        let handle = Handle::new()?;
+        let mut sockets = Sockets::new()?;
+        sockets.add(handle.wake_fd()?, Interest::Read, Socket::Wake)?;
+        let me = match &config.identity {
+            Some(identity) => identity.fingerprint().relay(),
+            None => {
+                let mut name = [0; 16];
+                getrandom::fill(&mut name).map_err(io::Error::other)?;
+                RelayId(name)
+            }
+        };
+        let mut known = Arena::default();
+        config.peers.iter().for_each(|peer| {
+            known.insert(Known::new(peer.clone()));
+        });
+        let mut daemon = Self {
+            me,
+            core: Core::new(me, config.limits.clone()),
+            sockets,
+            known,
+            handle,
+            listeners: Vec::new(),
+            pending: Vec::new(),
+            is_accepting: true,
+            inbound: vec![0; INBOUND],
+            scratch: vec![0; INBOUND],
+            ranges: Vec::new(),
+            again: Vec::new(),
+            counts: Counts::default(),
+            addresses: Vec::new(),
+            timers: BinaryHeap::new(),
+            started: Instant::now(),
+            draining: None,
+            is_over: false,
+            tls: None,
+            config,
+        };
+        daemon.prepare_tls()?;
+        daemon.listen()?;
+        daemon.say_what_is_plain();
+        daemon.dial_all();
+        Ok(daemon)
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// To speak to it from other threads.
+    #[must_use]
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    fn listen(&mut self) -> io::Result<()> {
+        for address in self.config.listen.clone() {
+            let named = |error: io::Error| {
+                io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"))
+            };
+            let (fd, bound) = listener(address).map_err(named)?;
+            let key = self.sockets.add(fd, Interest::Read, Socket::Listener)?;
+            self.listeners.push(key);
+            self.addresses.push(bound);
+            info!(address = %bound, "listening");
+        }
+        Ok(())
+    }
+
+    /// Makes ready what others are answered with who begin with TLS.
+    pub(crate) fn prepare_tls(&mut self) -> io::Result<()> {
+        let Some(identity) = &self.config.identity else { return Ok(()) };
+        let known = self.config.peers.iter().filter_map(|peer| match &peer.proof {
+            Proof::Fingerprint(fingerprint) => Some(*fingerprint),
+            Proof::Secret(_) => None,
+        });
+        let config = crate::tls::server(identity, known.collect()).map_err(io::Error::other)?;
+        self.tls = Some(config);
+        Ok(())
+    }
+
+    pub(crate) fn say_what_is_plain(&self) {
+        for peer in &self.config.peers {
+            if matches!(peer.proof, Proof::Secret(_)) {
+                warn!(
+                    peer = peer.name,
+                    "NOT ENCRYPTED: whoever is between reads and can change what goes to and from this relay"
+                );
+            }
+        }
+    }
+
+    pub(crate) fn timer(&mut self, at: Instant, due: Due) {
+        self.timers.push(Reverse((at, due)));
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.is_some()
+    }
+
+    /// Serves until it is told to end.
+    ///
+    /// # Errors
+    /// The kernel's event queue fails.
+    pub fn run(mut self) -> io::Result<()> {
+        let mut ready = Vec::new();
+        while !self.is_over {
+            self.wait(&mut ready)?;
+            let now = Instant::now();
+            self.core.at(now.saturating_duration_since(self.started));
+            for key in std::mem::take(&mut self.again) {
+                self.read_trunk(key);
+            }
+            for event in ready.drain(..) {
+                self.dispatch(event);
+            }
+            self.do_what_is_due(now);
+            self.settle();
+            self.end_if_drained();
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, ready: &mut Vec<Ready>) -> io::Result<()> {
+        if !self.again.is_empty() || self.core.has_more() {
+            return self.sockets.poller.wait(Some(Duration::ZERO), ready);
+        }
+        let busy = self.config.busy_poll;
+        if !busy.is_zero() {
+            let since = Instant::now();
+            while since.elapsed() < busy {
+                self.sockets.poller.wait(Some(Duration::ZERO), ready)?;
+                if !ready.is_empty() {
+                    return Ok(());
+                }
+            }
+        }
+        let now = Instant::now();
+        let own = self.timers.peek().map(|Reverse((at, _))| *at);
+        let cores = self.core.next_due().map(|due| self.started + due);
+        let due = own.into_iter().chain(cores).min();
+        let timeout = due.map(|due| due.saturating_duration_since(now));
+        self.sockets.poller.wait(timeout, ready)
+    }
+
+    fn dispatch(&mut self, ready: Ready) {
+        match self.sockets.all.get_mut(ready.key) {
+            Some(Socket::Leg(_)) => self.leg_ready(ready),
+            Some(Socket::Trunk(_)) => self.trunk_ready(ready),
+            Some(Socket::Listener(_)) => self.accept_ready(ready.key),
+            Some(Socket::Pending(_)) => self.pending_ready(ready.key),
+            Some(Socket::Closing(fd)) => {
+                let read = rustix::net::recv(&*fd, &mut self.inbound[..], RecvFlags::empty());
+                if !matches!(received(read.map(|read| read.0)), Ok(None | Some(1..))) {
+                    self.sockets.all.remove(ready.key);
+                }
+            }
+            Some(Socket::Wake(_)) => self.obey(),
+            None => {}
+        }
+    }
+
+    fn leg_ready(&mut self, ready: Ready) {
+        let Some(leg) = self.sockets.leg(ready.key) else { return };
+        leg.has_ended |= ready.has_ended;
+        let Some(link) = leg.link else { return };
+        // A process that has registered says nothing more, and ends it by closing.
+        if ready.has_failed || (leg.is_registered && ready.is_readable) {
+            let why = if ready.has_failed { "reset" } else { "closed" };
+            self.sockets.failed.push((link, ready.key, why.to_owned()));
+            return;
+        }
+        if ready.is_writable && std::mem::take(&mut leg.is_blocked) {
+            self.core.writable(link);
+        }
+        if ready.is_readable {
+            self.core.readable(link);
+        }
+    }
+
+    fn obey(&mut self) {
+        for command in self.handle.take() {
+            match command {
+                Command::End if self.is_draining() => self.is_over = true,
+                Command::End => self.drain(),
+                Command::Reload(config) => self.reload(*config),
+                Command::Snapshot(to) => {
+                    // Whoever asked may have lost patience.
+                    let _ = to.send(self.snapshot());
+                }
+                Command::Resolved(key, found) => self.resolved(key, found),
+            }
+        }
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        let mut peers: Vec<PeerSeen> = Vec::new();
+        for (key, known) in self.known.iter() {
+            let links = self.sockets.all.iter().filter_map(|(_, socket)| match socket {
+                Socket::Trunk(trunk) if trunk.known == Some(key) => trunk.link(),
+                _ => None,
+            });
+            let round_trip = links.filter_map(|link| self.core.round_trip(link)).min();
+            let (name, connections) = (known.peer.name.clone(), known.up);
+            peers.push(PeerSeen { name, connections, round_trip });
+        }
+        Snapshot {
+            is_draining: self.is_draining(),
+            peers,
+            counts: self.core.counts().clone(),
+            gauges: self.core.gauges(),
+            outside: self.counts.clone(),
+            unproven: self.pending.len(),
+        }
+    }
+
+    fn drain(&mut self) {
+        notify::notify(notify::STOPPING);
+        let until = Instant::now() + self.config.drain;
+        info!(circuits = self.core.circuits(), "draining: nothing new is taken");
+        self.draining = Some(until);
+        self.timer(until, Due::Drained);
+        self.core.drain();
+    }
+
+    fn end_if_drained(&mut self) {
+        let Some(until) = self.draining else { return };
+        if self.core.circuits() == 0 || Instant::now() >= until {
+            self.is_over = true;
+        }
+        if self.is_over {
+            self.core.end();
+            self.settle();
+            info!("the relay ends");
+        }
+    }
+
+    fn do_what_is_due(&mut self, now: Instant) {
+        if self.core.next_due().is_some_and(|due| self.started + due <= now) {
+            self.look_at_trunks();
+            self.core.tick();
+        }
+        while let Some(&Reverse((at, due))) = self.timers.peek()
+            && at <= now
+        {
+            self.timers.pop();
+            match due {
+                Due::Accept => {
+                    self.is_accepting = true;
+                    self.watch_listeners();
+                }
+                Due::Pending(key) => self.pending_due(key),
+                Due::Dial(key) => self.dial(key),
+                Due::Closing => self.close_late(now),
+                Due::Drained => {}
+            }
+        }
+    }
+
+    fn close_late(&mut self, now: Instant) {
+        let Sockets { closing, all, .. } = &mut self.sockets;
+        closing.retain(|(since, key)| {
+            let is_late = now >= *since + CLOSING;
+            if is_late {
+                all.remove(*key);
+            }
+            !is_late && all.get(*key).is_some()
+        });
+        if let Some((since, _)) = self.sockets.closing.first() {
+            self.timer(*since + CLOSING, Due::Closing);
+        }
+    }
+
+    /// Lets the core do what it has to do, and looks after what fails on the way.
+    fn settle(&mut self) {
+        loop {
+            let closing = self.sockets.closing.len();
+            self.core.flush(&[], &mut self.sockets);
+            if closing == 0 && !self.sockets.closing.is_empty() {
+                self.timer(Instant::now() + CLOSING, Due::Closing);
+            }
+            let failed = std::mem::take(&mut self.sockets.failed);
+            if failed.is_empty() && self.sockets.lost.is_empty() {
+                return;
+            }
+            for (link, key, why) in failed {
+                self.core.gone(link);
+                if self.sockets.trunk(key).is_some() {
+                    self.end_trunk(key, why);
+                } else if self.sockets.leg(key).is_some_and(|leg| leg.link == Some(link)) {
+                    self.sockets.all.remove(key);
+                }
+            }
+            self.look_after_lost();
+        }
+    }
+}
+
+fn listener(address: SocketAddr) -> io::Result<(OwnedFd, SocketAddr)> {
+    let kind = Type::STREAM.nonblocking().cloexec();
+    let socket = RawSocket::new(Domain::for_address(address), kind, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(1024)?;
+    let bound = socket.local_addr()?.as_socket().unwrap_or(address);
+    Ok((socket.into(), bound))
+}

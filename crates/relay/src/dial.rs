@@ -1,0 +1,271 @@
+//! The relays that this one knows: who dials whom, and when again.
+
+use std::collections::VecDeque;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use socket2::{Domain, Protocol, Socket as RawSocket, Type};
+use tracing::{debug, info, warn};
+
+use crate::accept::nonce;
+use crate::arena::Key;
+use crate::channel::Channel;
+use crate::config::{Peer, Proof};
+use crate::control::Command;
+use crate::daemon::{Daemon, Due};
+use crate::greet::{Greeting, Means};
+use crate::options;
+use crate::poller::Interest;
+use crate::sockets::{Lost, Socket, SocketKey, Trunk, TrunkStage};
+use crate::tls::{self, Fingerprint};
+
+/// The shortest and the longest time between two attempts.
+const FIRST_WAIT: Duration = Duration::from_millis(100);
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+
+/// Another relay that this one knows.
+#[derive(Debug)]
+pub(crate) struct Known {
+    pub(crate) peer: Peer,
+    /// Connections that stand.
+    pub(crate) up: usize,
+    /// Connections that are being made.
+    attempts: usize,
+    /// Its name is being looked up.
+    is_resolving: bool,
+    /// What is still to be tried of what its name led to.
+    addresses: VecDeque<SocketAddr>,
+    wait: Duration,
+    /// No attempt before.
+    not_before: Option<Instant>,
+    /// Somebody was told that it cannot be reached.
+    has_complained: bool,
+}
+
+impl Known {
+    pub(crate) fn new(peer: Peer) -> Self {
+        Self {
+            peer,
+            up: 0,
+            attempts: 0,
+            is_resolving: false,
+            addresses: VecDeque::new(),
+            wait: FIRST_WAIT,
+            not_before: None,
+            has_complained: false,
+        }
+    }
+}
+
+impl Daemon {
+    /// What plain connections that come in are proven by.
+    pub(crate) fn plain_means(&self) -> Option<Means> {
+        let secrets: Vec<_> = self
+            .known
+            .iter()
+            .filter_map(|(_, known)| match &known.peer.proof {
+                Proof::Secret(secret) => Some(secret.clone()),
+                Proof::Fingerprint(_) => None,
+            })
+            .collect();
+        (!secrets.is_empty()).then_some(Means::Secrets(secrets))
+    }
+
+    /// Dials whoever lacks connections.
+    pub(crate) fn dial_all(&mut self) {
+        for key in self.known.keys() {
+            self.dial(key);
+        }
+    }
+
+    pub(crate) fn dial(&mut self, key: Key<Known>) {
+        if self.is_draining() {
+            return;
+        }
+        let Some(known) = self.known.get_mut(key) else { return };
+        let Some(address) = known.peer.address.clone() else { return };
+        let has_enough = known.up + known.attempts >= known.peer.connections;
+        let is_early = known.not_before.is_some_and(|at| Instant::now() < at);
+        if has_enough || is_early || known.is_resolving || known.attempts > 0 {
+            return;
+        }
+        known.is_resolving = true;
+        let handle = self.handle.clone();
+        // Looking up a name waits; the loop must not.
+        let looked_up = std::thread::Builder::new().name("resolve".to_owned()).spawn(move || {
+            let found = address.to_socket_addrs().map(Iterator::collect);
+            let found = found.map_err(|error| format!("{address}: {error}"));
+            handle.say(Command::Resolved(key, found));
+        });
+        if looked_up.is_err() {
+            known.is_resolving = false;
+            self.attempt_failed(key, "no thread to look up its name");
+        }
+    }
+
+    pub(crate) fn resolved(&mut self, key: Key<Known>, found: Result<Vec<SocketAddr>, String>) {
+        let Some(known) = self.known.get_mut(key) else { return };
+        known.is_resolving = false;
+        match found {
+            Ok(addresses) => {
+                known.addresses = addresses.into();
+                self.attempt(key);
+            }
+            Err(error) => self.attempt_failed(key, &error),
+        }
+    }
+
+    /// Makes the connections that lack to the next address.
+    fn attempt(&mut self, key: Key<Known>) {
+        let Some(known) = self.known.get_mut(key) else { return };
+        let lacking = known.peer.connections.saturating_sub(known.up + known.attempts);
+        let Some(address) = known.addresses.pop_front() else {
+            self.attempt_failed(key, "its name leads nowhere");
+            return;
+        };
+        for _ in 0..lacking {
+            match self.connect(key, address) {
+                Ok(()) => {
+                    if let Some(known) = self.known.get_mut(key) {
+                        known.attempts += 1;
+                    }
+                }
+                Err(error) => {
+                    self.attempt_failed(key, &format!("{address}: {error}"));
+                    return;
+                }
+            }
+        }
+    }
+
+    fn connect(&mut self, key: Key<Known>, address: SocketAddr) -> std::io::Result<()> {
+        let kind = Type::STREAM.nonblocking().cloexec();
+        let socket = RawSocket::new(Domain::for_address(address), kind, Some(Protocol::TCP))?;
+        match socket.connect(&address.into()) {
+            Ok(()) => {}
+            Err(error)
+                if error.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error()) => {}
+            Err(error) => return Err(error),
+        }
+        let fd: OwnedFd = socket.into();
+        options::prepare(&fd, self.config.limits.keepalive)?;
+        let now = Instant::now();
+        let socket = self.sockets.add(fd, Interest::Write, |fd| {
+            Socket::Trunk(Box::new(Trunk {
+                channel: Channel::plain(fd),
+                stage: TrunkStage::Connecting,
+                address: Some(address),
+                is_dialer: true,
+                known: Some(key),
+                since: now,
+                is_blocked: false,
+                acknowledged: 0,
+                is_active: false,
+                rate: None,
+            }))
+        })?;
+        self.timer(now + self.config.unproven.end, Due::Pending(socket));
+        Ok(())
+    }
+
+    /// A connection that we make has been made, or not.
+    pub(crate) fn connected(&mut self, key: SocketKey) {
+        let Some(trunk) = self.sockets.trunk(key) else { return };
+        let error = match rustix::net::sockopt::socket_error(&trunk.channel.fd) {
+            Ok(Ok(())) => None,
+            Ok(Err(errno)) | Err(errno) => Some(errno),
+        };
+        if let Some(errno) = error {
+            self.sockets.end_trunk(key, errno.to_string());
+            return;
+        }
+        let known = trunk.known;
+        let proof =
+            known.and_then(|known| self.known.get(known)).map(|known| known.peer.proof.clone());
+        let begun = match proof {
+            Some(Proof::Secret(secret)) => self.greet_as_dialer(key, Means::Secrets(vec![secret])),
+            Some(Proof::Fingerprint(fingerprint)) => self.begin_tls(key, fingerprint),
+            None => Err("the relay is not known any more".to_owned()),
+        };
+        let Some(Socket::Trunk(trunk)) = self.sockets.all.get_mut(key) else { return };
+        let watched = self.sockets.poller.modify(&trunk.channel.fd, key, Interest::Changes);
+        if let Err(error) = begun.and(watched.map_err(|error| error.to_string())) {
+            self.sockets.end_trunk(key, error);
+        }
+    }
+
+    fn begin_tls(&mut self, key: SocketKey, to: Fingerprint) -> Result<(), String> {
+        let us = self.config.identity.as_ref().ok_or("this relay has no identity for TLS")?;
+        let connection = tls::dial(us, to).map_err(|error| error.to_string())?;
+        let trunk = self.sockets.trunk(key).ok_or("it is gone")?;
+        trunk.channel.set_tls(connection);
+        trunk.stage = TrunkStage::Shaking;
+        trunk.channel.flush().map(drop).map_err(|error| error.to_string())
+    }
+
+    /// Says the first word to another relay.
+    pub(crate) fn greet_as_dialer(&mut self, key: SocketKey, means: Means) -> Result<(), String> {
+        let nonce = nonce().map_err(|error| error.to_string())?;
+        let mut hello = Vec::new();
+        let greeting = Greeting::dial(self.me, means, nonce, &mut hello);
+        let trunk = self.sockets.trunk(key).ok_or("it is gone")?;
+        trunk.stage = TrunkStage::Greeting(Box::new(greeting));
+        let written = trunk.channel.write(&[std::io::IoSlice::new(&hello)]);
+        written.map(drop).map_err(|error| error.to_string())
+    }
+
+    /// Connections to other relays have ended.
+    pub(crate) fn look_after_lost(&mut self) {
+        for Lost { known, address, was_up, why } in std::mem::take(&mut self.sockets.lost) {
+            let Some(key) = known else {
+                info!(from = ?address, "a relay was refused: {why}");
+                continue;
+            };
+            let Some(known) = self.known.get_mut(key) else { continue };
+            if was_up {
+                warn!(peer = known.peer.name, "connection to the relay lost: {why}");
+                known.up = known.up.saturating_sub(1);
+                self.dial(key);
+            } else {
+                known.attempts = known.attempts.saturating_sub(1);
+                self.attempt_failed(key, &why);
+            }
+        }
+    }
+
+    fn attempt_failed(&mut self, key: Key<Known>, why: &str) {
+        let Some(known) = self.known.get_mut(key) else { return };
+        if known.attempts > 0 {
+            return;
+        }
+        if !known.addresses.is_empty() {
+            debug!(peer = known.peer.name, "not reached, trying its next address: {why}");
+            self.attempt(key);
+            return;
+        }
+        if std::mem::replace(&mut known.has_complained, true) {
+            debug!(peer = known.peer.name, "not reached: {why}");
+        } else {
+            warn!(
+                peer = known.peer.name,
+                "the relay is not reached, and tried again and again: {why}"
+            );
+        }
+        let at = Instant::now() + known.wait;
+        known.wait = (known.wait * 2).min(LONGEST_WAIT);
+        known.not_before = Some(at);
+        self.timer(at, Due::Dial(key));
+    }
+
+    /// A connection to the relay stands now. `was_dialed`: we had dialled.
+    pub(crate) fn peer_is_up(&mut self, key: Key<Known>, was_dialed: bool) {
+        let Some(known) = self.known.get_mut(key) else { return };
+        known.up += 1;
+        known.wait = FIRST_WAIT;
+        known.has_complained = false;
+        if was_dialed {
+            known.attempts = known.attempts.saturating_sub(1);
+        }
+    }
+}

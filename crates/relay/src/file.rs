@@ -1,0 +1,380 @@
+//! A relay's settings, as a file. Every key is described in `docs/relay.md`.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use gridmpi_settings::{At, FileError, Source, Table, nearest};
+use tracing::Level;
+
+use crate::config::{Config, Peer, Proof, Token};
+use crate::secret::{from_hex, read_secret};
+use crate::tls::{Fingerprint, Identity};
+
+/// Where a relay listens unless it is told otherwise.
+pub(crate) const LISTEN: &str = "0.0.0.0:7118";
+
+/// A relay's settings, and what the program around it has to know.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The relay's.
+    pub config: Config,
+    /// How it says what happens.
+    pub log: LogFormat,
+    /// How much of it.
+    pub level: Level,
+    /// Where `/metrics` and `/healthz` are served.
+    pub metrics: Option<SocketAddr>,
+}
+
+/// What the log looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
+
+/// Least memory that lets circuits stand at all.
+const LEAST_MEMORY: u64 = 1 << 20;
+
+/// Reads settings. `name` is what messages call the file; file names in it are seen from `directory`.
+///
+/// # Errors
+/// Names the line and what to write instead.
+pub fn parse(name: &str, text: &str, directory: &Path) -> Result<Settings, FileError> {
+    let source = Source { name, text };
+    let mut top = source.parse()?;
+    let mut settings = relay(top.table("relay", "[relay]")?, directory)?;
+    for table in top.tables("token", "[[token]]")? {
+        settings.config.tokens.push(token(table, directory)?);
+    }
+    for table in top.tables("peer", "[[peer]]")? {
+        let start = table.start;
+        let peer = peer(table, directory)?;
+        if settings.config.peers.iter().any(|other| other.name == peer.name) {
+            let message = format!("there are two [[peer]]s named `{}`", peer.name);
+            return Err(source.error(start, message));
+        }
+        if matches!(peer.proof, Proof::Fingerprint(_)) && settings.config.identity.is_none() {
+            let message = "a [[peer]] with a `fingerprint` needs `identity` in [relay]: the directory that `gridmpi relay init` has made";
+            return Err(source.error(start, message));
+        }
+        settings.config.peers.push(peer);
+    }
+    top.finish()?;
+    if settings.config.tokens.is_empty() && settings.config.peers.is_empty() {
+        let message = "neither a [[token]] nor a [[peer]]: nobody could use this relay";
+        return Err(source.error(0, message));
+    }
+    Ok(settings)
+}
+
+fn relay(mut table: Table<'_>, directory: &Path) -> Result<Settings, FileError> {
+    let mut config = Config { listen: listen(&mut table)?, ..Config::default() };
+    if let Some(At { value, at }) = table.text("identity")? {
+        let identity = Identity::load(&directory.join(value));
+        config.identity = Some(identity.map_err(|error| table.error(at, error.to_string()))?);
+    }
+    if let Some(At { value, at }) = table.size("memory")? {
+        if value < LEAST_MEMORY {
+            return Err(table.error(at, "`memory` must be at least 1 MiB"));
+        }
+        config.limits.memory = usize::try_from(value).unwrap_or(usize::MAX);
+    }
+    if let Some(count) = table.count("circuits")? {
+        config.limits.circuits = count as usize;
+    }
+    config.rate = table.rate("rate")?.map(|bits| bits / 8);
+    config.busy_poll = table.delay("busy_poll")?.unwrap_or(config.busy_poll);
+    config.drain = table.duration("drain")?.unwrap_or(config.drain);
+    config.limits.keepalive = table.duration("keepalive")?.unwrap_or(config.limits.keepalive);
+    let log = one_of(&mut table, "log", &[("text", LogFormat::Text), ("json", LogFormat::Json)])?;
+    let levels = [
+        ("error", Level::ERROR),
+        ("warn", Level::WARN),
+        ("info", Level::INFO),
+        ("debug", Level::DEBUG),
+    ];
+    let level = one_of(&mut table, "log_level", &levels)?;
+    let metrics = match table.text("metrics")? {
+        Some(text) => Some(address(&table, "metrics", &text)?),
+        None => None,
+    };
+    table.finish()?;
+    let (log, level) = (log.unwrap_or(LogFormat::Text), level.unwrap_or(Level::INFO));
+    Ok(Settings { config, log, level, metrics })
+}
+
+fn listen(table: &mut Table<'_>) -> Result<Vec<SocketAddr>, FileError> {
+    let start = table.start;
+    let texts = table.texts("listen")?.unwrap_or_else(|| vec![LISTEN.to_owned()]);
+    let read = |text: String| address(table, "listen", &At { value: text, at: start });
+    texts.into_iter().map(read).collect()
+}
+
+fn address(table: &Table<'_>, key: &str, text: &At<String>) -> Result<SocketAddr, FileError> {
+    text.value.parse().map_err(|_| {
+        let message = format!(
+            "`{key}`: `{}` is no address with a port, such as \"0.0.0.0:7118\" or \"[::]:7118\"",
+            text.value
+        );
+        table.error(text.at, message)
+    })
+}
+
+fn one_of<T: Copy>(
+    table: &mut Table<'_>,
+    key: &'static str,
+    values: &[(&str, T)],
+) -> Result<Option<T>, FileError> {
+    let Some(At { value, at }) = table.text(key)? else { return Ok(None) };
+    if let Some((_, found)) = values.iter().find(|(name, _)| *name == value) {
+        return Ok(Some(*found));
+    }
+    let names: Vec<&str> = values.iter().map(|(name, _)| *name).collect();
+    let help = nearest(&value, &names).map_or_else(String::new, |n| format!("; did you mean {n}?"));
+    Err(table.error(at, format!("`{key}` must be one of {}{help}", names.join(", "))))
+}
+
+fn token(mut table: Table<'_>, directory: &Path) -> Result<Token, FileError> {
+    let Some(file) = table.text("file")? else {
+        let message = "this [[token]] has no `file`: make one by `gridmpi relay token FILE`";
+        return Err(table.error(table.start, message));
+    };
+    let key = secret(&table, &file, directory)?;
+    let name = table.text("name")?.map_or(file.value, |name| name.value);
+    let start = table.start;
+    let jobs = match table.texts("jobs")? {
+        None => None,
+        Some(texts) => {
+            let wrong = || table.error(start, "`jobs` must hold job ids of 32 hexadecimal digits");
+            Some(
+                texts
+                    .iter()
+                    .map(|text| from_hex(text).ok_or_else(wrong))
+                    .collect::<Result<_, _>>()?,
+            )
+        }
+    };
+    table.finish()?;
+    Ok(Token { name, key, jobs })
+}
+
+fn secret(
+    table: &Table<'_>,
+    file: &At<String>,
+    directory: &Path,
+) -> Result<gridmpi_wire::JobKey, FileError> {
+    let path: PathBuf = directory.join(&file.value);
+    read_secret(&path).map_err(|error| table.error(file.at, error.to_string()))
+}
+
+fn peer(mut table: Table<'_>, directory: &Path) -> Result<Peer, FileError> {
+    let start = table.start;
+    let Some(name) = table.text("name")? else {
+        return Err(table.error(start, "this [[peer]] has no `name`"));
+    };
+    let address = table.text("address")?;
+    if let Some(At { value, at }) = &address
+        && !value
+            .rsplit_once(':')
+            .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
+    {
+        let message = format!(
+            "`address`: `{value}` is no host with a port, such as \"gateway.example.org:7118\""
+        );
+        return Err(table.error(*at, message));
+    }
+    let proof = proof(&mut table, directory)?;
+    let connections = table.count("connections")?.unwrap_or(1) as usize;
+    if connections > 64 {
+        return Err(table.error(start, "`connections` must be at most 64"));
+    }
+    let rate = table.rate("rate")?.map(|bits| bits / 8);
+    table.finish()?;
+    let address = address.map(|address| address.value);
+    Ok(Peer { name: name.value, address, proof, connections, rate })
+}
+
+fn proof(table: &mut Table<'_>, directory: &Path) -> Result<Proof, FileError> {
+    let start = table.start;
+    let tls = table.truth("tls")?.unwrap_or(true);
+    let fingerprint = table.text("fingerprint")?;
+    let file = table.text("secret_file")?;
+    match (tls, fingerprint, file) {
+        (true, Some(At { value, at }), None) => {
+            let parsed = Fingerprint::parse(&value).map(Proof::Fingerprint);
+            parsed.ok_or_else(|| {
+                let message = "`fingerprint` must be `sha256:` and 64 hexadecimal digits, as `gridmpi relay fingerprint` prints it there";
+                table.error(at, message)
+            })
+        }
+        (false, None, Some(file)) => Ok(Proof::Secret(secret(table, &file, directory)?)),
+        (true, None, _) => Err(table.error(start, "this [[peer]] needs `fingerprint`, which `gridmpi relay fingerprint` prints there (or `tls = false` and `secret_file`, not encrypted)")),
+        (false, _, None) => Err(table.error(start, "a [[peer]] with `tls = false` needs `secret_file`, the same at both relays")),
+        (true, Some(_), Some(_)) => Err(table.error(start, "`secret_file` has no meaning with TLS: the `fingerprint` proves the relay")),
+        (false, Some(_), _) => Err(table.error(start, "`fingerprint` has no meaning with `tls = false`")),
+    }
+}
+
+/// Where the settings are if no file is named: the first of these that is there.
+pub(crate) fn default_paths() -> Vec<PathBuf> {
+    let mut paths = vec![PathBuf::from("/etc/gridmpi/relay.toml")];
+    let home = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
+    let home = home.or_else(|| std::env::home_dir().map(|home| home.join(".config")));
+    paths.extend(home.map(|home| home.join("gridmpi/relay.toml")));
+    paths
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identity::create_secret;
+    use std::time::Duration;
+
+    struct Place(PathBuf);
+
+    impl Place {
+        fn new(name: &str) -> Self {
+            let path =
+                std::env::temp_dir().join(format!("gridmpi-relay-{name}-{}", std::process::id()));
+            let _ = std::fs::remove_dir_all(&path);
+            Identity::create(&path).unwrap();
+            create_secret(&path.join("token")).unwrap();
+            create_secret(&path.join("secret")).unwrap();
+            Self(path)
+        }
+    }
+
+    impl Drop for Place {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    const DOCUMENT: &str = include_str!("../../../docs/relay.md");
+
+    #[test]
+    fn a_full_file_is_read() {
+        let place = Place::new("full");
+        let text = format!(
+            r#"
+[relay]
+listen = ["127.0.0.1:7000", "[::1]:7000"]
+identity = "."
+memory = "64 MB"
+circuits = 100
+rate = "800 Mbit/s"
+busy_poll = "50 us"
+drain = "5 s"
+keepalive = 20
+log = "json"
+log_level = "debug"
+metrics = "127.0.0.1:9070"
+
+[[token]]
+name = "site"
+file = "token"
+jobs = ["{job}"]
+
+[[peer]]
+name = "b"
+address = "gateway.example.org:7118"
+fingerprint = "sha256:{print}"
+connections = 2
+rate = "160 Mbit/s"
+
+[[peer]]
+name = "c"
+tls = false
+secret_file = "secret"
+"#,
+            job = "ab".repeat(16),
+            print = "cd".repeat(32)
+        );
+        let settings = parse("relay.toml", &text, &place.0).unwrap();
+        let config = &settings.config;
+        assert_eq!(
+            (config.listen.len(), config.limits.memory, config.limits.circuits),
+            (2, 64_000_000, 100)
+        );
+        assert_eq!((config.rate, config.busy_poll), (Some(100_000_000), Duration::from_micros(50)));
+        assert_eq!(
+            (config.drain, config.limits.keepalive),
+            (Duration::from_secs(5), Duration::from_secs(20))
+        );
+        assert_eq!((settings.log, settings.level), (LogFormat::Json, Level::DEBUG));
+        assert_eq!(config.tokens[0].jobs, Some(vec![[0xab; 16]]));
+        let [b, c] = &config.peers[..] else { panic!() };
+        assert!(matches!(b.proof, Proof::Fingerprint(Fingerprint(bytes)) if bytes == [0xcd; 32]));
+        assert_eq!((b.connections, b.rate), (2, Some(20_000_000)));
+        assert!(matches!(c.proof, Proof::Secret(_)) && c.address.is_none());
+    }
+
+    #[test]
+    fn mistakes_name_the_line_and_the_remedy() {
+        let place = Place::new("mistakes");
+        let token = "[[token]]\nfile = \"token\"\n";
+        let print = format!("fingerprint = \"sha256:{}\"\n", "cd".repeat(32));
+        let cases = [
+            (String::new(), "nobody could use this relay"),
+            ("[relay]\nlisten = [\"7118\"]\n".to_owned(), "is no address with a port"),
+            (
+                format!("{token}[relay]\nmemory = \"1 KB\"\n"),
+                "relay.toml:4: `memory` must be at least",
+            ),
+            (format!("{token}[relay]\nmemroy = \"1 GB\"\n"), "did you mean `memory`?"),
+            (format!("{token}[relay]\nlog = \"jsn\"\n"), "did you mean json?"),
+            (format!("{token}[relay]\nidentity = \"nowhere\"\n"), "gridmpi relay init"),
+            ("[[token]]\nname = \"x\"\n".to_owned(), "gridmpi relay token FILE"),
+            ("[[token]]\nfile = \"nothing\"\n".to_owned(), "relay.toml:2: cannot read"),
+            (format!("{token}jobs = [\"12\"]\n"), "32 hexadecimal digits"),
+            (
+                format!("{token}[[peer]]\nname = \"b\"\n"),
+                "relay.toml:3: this [[peer]] needs `fingerprint`",
+            ),
+            (format!("{token}[[peer]]\n{print}"), "has no `name`"),
+            (format!("{token}[[peer]]\nname = \"b\"\n{print}"), "needs `identity` in [relay]"),
+            (
+                format!("{token}[[peer]]\nname = \"b\"\nfingerprint = \"sha256:12\"\n"),
+                "64 hexadecimal digits",
+            ),
+            (format!("{token}[[peer]]\nname = \"b\"\ntls = false\n"), "needs `secret_file`"),
+            (
+                format!("{token}[[peer]]\nname = \"b\"\naddress = \"host\"\n{print}"),
+                "is no host with a port",
+            ),
+            (
+                format!(
+                    "[relay]\nidentity = \".\"\n{token}[[peer]]\nname = \"b\"\n{print}[[peer]]\nname = \"b\"\n{print}"
+                ),
+                "two [[peer]]s named `b`",
+            ),
+        ];
+        for (text, expected) in cases {
+            let got = parse("relay.toml", &text, &place.0).unwrap_err().to_string();
+            assert!(got.contains(expected), "{text}\ngave: {got}\nnot:  {expected}");
+        }
+    }
+
+    #[test]
+    fn the_document_describes_every_key() {
+        let place = Place::new("document");
+        let identity = "[relay]\nidentity = \".\"\n";
+        let texts = [
+            "[relay]\nzzzzzzzzzzzzzzz = 1\n".to_owned(),
+            "[[token]]\nfile = \"token\"\nzzzzzzzzzzzzzzz = 1\n".to_owned(),
+            format!(
+                "{identity}[[peer]]\nname = \"b\"\ntls = false\nsecret_file = \"secret\"\nzzzzzzzzzzzzzzz = 1\n"
+            ),
+        ];
+        for text in texts {
+            let message = parse("relay.toml", &text, &place.0).unwrap_err().to_string();
+            let known = message.split_once("known keys: ").unwrap().1;
+            for key in known.split(", ") {
+                assert!(DOCUMENT.contains(&format!("| `{key}` |")), "{key} is not described");
+            }
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! The relay: carries circuits between clusters whose processes cannot connect to each other. What it decides is in `core`,
+//! without I/O; the rest drives that with sockets. Specified in `docs/relay.md`.
+#![forbid(unsafe_code)]
+
+mod accept;
+mod arena;
+mod budget;
+mod cell;
+mod channel;
+pub mod cli;
+mod config;
+mod control;
+mod core;
+mod daemon;
+mod dial;
+mod fair;
+mod file;
+mod greet;
+mod held;
+mod http;
+mod identity;
+mod metrics;
+mod notify;
+mod options;
+mod poller;
+mod reload;
+mod routes;
+mod secret;
+mod sockets;
+mod tls;
+mod trunk;
+
+pub use config::{Config, Peer, Proof, Token, Unproven};
+pub use control::Handle;
+pub use core::Limits;
+pub use daemon::Daemon;
+pub use file::{LogFormat, Settings, parse};
+pub use identity::{CERTIFICATE, IdentityError, KEY, create_secret};
+pub use metrics::{PeerSeen, Snapshot};
+pub use secret::{SecretError, read_secret};
+pub use tls::{Fingerprint, Identity};

@@ -1,0 +1,33 @@
+//! Tells systemd how the relay is (sd_notify(3)): a datagram to the socket that it names.
+
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// It serves.
+pub(crate) const READY: &str = "READY=1";
+/// It drains.
+pub(crate) const STOPPING: &str = "STOPPING=1";
+
+/// Says it, if anybody wants to know.
+pub(crate) fn notify(state: &str) {
+    let Some(name) = std::env::var_os("NOTIFY_SOCKET") else { return };
+    let address = match name.as_bytes().strip_prefix(b"@") {
+        Some(name) => SocketAddr::from_abstract_name(name),
+        None => SocketAddr::from_pathname(&name),
+    };
+    let socket = UnixDatagram::unbound();
+    if let (Ok(address), Ok(socket)) = (address, socket) {
+        // Nobody is there to be told of a failure.
+        let _ = socket.send_to_addr(state.as_bytes(), &address);
+    }
+}
+
+/// It reads its settings anew; [`READY`] follows.
+pub(crate) fn notify_reloading() {
+    let now = clock_gettime(ClockId::Monotonic);
+    let us = now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1000;
+    notify(&format!("RELOADING=1\nMONOTONIC_USEC={us}"));
+}

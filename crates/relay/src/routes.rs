@@ -1,0 +1,380 @@
+//! Which processes can be reached by which connection: path vectors, as relays tell each other.
+//!
+//! A relay tells each peer its best path to every span of processes, unless the path leads through that peer, and never
+//! believes one that leads through itself. So what is withdrawn does not live on in circles.
+
+use std::collections::{BTreeMap, HashMap};
+
+use gridmpi_wire::{JobId, ProcId};
+
+use crate::arena::Key;
+use crate::cell::{Cell, CellError, MAX_HOPS, RelayId, Span};
+use crate::core::Link;
+
+type LinkKey = Key<Link>;
+
+#[derive(Debug, Default)]
+struct Entry {
+    /// Registrations here.
+    local: usize,
+    /// What each connection leads to it by.
+    learnt: BTreeMap<LinkKey, Vec<RelayId>>,
+}
+
+#[derive(Debug)]
+struct Neighbour {
+    peer: RelayId,
+    /// What it was told.
+    told: HashMap<Span, Vec<RelayId>>,
+    /// How many paths it has told us.
+    learnt: usize,
+}
+
+/// All routes of a relay.
+#[derive(Debug)]
+pub(crate) struct Routes {
+    me: RelayId,
+    entries: BTreeMap<Span, Entry>,
+    neighbours: BTreeMap<LinkKey, Neighbour>,
+    /// Most paths that one connection may tell.
+    most: usize,
+    is_silent: bool,
+    /// What is to be told.
+    news: Vec<(LinkKey, Cell)>,
+}
+
+impl Routes {
+    pub(crate) fn new(me: RelayId, most: usize) -> Self {
+        Self {
+            me,
+            entries: BTreeMap::new(),
+            neighbours: BTreeMap::new(),
+            most,
+            is_silent: false,
+            news: Vec::new(),
+        }
+    }
+
+    /// What has to be told to peers since this was last asked.
+    pub(crate) fn news(&mut self) -> Vec<(LinkKey, Cell)> {
+        std::mem::take(&mut self.news)
+    }
+
+    pub(crate) fn add_local(&mut self, span: Span) {
+        self.entries.entry(span).or_default().local += 1;
+        self.update(span);
+    }
+
+    pub(crate) fn remove_local(&mut self, span: Span) {
+        if let Some(entry) = self.entries.get_mut(&span) {
+            entry.local = entry.local.saturating_sub(1);
+        }
+        self.update(span);
+    }
+
+    pub(crate) fn link_up(&mut self, link: LinkKey, peer: RelayId) {
+        self.neighbours.insert(link, Neighbour { peer, told: HashMap::new(), learnt: 0 });
+        let spans: Vec<Span> = self.entries.keys().copied().collect();
+        spans.into_iter().for_each(|span| self.tell(link, span));
+    }
+
+    pub(crate) fn link_down(&mut self, link: LinkKey) {
+        self.neighbours.remove(&link);
+        let mut touched = Vec::new();
+        for (span, entry) in &mut self.entries {
+            if entry.learnt.remove(&link).is_some() {
+                touched.push(*span);
+            }
+        }
+        touched.into_iter().for_each(|span| self.update(span));
+    }
+
+    /// A peer says how it reaches a span. `Ok(false)`: it has told too many, this one is not kept.
+    pub(crate) fn learn(
+        &mut self,
+        link: LinkKey,
+        span: Span,
+        path: Vec<RelayId>,
+    ) -> Result<bool, CellError> {
+        let Some(neighbour) = self.neighbours.get_mut(&link) else { return Ok(true) };
+        if path.first() != Some(&neighbour.peer) {
+            return Err(CellError::Field("path"));
+        }
+        if path.contains(&self.me) {
+            // It goes by us now, and no longer where it went before.
+            self.withdraw(link, span);
+            return Ok(true);
+        }
+        let is_known = self.entries.get(&span).is_some_and(|e| e.learnt.contains_key(&link));
+        if !is_known {
+            if neighbour.learnt >= self.most {
+                return Ok(false);
+            }
+            neighbour.learnt += 1;
+        }
+        self.entries.entry(span).or_default().learnt.insert(link, path);
+        self.update(span);
+        Ok(true)
+    }
+
+    pub(crate) fn withdraw(&mut self, link: LinkKey, span: Span) {
+        let Some(entry) = self.entries.get_mut(&span) else { return };
+        if entry.learnt.remove(&link).is_none() {
+            return;
+        }
+        if let Some(neighbour) = self.neighbours.get_mut(&link) {
+            neighbour.learnt = neighbour.learnt.saturating_sub(1);
+        }
+        self.update(span);
+    }
+
+    /// From now on nothing leads through here.
+    pub(crate) fn fall_silent(&mut self) {
+        self.is_silent = true;
+        let spans: Vec<Span> = self.entries.keys().copied().collect();
+        spans.into_iter().for_each(|span| self.update(span));
+    }
+
+    /// The connections that lead to the process by the fewest relays, but none to `except`.
+    pub(crate) fn towards(&self, job: JobId, to: ProcId, except: Option<RelayId>) -> Vec<LinkKey> {
+        let mut best = usize::MAX;
+        let mut found = Vec::new();
+        for (_, entry) in self.of_job(job).filter(|(span, _)| span.holds(to)) {
+            for (link, path) in &entry.learnt {
+                if except.is_some_and(|peer| path.contains(&peer)) {
+                    continue;
+                }
+                if path.len() < best {
+                    best = path.len();
+                    found.clear();
+                }
+                if path.len() == best && !found.contains(link) {
+                    found.push(*link);
+                }
+            }
+        }
+        found
+    }
+
+    /// The lowest process of the cluster that this one belongs to, as far as it is known here.
+    pub(crate) fn cluster(&self, job: JobId, process: ProcId) -> ProcId {
+        let mut spans = self.of_job(job).filter(|(span, _)| span.holds(process));
+        spans.next().map_or(process, |(span, _)| span.first)
+    }
+
+    /// All that is known, with the number of relays on the best way; 0: registered here.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (Span, usize)> {
+        self.entries.iter().filter_map(|(span, entry)| {
+            let nearest = entry.learnt.values().map(Vec::len).min();
+            Some((*span, if entry.local > 0 { 0 } else { nearest? }))
+        })
+    }
+
+    fn of_job(&self, job: JobId) -> impl Iterator<Item = (&Span, &Entry)> {
+        let least = Span { job, first: ProcId(0), count: 0 };
+        let most = Span { job, first: ProcId(u32::MAX), count: u32::MAX };
+        self.entries.range(least..=most)
+    }
+
+    /// Something about the span has changed.
+    fn update(&mut self, span: Span) {
+        let links: Vec<LinkKey> = self.neighbours.keys().copied().collect();
+        links.into_iter().for_each(|link| self.tell(link, span));
+        if self.entries.get(&span).is_some_and(|e| e.local == 0 && e.learnt.is_empty()) {
+            self.entries.remove(&span);
+        }
+    }
+
+    fn tell(&mut self, link: LinkKey, span: Span) {
+        let Some(peer) = self.neighbours.get(&link).map(|neighbour| neighbour.peer) else { return };
+        let path = self.path_for(peer, &span);
+        let Some(neighbour) = self.neighbours.get_mut(&link) else { return };
+        match path {
+            Some(path) if neighbour.told.get(&span) != Some(&path) => {
+                neighbour.told.insert(span, path.clone());
+                self.news.push((link, Cell::Route(span, path)));
+            }
+            None if neighbour.told.remove(&span).is_some() => {
+                self.news.push((link, Cell::Withdraw(span)));
+            }
+            _ => {}
+        }
+    }
+
+    fn path_for(&self, peer: RelayId, span: &Span) -> Option<Vec<RelayId>> {
+        if self.is_silent {
+            return None;
+        }
+        let entry = self.entries.get(span)?;
+        if entry.local > 0 {
+            return Some(vec![self.me]);
+        }
+        let usable = entry.learnt.values().filter(|path| !path.contains(&peer));
+        let best = usable.min_by_key(|path| (path.len(), *path))?;
+        (best.len() < MAX_HOPS)
+            .then(|| std::iter::once(self.me).chain(best.iter().copied()).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::{BTreeSet, VecDeque};
+
+    fn relay(n: usize) -> RelayId {
+        RelayId([n as u8; 16])
+    }
+
+    fn key(n: usize) -> LinkKey {
+        Key::from_bits(n as u64)
+    }
+
+    fn span(n: u32) -> Span {
+        Span { job: [1; 16], first: ProcId(n), count: 1 }
+    }
+
+    #[test]
+    fn a_span_is_found_by_the_fewest_relays_and_never_back_where_it_came_from() {
+        let mut routes = Routes::new(relay(0), 10);
+        routes.link_up(key(1), relay(1));
+        routes.link_up(key(2), relay(2));
+        assert!(routes.learn(key(1), span(5), vec![relay(1), relay(9)]).unwrap());
+        assert!(routes.learn(key(2), span(5), vec![relay(2)]).unwrap());
+        assert_eq!(routes.towards([1; 16], ProcId(5), None), [key(2)]);
+        assert_eq!(routes.towards([1; 16], ProcId(5), Some(relay(2))), [key(1)]);
+        assert!(routes.towards([1; 16], ProcId(6), None).is_empty());
+        assert!(routes.towards([2; 16], ProcId(5), None).is_empty());
+        routes.link_down(key(2));
+        assert_eq!(routes.towards([1; 16], ProcId(5), None), [key(1)]);
+    }
+
+    #[test]
+    fn what_a_peer_may_tell_is_bounded_and_begins_with_itself() {
+        let mut routes = Routes::new(relay(0), 2);
+        routes.link_up(key(1), relay(1));
+        for n in 0..2 {
+            assert!(routes.learn(key(1), span(n), vec![relay(1)]).unwrap());
+        }
+        assert!(!routes.learn(key(1), span(2), vec![relay(1)]).unwrap());
+        // The same again takes no room; what was withdrawn makes some.
+        assert!(routes.learn(key(1), span(1), vec![relay(1), relay(2)]).unwrap());
+        routes.withdraw(key(1), span(0));
+        assert!(routes.learn(key(1), span(2), vec![relay(1)]).unwrap());
+        assert!(routes.learn(key(1), span(0), vec![relay(2)]).is_err());
+    }
+
+    /// Relays in any graph, links numbered by (from, to), whose words arrive in order.
+    struct Net {
+        relays: Vec<Routes>,
+        links: BTreeSet<(usize, usize)>,
+        words: BTreeMap<(usize, usize), VecDeque<Cell>>,
+    }
+
+    impl Net {
+        fn new(count: usize) -> Self {
+            let relays = (0..count).map(|n| Routes::new(relay(n), 100)).collect();
+            Self { relays, links: BTreeSet::new(), words: BTreeMap::new() }
+        }
+
+        fn link(&mut self, a: usize, b: usize) {
+            if a != b && self.links.insert((a.min(b), a.max(b))) {
+                self.relays[a].link_up(key(b), relay(b));
+                self.relays[b].link_up(key(a), relay(a));
+            }
+        }
+
+        fn cut(&mut self, a: usize, b: usize) {
+            if self.links.remove(&(a.min(b), a.max(b))) {
+                for (a, b) in [(a, b), (b, a)] {
+                    self.relays[a].link_down(key(b));
+                    self.words.remove(&(a, b));
+                }
+            }
+        }
+
+        /// Delivers everything; how many words it took.
+        fn settle(&mut self) -> usize {
+            for count in 0.. {
+                for from in 0..self.relays.len() {
+                    for (link, cell) in self.relays[from].news() {
+                        let to = link.to_bits() as usize;
+                        if self.links.contains(&(from.min(to), from.max(to))) {
+                            self.words.entry((from, to)).or_default().push_back(cell);
+                        }
+                    }
+                }
+                let next =
+                    self.words.iter().find(|(_, queue)| !queue.is_empty()).map(|(at, _)| *at);
+                let Some((from, to)) = next else { return count };
+                assert!(count < 100_000, "the routes do not settle");
+                match self.words.get_mut(&(from, to)).unwrap().pop_front().unwrap() {
+                    Cell::Route(span, path) => {
+                        self.relays[to].learn(key(from), span, path).unwrap();
+                    }
+                    Cell::Withdraw(span) => self.relays[to].withdraw(key(from), span),
+                    _ => unreachable!(),
+                }
+            }
+            unreachable!()
+        }
+
+        /// Relays between `from` and `to`, by search.
+        fn distance(&self, from: usize, to: usize) -> Option<usize> {
+            let (mut seen, mut queue) = (BTreeSet::from([from]), VecDeque::from([(from, 0)]));
+            while let Some((at, distance)) = queue.pop_front() {
+                if at == to {
+                    return Some(distance);
+                }
+                for &(a, b) in &self.links {
+                    let next = if a == at {
+                        b
+                    } else if b == at {
+                        a
+                    } else {
+                        continue;
+                    };
+                    if seen.insert(next) {
+                        queue.push_back((next, distance + 1));
+                    }
+                }
+            }
+            None
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn routes_settle_on_the_shortest_paths_and_on_nothing_where_there_is_none(
+            steps in prop::collection::vec((0usize..6, 0usize..6, any::<bool>()), 1..25),
+            homes in prop::collection::vec(0usize..6, 1..4),
+        ) {
+            let mut net = Net::new(6);
+            for (n, home) in homes.iter().enumerate() {
+                net.relays[*home].add_local(span(n as u32));
+            }
+            for (a, b, is_link) in steps {
+                if is_link { net.link(a, b) } else { net.cut(a, b) }
+                net.settle();
+            }
+            for (n, home) in homes.iter().enumerate() {
+                for from in (0..6).filter(|from| from != home) {
+                    let by = net.relays[from].towards([1; 16], ProcId(n as u32), None);
+                    let distance = net.distance(from, *home);
+                    prop_assert_eq!(by.is_empty(), distance.is_none());
+                    for link in by {
+                        let next = net.distance(link.to_bits() as usize, *home);
+                        prop_assert_eq!(next.map(|next| next + 1), distance);
+                    }
+                }
+            }
+            for (n, home) in homes.iter().enumerate() {
+                net.relays[*home].remove_local(span(n as u32));
+            }
+            net.settle();
+            for relay in &net.relays {
+                prop_assert!(relay.entries.is_empty());
+            }
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Those who should not be there: refused, bounded, and nobody else disturbed.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use common::*;
+use gridmpi_leg::{Ask, AskStep};
+use gridmpi_relay::{Identity, Peer, Proof, Token};
+use gridmpi_wire::{Errand, JobKey, LegVerdict, ProcId};
+
+/// Whether the relay closes within the time, in whatever way.
+fn is_closed_within(stream: &mut TcpStream, time: Duration) -> bool {
+    stream.set_read_timeout(Some(time)).unwrap();
+    let mut space = [0; 1024];
+    loop {
+        match stream.read(&mut space) {
+            Ok(0) => return true,
+            Ok(_) => {}
+            Err(error) => return error.kind() == std::io::ErrorKind::ConnectionReset,
+        }
+    }
+}
+
+const AT_ONCE: Duration = Duration::from_secs(1);
+
+/// A circuit that must go on undisturbed.
+struct Witness(TcpStream, TcpStream);
+
+impl Witness {
+    fn new(relay: &Relay) -> Self {
+        let mut b = register(relay.address, 900);
+        let (a, b) = circuit(relay.address, 901, &mut b);
+        Self(a, b)
+    }
+
+    fn check(&mut self) {
+        let since = Instant::now();
+        self.0.write_all(b"here").unwrap();
+        self.1.read_exact(&mut [0; 4]).unwrap();
+        assert!(since.elapsed() < AT_ONCE, "others are disturbed");
+    }
+}
+
+#[test]
+fn noise_is_closed_at_once() {
+    let relay = Relay::dialing(&[]);
+    let mut witness = Witness::new(&relay);
+    for noise in [
+        &b"GET / HTTP/1.1\r\n\r\n"[..],
+        b"\0",
+        b"\x8aGridX",
+        b"\x8aGridRl\0",
+        b"\x16\x03\x01\x02\x00",
+        &[0xff; 4000],
+    ] {
+        let mut stream = connect(relay.address);
+        stream.write_all(noise).unwrap();
+        assert!(is_closed_within(&mut stream, AT_ONCE), "{noise:?}");
+        witness.check();
+    }
+}
+
+#[test]
+fn tokens_are_checked_and_their_jobs() {
+    let mut config = config(&[]);
+    config.tokens.push(Token {
+        name: "one job".to_owned(),
+        key: JobKey::new([8; 32]),
+        jobs: Some(vec![[9; 16]]),
+    });
+    let relay = Relay::start(config);
+    let register = |job, token| {
+        let asker = gridmpi_leg::Asker { me: ProcId(0), job, token: JobKey::new(token) };
+        ask(relay.address, &asker, Errand::Register { first: ProcId(0), count: 1 }, &[])
+    };
+    assert!(register([9; 16], [8; 32]).is_ok());
+    let verdict = |result| match result {
+        Err(Refused::Verdict(verdict)) => verdict,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(verdict(register([1; 16], [8; 32])), LegVerdict::JobNotAllowed);
+    assert_eq!(verdict(register([9; 16], [99; 32])), LegVerdict::UnknownToken);
+}
+
+#[test]
+fn a_name_of_a_token_is_not_the_token_and_what_was_overheard_is_of_no_use() {
+    let relay = Relay::dialing(&[]);
+    // What a process that knows the token says.
+    let asker = asker(5);
+    let (mut ask, hello) =
+        Ask::new(&asker, Errand::Register { first: ProcId(5), count: 1 }, [1; 32]);
+    let mut stream = connect(relay.address);
+    stream.write_all(&hello).unwrap();
+    let request = loop {
+        let count = stream.read(ask.space()).unwrap();
+        if let AskStep::Send(request) = ask.read(count, &asker).unwrap() {
+            break request;
+        }
+    };
+    stream.write_all(&request).unwrap();
+    // The same again: the relay's nonce is another.
+    let mut replayed = connect(relay.address);
+    replayed.write_all(&hello).unwrap();
+    replayed.write_all(&request).unwrap();
+    let mut space = Vec::new();
+    let _ = replayed.read_to_end(&mut space);
+    assert_eq!(space.len(), gridmpi_wire::LegChallenge::LEN, "no answer but the challenge");
+    // And one that differs in a bit.
+    let mut wrong = connect(relay.address);
+    wrong.write_all(&hello).unwrap();
+    wrong.read_exact(&mut [0; gridmpi_wire::LegChallenge::LEN]).unwrap();
+    let mut bent = request;
+    bent[3] ^= 1;
+    wrong.write_all(&bent).unwrap();
+    assert!(is_closed_within(&mut wrong, AT_ONCE));
+}
+
+#[test]
+fn half_open_floods_are_bounded_and_let_others_in() {
+    let mut config = config(&[]);
+    config.identity = Some(Identity::generate().unwrap());
+    config.unproven.most = 16;
+    config.unproven.begin = Duration::from_millis(100);
+    let relay = Relay::start(config);
+    let mut witness = Witness::new(&relay);
+    let hello = {
+        let (_, hello) = Ask::new(&asker(5), Errand::Open { to: ProcId(6) }, [1; 32]);
+        hello
+    };
+    let mut flood = Vec::new();
+    for n in 0..200 {
+        let mut stream = TcpStream::connect(relay.address).unwrap();
+        // Nothing, half a leg's hello, the begin of TLS, half a relay's hello.
+        let said: [&[u8]; 4] =
+            [b"", &hello[..30], b"\x16\x03\x01\x02\x00\x01\x00", b"\x8aGridTrk\x01\0"];
+        let _ = stream.write_all(said[n % 4]);
+        flood.push(stream);
+        let (unproven, _) = relay.handle.snapshot(PATIENCE).unwrap().unproven();
+        assert!(unproven <= 16, "{unproven}");
+    }
+    witness.check();
+    // Somebody honest gets in while they all wait.
+    let since = Instant::now();
+    let _registered = register(relay.address, 7);
+    assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());
+    drop(flood);
+}
+
+#[test]
+fn relays_without_the_secret_are_refused_and_legs_do_not_pass_for_relays() {
+    let relay = Relay::dialing(&[]);
+    let mut witness = Witness::new(&relay);
+    let mut stranger = config(&[relay.address]);
+    for peer in &mut stranger.peers {
+        peer.proof = Proof::Secret(JobKey::new([66; 32]));
+    }
+    let stranger = Relay::start(stranger);
+    let _b = register(stranger.address, 1);
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(matches!(open(relay.address, 0, 1, &[]), Err(Refused::Verdict(LegVerdict::NoRoute))));
+    let (_, rejected) = relay.handle.snapshot(PATIENCE).unwrap().unproven();
+    let ups: usize =
+        relay.handle.snapshot(PATIENCE).unwrap().peers.iter().map(|p| p.connections).sum();
+    assert_eq!((ups, rejected), (0, rejected));
+    witness.check();
+    // Cells where a hello is due.
+    let mut stream = connect(relay.address);
+    stream.write_all(b"\x8aGridTrk").unwrap();
+    stream.write_all(&[0xff; 200]).unwrap();
+    assert!(is_closed_within(&mut stream, AT_ONCE));
+    witness.check();
+}
+
+#[test]
+fn a_process_that_reads_no_notices_is_dropped_and_one_that_talks_out_of_turn_too() {
+    let relay = Relay::dialing(&[]);
+    let mut witness = Witness::new(&relay);
+    let mut talks = register(relay.address, 3);
+    talks.stream.write_all(b"hello?").unwrap();
+    assert!(is_closed_within(&mut talks.stream, AT_ONCE));
+    assert!(matches!(open(relay.address, 0, 3, &[]), Err(Refused::Verdict(LegVerdict::NoRoute))));
+    witness.check();
+}
+
+#[test]
+fn a_peer_that_is_the_relay_itself_is_refused() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let mut config = config(&[]);
+    config.listen = vec![address];
+    let proof = Proof::Secret(secret());
+    let itself = Peer {
+        name: "itself".to_owned(),
+        address: Some(address.to_string()),
+        proof,
+        connections: 1,
+        rate: None,
+    };
+    config.peers.push(itself);
+    let relay = Relay::start(config);
+    Witness::new(&relay).check();
+    let ups: usize =
+        relay.handle.snapshot(PATIENCE).unwrap().peers.iter().map(|p| p.connections).sum();
+    assert_eq!(ups, 0);
+}

@@ -1,0 +1,82 @@
+//! Draining and new settings.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::time::{Duration, Instant};
+
+use common::*;
+use gridmpi_relay::Token;
+use gridmpi_wire::{JobKey, LegVerdict};
+
+#[test]
+fn a_relay_that_drains_takes_nothing_new_and_ends_with_its_last_circuit() {
+    let relay = Relay::dialing(&[]);
+    let mut b = register(relay.address, 1);
+    let (mut a, mut leg) = circuit(relay.address, 0, &mut b);
+    relay.handle.end();
+    assert_eq!(b.stream.read(&mut [0; 1]).unwrap(), 0, "who has registered is told");
+    let refused = open(relay.address, 5, 1, &[]);
+    assert!(matches!(refused, Err(Refused::Verdict(LegVerdict::Draining))), "{refused:?}");
+    a.write_all(b"still here").unwrap();
+    leg.read_exact(&mut [0; 10]).unwrap();
+    a.shutdown(Shutdown::Write).unwrap();
+    leg.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(leg.read(&mut [0; 1]).unwrap(), 0);
+    relay.join();
+}
+
+#[test]
+fn a_drain_ends_in_time_and_at_once_when_asked_again() {
+    let mut settings = config(&[]);
+    settings.drain = Duration::from_millis(300);
+    let relay = Relay::start(settings);
+    let mut b = register(relay.address, 1);
+    let (mut a, _leg) = circuit(relay.address, 0, &mut b);
+    let since = Instant::now();
+    relay.handle.end();
+    assert_eq!(a.read(&mut [0; 1]).unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);
+    let took = since.elapsed();
+    assert!(took >= Duration::from_millis(300) && took < Duration::from_secs(2), "{took:?}");
+    relay.join();
+
+    let relay = Relay::dialing(&[]);
+    let mut b = register(relay.address, 1);
+    let _circuit = circuit(relay.address, 0, &mut b);
+    let since = Instant::now();
+    relay.handle.end();
+    relay.handle.end();
+    relay.join();
+    assert!(since.elapsed() < Duration::from_secs(2));
+}
+
+#[test]
+fn new_settings_hold_for_what_is_new_and_what_stands_goes_on() {
+    let first = Relay::dialing(&[]);
+    let second = Relay::dialing(&[first.address]);
+    let mut b = register(second.address, 1);
+    let (mut a, mut leg) = circuit(first.address, 0, &mut b);
+    // Another token.
+    let mut settings = config(&[]);
+    settings.tokens =
+        vec![Token { name: "new".to_owned(), key: JobKey::new([77; 32]), jobs: None }];
+    first.handle.reload(settings);
+    let since = Instant::now();
+    while !matches!(open(first.address, 5, 1, &[]), Err(Refused::Verdict(LegVerdict::UnknownToken)))
+    {
+        assert!(since.elapsed() < PATIENCE);
+    }
+    a.write_all(b"goes on").unwrap();
+    leg.read_exact(&mut [0; 7]).unwrap();
+    // Without its peers: the connection to them ends, and the circuit with it.
+    let mut settings = config(&[]);
+    settings.peers.clear();
+    first.handle.reload(settings);
+    assert_eq!(leg.read(&mut [0; 1]).unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);
+    // And with them again: they come back by themselves.
+    first.handle.reload(config(&[]));
+    let (mut a, mut leg) = circuit(first.address, 0, &mut b);
+    a.write_all(b"back").unwrap();
+    leg.read_exact(&mut [0; 4]).unwrap();
+}

@@ -1,0 +1,109 @@
+//! Relays that know each other by their certificates.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use common::*;
+use gridmpi_relay::{Config, Identity, Peer, Proof};
+use gridmpi_wire::LegVerdict;
+
+fn with_identity(identity: &Identity, peers: &[(&Identity, Option<SocketAddr>)]) -> Config {
+    let peer = |(identity, address): &(&Identity, Option<SocketAddr>)| Peer {
+        name: "other".to_owned(),
+        address: address.map(|address| address.to_string()),
+        proof: Proof::Fingerprint(identity.fingerprint()),
+        connections: 1,
+        rate: None,
+    };
+    Config {
+        identity: Some(identity.clone()),
+        peers: peers.iter().map(peer).collect(),
+        ..config(&[])
+    }
+}
+
+fn exchange(mut a: TcpStream, mut b: TcpStream, count: usize) {
+    let there = noise(1, count);
+    let sent = there.clone();
+    let sender = std::thread::spawn(move || {
+        a.write_all(&sent).unwrap();
+        a.shutdown(Shutdown::Write).unwrap();
+        let mut got = Vec::new();
+        a.read_to_end(&mut got).unwrap();
+        got
+    });
+    let mut got = Vec::new();
+    b.read_to_end(&mut got).unwrap();
+    assert!(got == there, "what came is not what was sent");
+    b.write_all(&got).unwrap();
+    drop(b);
+    assert!(sender.join().unwrap() == there, "what came back is not what was sent");
+}
+
+#[test]
+fn circuits_cross_encrypted_connections() {
+    let (one, two) = (Identity::generate().unwrap(), Identity::generate().unwrap());
+    let first = Relay::start(with_identity(&one, &[(&two, None)]));
+    let second = Relay::start(with_identity(&two, &[(&one, Some(first.address))]));
+    let mut b = register(second.address, 1);
+    let (a, b) = circuit(first.address, 0, &mut b);
+    exchange(a, b, 20 << 20);
+}
+
+#[test]
+fn several_connections_carry_the_circuits_of_one_peer() {
+    let (one, two) = (Identity::generate().unwrap(), Identity::generate().unwrap());
+    let first = Relay::start(with_identity(&one, &[(&two, None)]));
+    let mut config = with_identity(&two, &[(&one, Some(first.address))]);
+    config.peers[0].connections = 3;
+    let second = Relay::start(config);
+    let mut b = register(second.address, 1);
+    let circuits: Vec<_> = (0..6).map(|n| circuit(first.address, 10 + n, &mut b)).collect();
+    let threads = circuits.into_iter().map(|(a, b)| std::thread::spawn(|| exchange(a, b, 2 << 20)));
+    threads.collect::<Vec<_>>().into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+/// Whether a way from the first relay to a process at the second comes about within a second.
+fn is_joined(first: SocketAddr, second: SocketAddr) -> bool {
+    let _b = register(second, 1);
+    let since = Instant::now();
+    while since.elapsed() < Duration::from_secs(1) {
+        let opening = open_within(first, Duration::from_millis(100));
+        if !matches!(opening, Err(Refused::Verdict(LegVerdict::NoRoute))) {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    false
+}
+
+/// Opens a circuit that nobody accepts: without a way it is refused at once.
+fn open_within(address: SocketAddr, time: Duration) -> Result<(), Refused> {
+    let (send, receive) = std::sync::mpsc::channel();
+    std::thread::spawn(move || send.send(open(address, 0, 1, &[]).map(drop)));
+    receive.recv_timeout(time).unwrap_or(Ok(()))
+}
+
+#[test]
+fn another_certificate_is_refused_by_whoever_meets_it() {
+    let [one, two, other] = [(); 3].map(|()| Identity::generate().unwrap());
+    // The listener does not know who dials.
+    let first = Relay::start(with_identity(&one, &[(&other, None)]));
+    let second = Relay::start(with_identity(&two, &[(&one, Some(first.address))]));
+    assert!(!is_joined(first.address, second.address));
+    // The dialler expects somebody else.
+    let first = Relay::start(with_identity(&one, &[(&two, None)]));
+    let second = Relay::start(with_identity(&two, &[(&other, Some(first.address))]));
+    assert!(!is_joined(first.address, second.address));
+    // A relay without TLS where one with TLS is expected.
+    let first = Relay::start(with_identity(&one, &[(&two, None)]));
+    let second = Relay::dialing(&[first.address]);
+    assert!(!is_joined(first.address, second.address));
+    // And that the check can succeed.
+    let first = Relay::start(with_identity(&one, &[(&two, None)]));
+    let second = Relay::start(with_identity(&two, &[(&one, Some(first.address))]));
+    assert!(is_joined(first.address, second.address));
+}

@@ -1,0 +1,201 @@
+//! What belongs to one of the connections that a stream stands on, and is lost with it.
+
+use gridmpi_wire::{Frame, Strand};
+
+use crate::StreamError;
+use crate::queue::{Cursor, Queue};
+use crate::runs::Line;
+
+/// An acknowledgement is due at once when this many payload bytes are unacknowledged: the sender
+/// keeps them in memory until then.
+const ACK_BYTES: u64 = 1024 * 1024;
+
+/// The same for frames, so that a sender of small messages keeps few.
+const ACK_FRAMES: u32 = 64;
+
+/// A connection that stands.
+#[derive(Debug)]
+pub(crate) struct Standing {
+    pub(crate) strand: Strand,
+    /// A frame that is partly written.
+    pub(crate) cursor: Option<Cursor>,
+    pub(crate) control: Control,
+    pub(crate) inbound: Inbound,
+    /// Frames that are written whole and not acknowledged, as they went.
+    carried: Line,
+    /// How many frames were written whole, and how many of them have come.
+    written: u64,
+    acknowledged: u64,
+    /// Payload bytes of frames begun and not acknowledged, and of all that were acknowledged.
+    flight: u64,
+    delivered: u64,
+    /// How fast it was seen to carry, bytes per second, if it was.
+    pub(crate) rate: Option<f64>,
+}
+
+impl Standing {
+    pub(crate) fn new(strand: Strand) -> Self {
+        Self {
+            strand,
+            cursor: None,
+            control: Control::default(),
+            inbound: Inbound::default(),
+            carried: Line::default(),
+            written: 0,
+            acknowledged: 0,
+            flight: 0,
+            delivered: 0,
+            rate: None,
+        }
+    }
+
+    pub(crate) const fn flight(&self) -> u64 {
+        self.flight
+    }
+
+    pub(crate) const fn delivered(&self) -> u64 {
+        self.delivered
+    }
+
+    /// A frame with so much payload begins to go.
+    pub(crate) fn begin(&mut self, payload: u64) {
+        self.flight += payload;
+    }
+
+    /// A frame is written whole.
+    pub(crate) fn wrote(&mut self, seq: u64) {
+        self.carried.push(seq);
+        self.written += 1;
+    }
+
+    /// So many frames have come whole over this connection.
+    pub(crate) fn acknowledge(&mut self, count: u64, queue: &mut Queue) -> Result<(), StreamError> {
+        if count > self.written {
+            let (acknowledged, written) = (count, self.written);
+            return Err(StreamError::AckOfUnwritten { acknowledged, written });
+        }
+        while self.acknowledged < count {
+            let Some(seq) = self.carried.pop() else { break };
+            self.acknowledged += 1;
+            let payload = queue.acknowledge(seq);
+            self.flight -= payload;
+            self.delivered += payload;
+        }
+        Ok(())
+    }
+
+    /// The connection is gone: what it had waits for another one.
+    pub(crate) fn end(mut self, queue: &mut Queue) {
+        while let Some(seq) = self.carried.pop() {
+            queue.give_back(seq);
+        }
+        if let Some(cursor) = self.cursor {
+            queue.give_back(cursor.seq);
+        }
+    }
+}
+
+/// Unsequenced frames to write: they go between sequenced ones and are lost with the connection.
+#[derive(Debug, Default)]
+pub(crate) struct Control {
+    /// Encoded and not yet wholly written.
+    bytes: Vec<u8>,
+    /// How much of `bytes` is written.
+    at: usize,
+    pub(crate) ping: bool,
+    pub(crate) pong: bool,
+}
+
+impl Control {
+    /// Some bytes are written and some are not.
+    pub(crate) fn is_begun(&self) -> bool {
+        self.at > 0 && self.at < self.bytes.len()
+    }
+
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.is_begun() || self.ping || self.pong
+    }
+
+    pub(crate) fn rest(&self) -> &[u8] {
+        &self.bytes[self.at..]
+    }
+
+    /// Turns wishes into bytes, anew as long as none of them is written, so that they bear the newest
+    /// number. A lone acknowledgement only where no frame will carry it.
+    pub(crate) fn encode(&mut self, ack: u64, is_ack_alone: bool) {
+        if self.is_begun() {
+            return;
+        }
+        self.bytes.clear();
+        self.at = 0;
+        if self.pong {
+            self.bytes.extend_from_slice(&Frame::Pong.encode(0, ack, 0));
+        }
+        if self.ping {
+            self.bytes.extend_from_slice(&Frame::Ping.encode(0, ack, 0));
+        }
+        if self.bytes.is_empty() && is_ack_alone {
+            self.bytes.extend_from_slice(&Frame::Ack.encode(0, ack, 0));
+        }
+    }
+
+    /// Up to `bytes` more are written: those that are ours. Wishes are granted once they begin to go.
+    pub(crate) fn wrote(&mut self, bytes: usize) -> usize {
+        let ours = bytes.min(self.bytes.len() - self.at);
+        if ours > 0 && self.at == 0 {
+            (self.ping, self.pong) = (false, false);
+        }
+        self.at += ours;
+        ours
+    }
+}
+
+/// What has come over the connection.
+#[derive(Debug, Default)]
+pub(crate) struct Inbound {
+    /// Numbered frames that have come whole.
+    count: u64,
+    /// Frames and payload bytes received since the last acknowledgement went out.
+    frames: u32,
+    bytes: u64,
+    /// A tick has passed with something unacknowledged.
+    ticked: bool,
+    /// A second one has: acknowledge without waiting for something to piggyback on.
+    overdue: bool,
+}
+
+impl Inbound {
+    /// What the next head says.
+    pub(crate) const fn ack(&self) -> u64 {
+        self.count
+    }
+
+    pub(crate) fn ack_due(&self) -> bool {
+        self.overdue || self.frames >= ACK_FRAMES || self.bytes >= ACK_BYTES
+    }
+
+    /// A numbered frame has come whole.
+    pub(crate) fn received(&mut self, payload: u32) {
+        self.count += 1;
+        self.frames += 1;
+        self.bytes += u64::from(payload);
+    }
+
+    pub(crate) fn acknowledged(&mut self) {
+        *self = Self { count: self.count, ..Self::default() };
+    }
+
+    pub(crate) fn wants_tick(&self) -> bool {
+        self.frames > 0 && !self.ack_due()
+    }
+
+    /// Whether an acknowledgement is due because of it.
+    pub(crate) fn tick(&mut self) -> bool {
+        if !self.wants_tick() {
+            return false;
+        }
+        self.overdue = self.ticked;
+        self.ticked = true;
+        self.overdue
+    }
+}
