@@ -203,13 +203,13 @@ def _relays(tally: Tally, vendors: list[Vendor]) -> None:
         circuits = json.loads(output)["facts"]["circuits"] if output else []
         good = result.code == 0 and not bad and len(circuits) == 16 and all(c["trip_us"] >= 20_000 for c in circuits)
         _judge(tally, "relays", result, None if good else f"exit code {result.code}, {len(circuits)} circuits, {bad}", log)
-        lab.relays[0].kill()
-        subprocess.run([str(gridmpi()), "lab", "fault", "--name", lab.name, "cut", "b-pub"], capture_output=True, timeout=20)
-        log = job.with_suffix(".cut.log")
+        words = [str(gridmpi()), "lab", "fault", "--name", lab.name, "kill", "pub", "relay --listen"]
+        subprocess.run(words, capture_output=True, timeout=20, check=True)
+        log = job.with_suffix(".killed.log")
         result = run(["sh", "-c", _words(lab, job)], log=log, seconds=120, env=env)
-        codes = {f["code"] for f in _findings(result.output) if f["severity"] == "error"} if "{\n" in result.output else set()
-        good = result.code == 1 and codes & {"circuit", "absent"}
-        _judge(tally, "relays-cut", result, None if good else f"exit code {result.code}, {codes}", log)
+        errors = [f for f in _findings(result.output) if f["severity"] == "error"]
+        good = result.code == 1 and errors and all(f["code"] == "circuit" and "as a peer of" in f["remedy"] for f in errors)
+        _judge(tally, "relays-killed", result, None if good else f"exit code {result.code}, {errors}", log)
 
 
 def _words(lab: private.Lab, job: Path) -> str:

@@ -15,7 +15,7 @@ pub(crate) type Failure = (Vec<String>, i32);
 /// A side that listens.
 #[derive(clap::Args)]
 pub(crate) struct Hand {
-    /// Wait for one look from the other side: at an address of this machine, a port, or both [default: every address, a free port]
+    /// Wait for the other side, and serve it once: at an address of this machine, a port, or both [default: every address, a free port]
     #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = ":0", value_parser = gridmpi_job::parse_listen, conflicts_with = "targets")]
     pub(crate) listen: Option<SocketAddr>,
 
@@ -48,8 +48,8 @@ pub(crate) fn targets(names: &[String]) -> Result<Vec<(String, Vec<SocketAddr>)>
 }
 
 impl Hand {
-    /// The side that listens, for `verb` (`probe`, `doctor`) at the other one.
-    pub(crate) fn serve(&self, listen: SocketAddr, verb: &str) -> Result<(), Failure> {
+    /// The side that listens, for `verb` (`probe`, `doctor`) at the other one, which has `done` so.
+    pub(crate) fn serve(&self, listen: SocketAddr, verb: &str, done: &str) -> Result<(), Failure> {
         let cannot = |error: std::io::Error| bad(format!("cannot listen on {listen}: {error}"));
         let secret = self.secret()?;
         let listener = TcpListener::bind(listen).map_err(cannot)?;
@@ -68,7 +68,7 @@ impl Hand {
         let stranger = |peer, problem| complain(format!("turned away {peer}: it {problem}"));
         receive(vec![listener], &Pass::from(&secret), who, wait, stranger)
             .map_err(|error| (vec![error.to_string()], 1))?;
-        eprintln!("gridmpi: done; what was found is at the other side");
+        eprintln!("gridmpi: {done} at the other side");
         Ok(())
     }
 

@@ -77,7 +77,9 @@ const COULD_NOT_LOOK: i32 = 2;
 
 pub(crate) fn run(args: &Args) -> i32 {
     let looked = match (&args.hand.listen, job_file(&args.targets)) {
-        (Some(listen), _) => return served(args.hand.serve(*listen, "doctor")),
+        (Some(listen), _) => {
+            return served(args.hand.serve(*listen, "doctor", "looked at; what was found is"));
+        }
         (None, Some(path)) => job(args, path),
         (None, None) if args.targets.is_empty() => alone(),
         (None, None) => by_hand(args),

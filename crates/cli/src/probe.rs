@@ -70,7 +70,7 @@ fn congestion(name: &str) -> Result<String, String> {
 
 pub(crate) fn run(args: &Args) -> i32 {
     let done = match (&args.hand.listen, job_file(&args.targets)) {
-        (Some(listen), _) => args.hand.serve(*listen, "probe"),
+        (Some(listen), _) => args.hand.serve(*listen, "probe", "measured; the figures are"),
         (None, Some(path)) => job(args, path).map(|reports| show(args, &reports, true)),
         (None, None) => by_hand(args).map(|reports| show(args, &reports, false)),
     };
