@@ -43,7 +43,7 @@ def _lab(clusters: int) -> str:
     return "\n".join(parts)
 
 
-def _job(program: Program, vendors: list[Vendor], token: Path) -> str:
+def job(program: Program, vendors: list[Vendor], token: Path) -> str:
     parts = [f'[job]\nrelay_token = "{token}"\n']
     for index, vendor in enumerate(vendors):
         name, inside = "abc"[index], index < 2
@@ -62,7 +62,7 @@ def _job(program: Program, vendors: list[Vendor], token: Path) -> str:
     return "\n".join(parts)
 
 
-class _Lab:
+class Lab:
     """The lab, up as long as it is entered, with a relay on each gateway and on the public host."""
 
     def __init__(self, scratch: Path, clusters: int) -> None:
@@ -71,7 +71,7 @@ class _Lab:
         self.token = scratch / "token"
         self.relays: list[subprocess.Popen] = []
 
-    def __enter__(self) -> "_Lab":
+    def __enter__(self) -> "Lab":
         self.scratch.mkdir(parents=True, exist_ok=True)
         (self.scratch / "lab.toml").write_text(_lab(self.clusters))
         make_secret(self.token)
@@ -108,12 +108,12 @@ def _case(tally: Tally, tags: str, names: tuple[str, ...]) -> None:
     programs = [next(program for program in ALL if program.label == name) for name in names]
     build(programs, vendors)
     env = {key: value for vendor in vendors for key, value in vendor.env.items() if "_ROOT" in key}
-    with _Lab(LOGS / "private" / tags, len(vendors)) as lab:
+    with Lab(LOGS / "private" / tags, len(vendors)) as lab:
         for program in programs:
-            job = lab.scratch / f"{program.name}.toml"
-            job.write_text(_job(program, vendors, lab.token))
-            log = job.with_suffix(".log")
-            result = run(lab.on("pub", ["run", str(job)]), log=log, seconds=program.seconds * 2, env=env)
+            path = lab.scratch / f"{program.name}.toml"
+            path.write_text(job(program, vendors, lab.token))
+            log = path.with_suffix(".log")
+            result = run(lab.on("pub", ["run", str(path)]), log=log, seconds=program.seconds * 2, env=env)
             wrong = judge.problem(program, result, "lab")
             if wrong:
                 tally.fails(f"private {tags}", program.label, result.seconds, wrong, os.path.relpath(log))

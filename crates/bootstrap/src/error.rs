@@ -9,7 +9,7 @@ pub enum BootstrapError {
     #[error(
         "cannot reach the coordinator of this job (`gridmpi run`): {}. Check that this node can \
          open TCP connections to one of these addresses, or name a reachable one by \
-         `gridmpi run --listen ADDRESS:PORT`",
+         `gridmpi run --listen ADDRESS:PORT`. `gridmpi doctor` on both machines says more",
         list(tried)
     )]
     Unreachable {

@@ -122,6 +122,22 @@ pub fn dial(addresses: &[SocketAddr], pass: &Pass, deadline: Instant) -> Result<
     Err(telling.unwrap_or(LineError::Unreachable { tried: dialer.failures }))
 }
 
+/// As [`dial`], on a connection that the caller has made.
+///
+/// # Errors
+/// What is at the other end, if it is not one of ours.
+pub fn open(stream: TcpStream, pass: &Pass, deadline: Instant) -> Result<Line, LineError> {
+    stream.set_nodelay(true).map_err(LineError::Gone)?;
+    let address = stream.peer_addr().map_err(LineError::Gone)?;
+    match handshake::connect(stream, Role::Probe, pass.job, &pass.key, deadline) {
+        Ok(channel) => Line::new(channel),
+        Err(HandshakeError::Version(_)) => Err(LineError::Version(address)),
+        Err(HandshakeError::OtherJob | HandshakeError::WrongKey) => Err(LineError::Token(address)),
+        Err(HandshakeError::Io(error)) => Err(ChannelError::Io(error).into()),
+        Err(error @ HandshakeError::Noise) => Err(LineError::Protocol(error.to_string())),
+    }
+}
+
 /// The other end of [`dial`], on a connection that was accepted.
 ///
 /// # Errors
@@ -142,6 +158,12 @@ impl Line {
     fn new(channel: Channel) -> Result<Self, LineError> {
         let (reader, writer) = channel.split().map_err(LineError::Gone)?;
         Ok(Self { reader: LineReader(reader), writer: LineWriter(writer) })
+    }
+
+    /// The connection under it, for its addresses and options.
+    #[must_use]
+    pub const fn stream(&self) -> &TcpStream {
+        self.reader.0.stream()
     }
 
     /// Both directions, for two threads.
@@ -231,6 +253,30 @@ mod tests {
         let (near, mut far) = (near.into_stream().unwrap(), far.into_stream().unwrap());
         drop(near);
         assert_eq!(std::io::Read::read(&mut far, &mut [0; 8]).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_connection_made_by_the_caller_says_what_is_at_the_other_end() {
+        let secret = Secret::random().unwrap();
+        let pass = Pass::from(&secret);
+        let (address, answering) = answering(secret);
+        let near = open(TcpStream::connect(address).unwrap(), &pass, soon()).unwrap();
+        assert_eq!(near.stream().peer_addr().unwrap(), address);
+        assert!(answering.join().unwrap().is_ok());
+        let (address, answering) = self::answering(Secret::random().unwrap());
+        let error = open(TcpStream::connect(address).unwrap(), &pass, soon()).err().unwrap();
+        assert!(matches!(error, LineError::Token(_)), "{error}");
+        assert!(answering.join().unwrap().is_err());
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(silent.local_addr().unwrap()).unwrap();
+        let error = open(stream, &pass, Instant::now() + Duration::from_millis(50)).err().unwrap();
+        assert!(matches!(error, LineError::Timeout), "{error}");
+        let stream = TcpStream::connect(silent.local_addr().unwrap()).unwrap();
+        drop(silent.accept().unwrap());
+        let mut far = silent.accept().unwrap().0;
+        std::io::Write::write_all(&mut far, b"SSH-2.0-OpenSSH_9.2p1").unwrap();
+        let error = open(stream, &pass, soon()).err().unwrap();
+        assert!(matches!(error, LineError::Protocol(_)), "{error}");
     }
 
     #[test]

@@ -35,11 +35,13 @@ pub struct RelayAccess {
 #[derive(Clone, PartialEq, Eq)]
 pub struct RelayToken(JobKey);
 
-/// Why no circuit came about.
+/// Why a relay does not do what it was asked.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum RelayError {
+pub enum RelayError {
+    /// The connection to it.
     #[error("{0}")]
     Io(#[from] io::Error),
+    /// What it says, or what it is.
     #[error("{0}")]
     Leg(#[from] LegError),
 }
@@ -136,6 +138,21 @@ impl RelayAccess {
             found.next().ok_or_else(|| unknown("no address".to_owned()))
         };
         self.names.iter().map(look_up).collect()
+    }
+
+    /// Asks the relay at the other end of `stream`, as process `me` of `job`. When it has agreed the stream is the circuit,
+    /// or notices come on it.
+    ///
+    /// # Errors
+    /// See [`RelayError`]; the stream is of no further use then.
+    pub fn ask(
+        &self,
+        stream: &TcpStream,
+        (me, job): (ProcId, JobId),
+        errand: Errand,
+        deadline: Instant,
+    ) -> Result<(), RelayError> {
+        ask(stream, &self.asker(me, job), errand, deadline)
     }
 
     fn asker(&self, me: ProcId, job: JobId) -> Asker {

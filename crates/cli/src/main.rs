@@ -1,7 +1,9 @@
 //! The command `gridmpi`.
 #![forbid(unsafe_code)]
 
+mod by_hand;
 mod coverage;
+mod doctor;
 mod join;
 mod probe;
 mod run;
@@ -22,6 +24,7 @@ enum Command {
     Run(run::Args),
     Join(join::Args),
     Probe(probe::Args),
+    Doctor(doctor::Args),
     Relay(gridmpi_relay::cli::Args),
     Lab(gridmpi_lab::cli::Args),
     Bench(gridmpi_bench::cli::Args),
@@ -34,6 +37,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(args),
         Command::Join(args) => join::run(args),
         Command::Probe(args) => probe::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Relay(args) => return gridmpi_relay::cli::run(args),
         Command::Lab(args) => return gridmpi_lab::cli::run(args),
         Command::Bench(args) => return gridmpi_bench::cli::run(args),

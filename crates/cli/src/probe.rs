@@ -1,13 +1,10 @@
 //! `gridmpi probe`.
 
+use crate::by_hand::{Failure, Hand, bad, job_file, targets};
 use crate::{complain, own_program};
-use gridmpi_bootstrap::Secret;
 use gridmpi_bootstrap::line::Pass;
-use gridmpi_job::{parse_coordinators, parse_listen};
-use gridmpi_probe::node::{Identity, receive};
-use gridmpi_probe::{Conductor, Options, PathReport, ProbeError};
-use std::net::{SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
+use gridmpi_probe::{Conductor, Here, Options, PathReport, ProbeError};
+use std::path::Path;
 use std::time::Duration;
 
 const LONG: &str = "\
@@ -46,18 +43,8 @@ pub(crate) struct Args {
     #[arg(value_name = "JOB.toml | HOST:PORT", required_unless_present = "listen")]
     targets: Vec<String>,
 
-    /// Wait for one measurement from the other side: at an address of this machine, a port, or both [default: every address, a free port]
-    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = ":0", value_parser = parse_listen, conflicts_with = "targets")]
-    listen: Option<SocketAddr>,
-
-    /// With --listen: write the token into this file instead of showing it. Else: read it from there [default: the variable
-    /// GRIDMPI_TOKEN]
-    #[arg(long, value_name = "FILE")]
-    token_file: Option<PathBuf>,
-
-    /// With --listen: how long to wait for the other side
-    #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = clap::value_parser!(u32).range(1..=86400), requires = "listen")]
-    wait: u32,
+    #[command(flatten)]
+    hand: Hand,
 
     /// Time for each transfer whose figure does not settle sooner
     #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = clap::value_parser!(u32).range(1..=15))]
@@ -81,12 +68,9 @@ fn congestion(name: &str) -> Result<String, String> {
     is_name.then(|| name.to_owned()).ok_or_else(|| "no name of a congestion control".to_owned())
 }
 
-/// What to say, and the exit code.
-type Failure = (Vec<String>, i32);
-
 pub(crate) fn run(args: &Args) -> i32 {
-    let done = match (&args.listen, job_file(&args.targets)) {
-        (Some(listen), _) => serve(args, *listen),
+    let done = match (&args.hand.listen, job_file(&args.targets)) {
+        (Some(listen), _) => args.hand.serve(*listen, "probe", "measured; the figures are"),
         (None, Some(path)) => job(args, path).map(|reports| show(args, &reports, true)),
         (None, None) => by_hand(args).map(|reports| show(args, &reports, false)),
     };
@@ -99,19 +83,8 @@ pub(crate) fn run(args: &Args) -> i32 {
     }
 }
 
-fn bad(problem: String) -> Failure {
-    (vec![problem], gridmpi_job::BAD_JOB)
-}
-
 fn failed(error: &ProbeError) -> Failure {
     (vec![error.to_string()], 1)
-}
-
-/// `HOST:PORT` ends in a number, which no job file does.
-fn job_file(targets: &[String]) -> Option<&Path> {
-    let [only] = targets else { return None };
-    let port = only.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
-    (!matches!(port, Some(Ok(_)))).then(|| Path::new(only))
 }
 
 fn options(args: &Args) -> Options {
@@ -140,12 +113,10 @@ fn job(args: &Args, path: &Path) -> Result<Vec<PathReport>, Failure> {
 }
 
 fn by_hand(args: &Args) -> Result<Vec<PathReport>, Failure> {
-    let target = |text: &String| parse_coordinators(text).map(|found| (text.clone(), found));
-    let targets: Result<Vec<_>, String> = args.targets.iter().map(target).collect();
-    let targets = targets.map_err(bad)?;
-    let secret = gridmpi_job::read_token(args.token_file.as_deref()).map_err(bad)?;
+    let targets = targets(&args.targets)?;
+    let secret = gridmpi_job::read_token(args.hand.token_file.as_deref()).map_err(bad)?;
     let mut watch = || Ok(());
-    let conductor = Conductor::by_hand(&targets, &Pass::from(&secret), &mut watch);
+    let conductor = Conductor::by_hand(&targets, &Pass::from(&secret), Here::default(), &mut watch);
     let mut conductor = conductor.map_err(|error| failed(&error))?;
     let report = conductor.measure_by_hand(&options(args)).map_err(|error| failed(&error))?;
     conductor.leave();
@@ -160,37 +131,4 @@ fn show(args: &Args, reports: &[PathReport], is_job: bool) {
     print!("{}", gridmpi_probe::table(reports));
     let place = if is_job { "" } else { " (with the clusters' own names)" };
     println!("\nFor the job file{place}:\n\n{}", gridmpi_probe::job_lines(reports).trim_end());
-}
-
-fn serve(args: &Args, listen: SocketAddr) -> Result<(), Failure> {
-    let cannot = |error: std::io::Error| bad(format!("cannot listen on {listen}: {error}"));
-    let secret = secret(args)?;
-    let listener = TcpListener::bind(listen).map_err(cannot)?;
-    let at = listener.local_addr().map_err(cannot)?;
-    eprintln!("gridmpi: waiting at {at} for `gridmpi probe HOST:{}`", at.port());
-    let who = Identity {
-        cluster: "there".to_owned(),
-        host: gridmpi_probe::host(),
-        of: None,
-        addresses: vec![at],
-    };
-    let wait = Duration::from_secs(args.wait.into());
-    let stranger = |peer, problem| complain(format!("turned away {peer}: it {problem}"));
-    receive(vec![listener], &Pass::from(&secret), who, wait, stranger)
-        .map_err(|error| failed(&error))?;
-    eprintln!("gridmpi: measured; the figures are at the other side");
-    Ok(())
-}
-
-/// The token to be held by whoever comes: given by the environment, or a new one, which is handed to the user.
-fn secret(args: &Args) -> Result<Secret, Failure> {
-    if args.token_file.is_none() && std::env::var_os(gridmpi_bootstrap::env::TOKEN).is_some() {
-        return gridmpi_job::read_token(None).map_err(bad);
-    }
-    let secret = Secret::random().map_err(|error| bad(error.to_string()))?;
-    match &args.token_file {
-        Some(path) => gridmpi_job::write_token(path, &secret).map_err(bad)?,
-        None => eprintln!("gridmpi: token: {}", secret.reveal()),
-    }
-    Ok(secret)
 }

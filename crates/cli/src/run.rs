@@ -100,6 +100,12 @@ pub(crate) struct Args {
     #[arg(long)]
     measure: bool,
 
+    /// Look at nodes and links before the job starts, and start it only if nothing is in the way
+    ///
+    /// As `gridmpi doctor` does; takes some seconds.
+    #[arg(long)]
+    doctor: bool,
+
     /// Put cluster and rank before each line of output
     #[arg(long, conflicts_with = "output")]
     label: bool,
@@ -124,6 +130,8 @@ pub(crate) fn run(args: Args) -> i32 {
         display_map: args.display.is_some(),
         token_file: args.token_file.clone(),
         measure: args.measure,
+        doctor: args.doctor,
+        file: args.job.clone(),
         pacing: args.pacing,
         tls: args.tls.map(|switch| switch.0),
     };

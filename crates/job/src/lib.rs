@@ -11,6 +11,7 @@ mod compose;
 mod console;
 mod crew;
 mod display;
+mod doctor;
 mod elf;
 pub mod file;
 #[doc(hidden)]
@@ -36,6 +37,7 @@ mod sweep;
 mod token;
 
 pub use address::{parse_coordinators, parse_listen};
+pub use doctor::examine;
 pub use gridmpi_settings::FileError;
 pub use hidden::play as play_hidden_part;
 pub use join::{JoinOptions, join};

@@ -9,12 +9,13 @@ use crate::head::{self, Description};
 use crate::hidden::{NODE, NODES};
 use crate::input::Input;
 use crate::output::Sink;
+use crate::relays;
 use crate::resolve::{self, CommandLine};
 use crate::run::own_interface;
 use crate::spec::{ClusterSpec, JobSpec, Launcher};
 use gridmpi_bootstrap::env::TOKEN;
 use gridmpi_bootstrap::line::Pass;
-use gridmpi_bootstrap::{ClusterName, JobEnv, LinkInfo, Secret, Settings};
+use gridmpi_bootstrap::{ClusterName, JobEnv, LinkInfo, RelayAccess, RelayToken, Secret, Settings};
 use gridmpi_probe::{Conductor, Gathering, Options, PathReport};
 use gridmpi_report::units::{format_duration, format_rate};
 use std::collections::BTreeSet;
@@ -25,7 +26,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Launchers may take so long to start the nodes, unless the job says otherwise.
-const WAIT: Duration = Duration::from_secs(60);
+pub(crate) const WAIT: Duration = Duration::from_secs(60);
 /// And so long to end after them.
 const END: Duration = Duration::from_secs(5);
 
@@ -61,7 +62,7 @@ pub fn measure(
     let names: Vec<ClusterName> = clusters.iter().map(|cluster| cluster.name.clone()).collect();
     let mut crew = Crew::new(gridmpi, secret.job(), &names)
         .map_err(|error| one(format!("cannot prepare to launch: {error}")))?;
-    let starter = Starter { spec, gridmpi, secret: &secret, at };
+    let starter = Starter { spec, gridmpi, secret: &secret, at, relays: false };
     let launched = clusters.iter().try_for_each(|cluster| starter.launch(cluster, &mut crew));
     let found = launched.and_then(|()| {
         let gathering = Gathering {
@@ -92,7 +93,7 @@ fn check(cluster: &ClusterSpec) -> Result<(), String> {
 }
 
 /// Where nodes come to: as the job says, so that a port that a firewall lets through serves both.
-fn listen(spec: &JobSpec) -> Result<(TcpListener, Vec<SocketAddr>), String> {
+pub(crate) fn listen(spec: &JobSpec) -> Result<(TcpListener, Vec<SocketAddr>), String> {
     let listen = spec.listen.as_deref().map(address::parse_listen).transpose();
     let listen = listen.map_err(|error| format!("--listen: {error}"))?.unwrap_or(ANYWHERE);
     let bound = TcpListener::bind(listen).and_then(|l| l.local_addr().map(|at| (l, at.port())));
@@ -104,7 +105,7 @@ fn listen(spec: &JobSpec) -> Result<(TcpListener, Vec<SocketAddr>), String> {
 }
 
 /// The cluster with one process on each host, as far as the job file names hosts.
-fn nodes(cluster: &ClusterSpec) -> ClusterSpec {
+pub(crate) fn nodes(cluster: &ClusterSpec) -> ClusterSpec {
     let mut nodes = cluster.clone();
     if !nodes.hosts.is_empty() {
         nodes.ranks = u32::try_from(nodes.hosts.len()).ok();
@@ -113,26 +114,26 @@ fn nodes(cluster: &ClusterSpec) -> ClusterSpec {
     nodes
 }
 
-struct Starter<'a> {
-    spec: &'a JobSpec,
-    gridmpi: &'a Path,
-    secret: &'a Secret,
-    at: Vec<SocketAddr>,
+/// Starts nodes.
+pub(crate) struct Starter<'a> {
+    pub(crate) spec: &'a JobSpec,
+    pub(crate) gridmpi: &'a Path,
+    pub(crate) secret: &'a Secret,
+    pub(crate) at: Vec<SocketAddr>,
+    /// Whether nodes are told of their cluster's relays.
+    pub(crate) relays: bool,
 }
 
 impl Starter<'_> {
-    fn launch(&self, cluster: &ClusterSpec, crew: &mut Crew) -> Result<(), String> {
+    pub(crate) fn launch(&self, cluster: &ClusterSpec, crew: &mut Crew) -> Result<(), String> {
         let name = &cluster.name;
         let named = |problem: String| format!("cluster `{name}`: {problem}");
+        let relays = if self.relays { relays::of_cluster(self.spec, cluster)? } else { None };
         let (line, first) = match &cluster.head {
-            Some(head) => self.by_head(head, cluster).map_err(named)?,
+            Some(head) => self.by_head(head, cluster, relays).map_err(named)?,
             None => {
-                let line = command_line(
-                    cluster,
-                    &self.spec.env,
-                    self.gridmpi,
-                    &env(&Pass::from(self.secret), self.at.clone(), cluster),
-                );
+                let env = env(&Pass::from(self.secret), self.at.clone(), cluster, relays);
+                let line = command_line(cluster, &self.spec.env, self.gridmpi, &env);
                 (line.map_err(named)?, Vec::new())
             }
         };
@@ -142,7 +143,12 @@ impl Starter<'_> {
         launched.map(drop).map_err(|error| named(format!("cannot launch: {error}")))
     }
 
-    fn by_head(&self, head: &str, cluster: &ClusterSpec) -> Result<(CommandLine, Vec<u8>), String> {
+    fn by_head(
+        &self,
+        head: &str,
+        cluster: &ClusterSpec,
+        relays: Option<RelayAccess>,
+    ) -> Result<(CommandLine, Vec<u8>), String> {
         let words = head::command(head, cluster, &self.at, self.gridmpi, NODES);
         let mut there = cluster.clone();
         there.head = None;
@@ -151,20 +157,25 @@ impl Starter<'_> {
             command: Vec::new(),
             env: self.spec.env.clone(),
             label: false,
-            relay_token: None,
+            relay_token: relays.map(|relays| relays.token.reveal()),
         };
         let line = CommandLine { words, set: Vec::new(), unset: vec![TOKEN], directory: None };
         Ok((line, head::secrets(self.secret, &description)?))
     }
 }
 
-fn env(pass: &Pass, coordinators: Vec<SocketAddr>, cluster: &ClusterSpec) -> JobEnv {
+fn env(
+    pass: &Pass,
+    coordinators: Vec<SocketAddr>,
+    cluster: &ClusterSpec,
+    relays: Option<RelayAccess>,
+) -> JobEnv {
     JobEnv {
         coordinators,
         job: pass.job(),
         key: pass.key().clone(),
         cluster: cluster.name.clone(),
-        relays: None,
+        relays,
         interface: cluster.interface.clone().or_else(own_interface),
         wait: WAIT,
         settings: Settings::default(),
@@ -184,7 +195,7 @@ fn command_line(
 }
 
 /// What launchers print is for people; our own output is for results.
-fn to_stderr() -> Result<File, String> {
+pub(crate) fn to_stderr() -> Result<File, String> {
     let copy = std::io::stderr().as_fd().try_clone_to_owned();
     copy.map(File::from).map_err(|error| format!("cannot use the standard error: {error}"))
 }
@@ -212,12 +223,17 @@ fn conduct(
         reports.push(conductor.measure(between, options).map_err(|error| error.to_string())?);
     }
     conductor.leave();
+    let_end(crew, names.len());
+    Ok(reports)
+}
+
+/// Launchers end by themselves when their nodes have been let go.
+pub(crate) fn let_end(crew: &mut Crew, members: usize) {
     let deadline = Instant::now() + END;
-    while (0..names.len()).any(|member| crew.is_running(member)) && Instant::now() < deadline {
+    while (0..members).any(|member| crew.is_running(member)) && Instant::now() < deadline {
         crew.reap();
         std::thread::sleep(Duration::from_millis(10));
     }
-    Ok(reports)
 }
 
 /// The part of this program on a head node: starts the nodes of the cluster that `gridmpi` elsewhere describes.
@@ -230,7 +246,10 @@ pub(crate) fn play_head(name: &str, at: &str) -> Result<i32, String> {
     if cluster.name.as_str() != name {
         return Err(format!("asked for cluster `{name}`, but told of `{}`", cluster.name));
     }
-    let env = env(&Pass::from(&secret), at, cluster);
+    let token = described.relay_token.as_deref().map(RelayToken::parse).transpose();
+    let token = token.map_err(|error| format!("cluster `{name}`: its relay token {error}"))?;
+    let relays = token.map(|token| RelayAccess { names: cluster.relays.clone(), token });
+    let env = env(&Pass::from(&secret), at, cluster, relays);
     let mut line = command_line(cluster, &described.env, &gridmpi, &env)?;
     line.unset.push(head::DESCRIPTION);
     let failed = |error: std::io::Error| format!("cannot launch: {error}");

@@ -4,6 +4,7 @@ use crate::address::{self, ANYWHERE};
 use crate::compose::Surroundings;
 use crate::console::say;
 use crate::crew::{Crew, Streams};
+use crate::doctor;
 use crate::head::{self, Description};
 use crate::input::Input;
 use crate::measure;
@@ -43,6 +44,10 @@ pub struct RunOptions {
     pub token_file: Option<PathBuf>,
     /// Measure every link whose bandwidth is not said.
     pub measure: bool,
+    /// Look at nodes and links first, and start only if nothing is in the way.
+    pub doctor: bool,
+    /// The job file, if there is one: for `gridmpi doctor`, when clusters do not come.
+    pub file: Option<PathBuf>,
     /// How what crosses between clusters is held back, whatever job file and environment say.
     pub pacing: Option<Pacing>,
     /// Whether connections between clusters use TLS, whatever job file and environment say.
@@ -81,6 +86,9 @@ fn start(spec: &JobSpec, options: &RunOptions) -> Result<Supervisor, Problems> {
     settings.tls = options.tls.or(settings.tls).or(spec.tls);
     if settings.tls == Some(false) && spec.clusters.len() > 1 {
         say!("{UNENCRYPTED}");
+    }
+    if options.doctor {
+        doctor::before(spec, &options.gridmpi)?;
     }
     let spec = &measured(spec, options, &settings)?;
     if let Some(warning) = unpaced(spec, &settings) {
@@ -122,7 +130,9 @@ fn start(spec: &JobSpec, options: &RunOptions) -> Result<Supervisor, Problems> {
     let Starter { crew, bases, .. } = starter;
     invite(spec, options, &secret, &meeting.at).map_err(one)?;
     let map = options.display_map;
-    Ok(Supervisor::new(seats, crew, meeting.coordinator, events, bases, map, limits))
+    let doctor = doctor::later(spec, options);
+    let supervisor = Supervisor::new(seats, crew, meeting.coordinator, events, bases, map, limits);
+    Ok(supervisor.calling(doctor))
 }
 
 /// How each cluster gets at its relays; tells all problems at once.

@@ -1,10 +1,13 @@
 //! Watches over a running job: what happens is entered in the ledger, and its verdict carried out.
 
 use crate::console::say;
-use crate::crew::Crew;
+use crate::crew::{Crew, Streams};
 use crate::display;
+use crate::input::Input;
 use crate::ledger::{Ending, Ledger};
-use crate::output::Bases;
+use crate::measure::to_stderr;
+use crate::output::{Bases, Sink};
+use crate::resolve::CommandLine;
 use crate::signals;
 use gridmpi_bootstrap::{ClusterName, Coordinator, Event, JobTable, Progress};
 use rustix::process::Signal;
@@ -13,6 +16,8 @@ use std::time::{Duration, Instant};
 
 /// First complaint about clusters that do not come; later ones after three times as long each.
 const FIRST_NOTICE: Duration = Duration::from_secs(5);
+/// When clusters have not come for so long, `gridmpi doctor` looks why.
+const LOOK_AFTER: Duration = Duration::from_secs(15);
 /// Launchers that were asked to end get this long.
 pub(crate) const GRACE: Duration = Duration::from_secs(5);
 /// Launchers elsewhere must be waited for over the network, too.
@@ -82,6 +87,8 @@ pub(crate) struct Supervisor {
     wait_until: Option<Instant>,
     complete: bool,
     notice: (Instant, Duration),
+    /// Looks why clusters do not come; once.
+    doctor: Option<CommandLine>,
     /// Exit code of a job that the user has asked to stop and that stops by itself.
     interrupted: Option<i32>,
     closing: Option<Closing>,
@@ -117,9 +124,15 @@ impl Supervisor {
             wait_until: wait.map(|wait| started + wait),
             complete: false,
             notice: (started + FIRST_NOTICE, FIRST_NOTICE),
+            doctor: None,
             interrupted: None,
             closing: None,
         }
+    }
+
+    /// Has `line` look what is wrong when clusters do not come.
+    pub(crate) fn calling(self, line: Option<CommandLine>) -> Self {
+        Self { doctor: line, ..self }
     }
 
     /// Until the last launcher has ended. Returns the job's exit code.
@@ -181,6 +194,7 @@ impl Supervisor {
                 if !self.complete {
                     by(Some(self.notice.0));
                     by(self.wait_until);
+                    by(self.doctor.as_ref().map(|_| self.started + LOOK_AFTER));
                 }
             }
         }
@@ -304,6 +318,23 @@ impl Supervisor {
             say!("{}", missing.join("\n"));
             let next = self.notice.1 * 3;
             self.notice = (now + next, next);
+        }
+        if now >= self.started + LOOK_AFTER
+            && let Some(line) = self.doctor.take()
+        {
+            self.call_doctor(&line);
+        }
+    }
+
+    /// What it finds goes to the user by itself; it ends with the job at the latest.
+    fn call_doctor(&mut self, line: &CommandLine) {
+        say!("looking what is wrong ({}):", line.words[1..].join(" "));
+        let begin = to_stderr().and_then(|out| {
+            let streams = Streams { input: Input::Null, out: Sink::File(out), err: Sink::Inherit };
+            self.crew.launch(line, streams).map_err(|error| error.to_string())
+        });
+        if let Err(problem) = begin {
+            say!("cannot look: {problem}");
         }
     }
 

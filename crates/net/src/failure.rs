@@ -189,9 +189,10 @@ fn remedy(tried: &[(Target, Option<DialError>)]) -> &'static str {
     } else if any(|e| matches!(e, DialError::Handshake(HandshakeError::Refused(_)))) {
         "the reason is in the output of that process's cluster"
     } else if !tried.is_empty() && tried.iter().flat_map(|(_, e)| e).all(DialError::is_refusal) {
-        "has that process ended? look at its cluster's output; else a firewall refuses the port"
+        "has that process ended? look at its cluster's output; else a firewall refuses the port \
+         (`gridmpi doctor JOB.toml` tells)"
     } else {
         "check routes and firewalls between the clusters, or name the interface to use with \
-         GRIDMPI_INTERFACE"
+         GRIDMPI_INTERFACE; `gridmpi doctor JOB.toml` says what is wrong"
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::admission::{self, Door, Visitor};
 use crate::error::ProbeError;
-use crate::message::{Hello, Order, Purpose, Word};
+use crate::message::{Hello, MAX_ADDRESSES, Order, Purpose, Word};
 use crate::node::{self, Identity};
 use gridmpi_bootstrap::line::{self, Line, LineError, LineReader, LineWriter, Pass};
 use std::collections::BTreeSet;
@@ -40,11 +40,46 @@ pub struct Gathering {
     pub wait: Duration,
 }
 
+/// This process as a node of its own.
+pub struct Here {
+    /// What it is called.
+    pub host: String,
+    /// The interface or network that the user names.
+    pub interface: Option<String>,
+    /// Where others reach it, and the sockets behind; none, if nobody is to.
+    pub addresses: Vec<SocketAddr>,
+    /// The sockets behind those addresses.
+    pub listeners: Vec<TcpListener>,
+}
+
+impl Default for Here {
+    fn default() -> Self {
+        let host = "this machine".to_owned();
+        Self { host, interface: None, addresses: Vec::new(), listeners: Vec::new() }
+    }
+}
+
+impl Here {
+    /// One that others reach at every address that a process here would tell.
+    ///
+    /// # Errors
+    /// When `interface` fits nothing here, or no port is free.
+    pub fn listening(interface: Option<String>) -> Result<Self, ProbeError> {
+        let listen = gridmpi_net::Listen { interface: interface.clone(), port: 0 };
+        let bound =
+            gridmpi_net::bind(&listen).map_err(|error| ProbeError::Here(error.to_string()))?;
+        let addresses = bound.addresses().iter().copied().take(MAX_ADDRESSES).collect();
+        let listeners = bound.into_listeners().into_iter().map(TcpListener::from).collect();
+        Ok(Self { host: crate::host(), interface, addresses, listeners })
+    }
+}
+
 /// One node, as the conductor knows it.
 pub(crate) struct Node {
     pub(crate) cluster: String,
     pub(crate) host: String,
     pub(crate) addresses: Vec<SocketAddr>,
+    pub(crate) id: u64,
     writer: LineWriter,
     /// What is to be added to its clock, microseconds.
     pub(crate) offset_us: i64,
@@ -105,6 +140,20 @@ impl<'a> Conductor<'a> {
     /// # Errors
     /// When some do not come in time, or `watch` says that they will not.
     pub fn gather(gathering: Gathering, watch: Watch<'a>) -> Result<Self, ProbeError> {
+        let (mut own, missing) = Self::gather_some(gathering, watch)?;
+        missing.map_or(Ok(()), Err)?;
+        own.set_clocks()?;
+        Ok(own)
+    }
+
+    /// As [`Conductor::gather`]; those who have come by then stay, with the reason why others have not.
+    ///
+    /// # Errors
+    /// When this machine does not let us listen.
+    pub fn gather_some(
+        gathering: Gathering,
+        watch: Watch<'a>,
+    ) -> Result<(Self, Option<ProbeError>), ProbeError> {
         let (door, arrivals) = reception(gathering.listeners, &gathering.pass)?;
         let mut own = Self::new(watch, Some(door));
         let mut roll = Roll::new(&gathering.clusters);
@@ -120,13 +169,16 @@ impl<'a> Conductor<'a> {
                 }
                 _ if Instant::now() >= deadline => {
                     let seconds = gathering.wait.as_secs();
-                    return Err(ProbeError::Missing { missing, seconds });
+                    return Ok((own, Some(ProbeError::Missing { missing, seconds })));
                 }
-                _ => (own.watch)().map_err(ProbeError::Ended)?,
+                _ => {
+                    if let Err(why) = (own.watch)() {
+                        return Ok((own, Some(ProbeError::Ended(why))));
+                    }
+                }
             }
         }
-        own.set_clocks()?;
-        Ok(own)
+        Ok((own, None))
     }
 
     /// Measures between here and nodes that listen at `targets` (each a name and its addresses). This process is the one node
@@ -137,10 +189,11 @@ impl<'a> Conductor<'a> {
     pub fn by_hand(
         targets: &[(String, Vec<SocketAddr>)],
         pass: &Pass,
+        here: Here,
         watch: Watch<'a>,
     ) -> Result<Self, ProbeError> {
         let mut own = Self::new(watch, None);
-        own.be_a_node(pass)?;
+        own.be_a_node(pass, here)?;
         for (name, addresses) in targets {
             let deadline = Instant::now() + SHORT;
             let mut line = line::dial(addresses, pass, deadline).map_err(ProbeError::Dial)?;
@@ -161,14 +214,16 @@ impl<'a> Conductor<'a> {
     }
 
     /// This process serves itself, in a thread.
-    fn be_a_node(&mut self, pass: &Pass) -> Result<(), ProbeError> {
+    fn be_a_node(&mut self, pass: &Pass, own: Here) -> Result<(), ProbeError> {
         let here = |error: std::io::Error| ProbeError::Here(format!("cannot listen: {error}"));
         let listener = TcpListener::bind((IpAddr::V4(Ipv4Addr::LOCALHOST), 0)).map_err(here)?;
         let at = [listener.local_addr().map_err(here)?];
         let (_door, arrivals) = reception(vec![listener], pass)?;
-        let (host, own) = ("this machine".to_owned(), pass.clone());
-        let who = Identity { cluster: HERE.to_owned(), host, of: None, addresses: Vec::new() };
-        std::thread::spawn(move || node::attend(&at, &own, Vec::new(), who));
+        let Here { host, interface, addresses, listeners } = own;
+        let cluster = HERE.to_owned();
+        let who = Identity { cluster, host, of: None, addresses, interface, relays: None };
+        let pass = pass.clone();
+        std::thread::spawn(move || node::attend(&at, &pass, listeners, who));
         let arrival = arrivals.recv_timeout(SHORT);
         let (hello, line) =
             arrival.map_err(|_| ProbeError::Here("cannot reach ourselves by 127.0.0.1".into()))?;
@@ -180,15 +235,21 @@ impl<'a> Conductor<'a> {
         let (reader, writer) = line.split();
         let (number, words) = (self.nodes.len(), self.mouths.clone());
         std::thread::spawn(move || hear(number, reader, &words));
-        let Hello { cluster, host, .. } = hello;
+        let Hello { cluster, host, id, .. } = hello;
         let addresses = addresses.unwrap_or(hello.addresses);
-        self.nodes.push(Node { cluster, host, addresses, writer, offset_us: 0 });
+        self.nodes.push(Node { cluster, host, addresses, id, writer, offset_us: 0 });
     }
 
     /// Positions of the nodes of a cluster.
     pub(crate) fn of(&self, cluster: &str) -> Vec<usize> {
         let is_of = |index: &usize| self.nodes[*index].cluster == cluster;
         (0..self.nodes.len()).filter(is_of).collect()
+    }
+
+    /// How many nodes of a cluster are here.
+    #[must_use]
+    pub fn count(&self, cluster: &str) -> usize {
+        self.of(cluster).len()
     }
 
     pub(crate) fn name(&self, node: usize) -> String {
@@ -262,7 +323,7 @@ impl<'a> Conductor<'a> {
     }
 
     /// Learns by how much each node's clock is apart from ours, as well as the fastest answer tells.
-    fn set_clocks(&mut self) -> Result<(), ProbeError> {
+    pub(crate) fn set_clocks(&mut self) -> Result<(), ProbeError> {
         for node in 0..self.nodes.len() {
             let mut best = Duration::MAX;
             for _ in 0..CLOCKS {
@@ -372,6 +433,7 @@ mod tests {
             host: host.to_owned(),
             of,
             addresses: Vec::new(),
+            id: 0,
         };
         assert!(roll.enter(&hello("a", "x", None)) && !roll.enter(&hello("a", "x", None)));
         assert_eq!(roll.missing().unwrap(), "cluster `a`: 2 of 3 nodes have come");

@@ -64,7 +64,7 @@ pub enum ProbeError {
 fn dialling(error: &LineError) -> String {
     let hint = match error {
         LineError::Unreachable { .. } => {
-            ". Is `gridmpi probe --listen` running there, and does a firewall let its port through?"
+            ". Is `gridmpi probe --listen` (or `doctor --listen`) running there, and does a firewall let its port through?"
         }
         _ => "",
     };

@@ -1,12 +1,16 @@
 //! Entry points for fuzzing: whatever bytes come from outside must end in a value or an error.
 
 use crate::message::{Order, Purpose, Word};
+use crate::visit::{Answer, Ask, Greeting};
 
-/// What a line is for, orders and words.
+/// What a line is for, orders and words, and what is said on a visit.
 pub fn messages(bytes: &[u8]) {
     let _ = serde_json::from_slice::<Purpose>(bytes);
     let _ = serde_json::from_slice::<Order>(bytes).is_ok_and(|order| order.is_sound());
     let _ = serde_json::from_slice::<Word>(bytes).is_ok_and(|word| word.is_sound());
+    let _ = serde_json::from_slice::<Greeting>(bytes);
+    let _ = serde_json::from_slice::<Ask>(bytes);
+    let _ = serde_json::from_slice::<Answer>(bytes);
 }
 
 /// What receivers say they have received, to the figure that comes of it: pairs of moments and bytes, each of one receiver.

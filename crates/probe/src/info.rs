@@ -27,6 +27,9 @@ pub struct Info {
     data_segs_out: u32,
 }
 
+/// Where `tcpi_pmtu` stands in `between`.
+const PATH_MTU: usize = 9;
+
 /// Asks for a congestion control by name.
 pub(crate) fn choose(stream: &TcpStream, name: &str) -> Result<(), String> {
     setsockopt(stream, TcpCongestion, &OsString::from(name)).map_err(|error| {
@@ -57,15 +60,26 @@ impl Arrived {
     }
 }
 
+/// The largest packet that the kernel counts on, and its fastest round trip in microseconds.
+pub(crate) fn packet_and_trip(stream: &TcpStream) -> Option<(u32, u32)> {
+    let info = getsockopt(stream, TcpInfo).ok()?;
+    Some((*info.between.get(PATH_MTU)?, info.min_rtt))
+}
+
+/// The congestion control of a connection.
+pub(crate) fn control(stream: &TcpStream) -> Option<String> {
+    let name = getsockopt(stream, TcpCongestion).ok()?;
+    let name = name.to_string_lossy().trim_end_matches('\0').to_owned();
+    (name.len() < 16).then_some(name)
+}
+
 /// Adds a connection to what is known of all.
 pub(crate) fn count(stream: &TcpStream, tally: &mut Tally) {
     if let Ok(info) = getsockopt(stream, TcpInfo) {
         tally.segments += u64::from(info.data_segs_out);
         tally.retransmitted += u64::from(info.total_retrans);
     }
-    let name = getsockopt(stream, TcpCongestion).ok();
-    let name = name.map(|name| name.to_string_lossy().trim_end_matches('\0').to_owned());
-    tally.congestion = tally.congestion.take().or(name.filter(|name| name.len() < 16));
+    tally.congestion = tally.congestion.take().or_else(|| control(stream));
 }
 
 #[cfg(test)]
@@ -85,6 +99,8 @@ mod tests {
         count(&near, &mut tally);
         assert!(tally.segments >= 1 && tally.retransmitted == 0, "{tally:?}");
         assert!(tally.congestion.is_some_and(|name| !name.is_empty()));
+        let (packet, trip) = packet_and_trip(&near).unwrap();
+        assert!((576..=65536).contains(&packet) && trip < 10_000_000, "{packet} {trip}");
         let mut arrived = Arrived::at(&far);
         assert_eq!(arrived.more(&far), 0);
         near.write_all(&[0; 100_000]).unwrap();

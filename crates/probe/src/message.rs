@@ -1,16 +1,20 @@
 //! What the conductor and the nodes tell each other over their lines, and the bounds that each side holds the other to.
 
+use gridmpi_doctor::{Circuit, Idle, Machine, Node, RelayFact, Visit};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 
 /// Most addresses of one node.
-const MAX_ADDRESSES: usize = 16;
+pub(crate) const MAX_ADDRESSES: usize = 16;
 /// Most connections that one order may ask of a node.
 pub(crate) const MAX_STREAMS: u32 = 256;
 /// Most echoes of one order.
 pub(crate) const MAX_ECHOES: u32 = 1000;
 /// Longest transfer, milliseconds.
 pub(crate) const MAX_TRANSFER_MS: u32 = 60_000;
+/// Longest time that a connection is left alone, seconds, and most of them.
+pub(crate) const MAX_IDLE_S: u32 = 600;
+const MAX_IDLE: usize = 16;
 const MAX_NAME: usize = 255;
 /// Longest text of a complaint.
 const MAX_REASON: usize = 1000;
@@ -32,6 +36,8 @@ pub(crate) enum Purpose {
         /// By whoever dialled it; else by whoever was dialled.
         dialer_sends: bool,
     },
+    /// A look at the path (`visit`).
+    Visit,
 }
 
 /// What the conductor asks of a node.
@@ -67,10 +73,48 @@ pub(crate) enum Order {
         /// At most so long, milliseconds.
         for_ms: u32,
     },
+    /// What is your machine like?
+    Examine,
+    /// What do you see of another node?
+    Visit(Target),
+    /// Leave connections to another node alone for so many seconds each, and use them then.
+    Idle {
+        /// The node.
+        to: Target,
+        /// Seconds.
+        seconds: Vec<u32>,
+    },
+    /// Be registered at the relays of your cluster.
+    Register {
+        /// As this process.
+        me: u32,
+        /// The cluster's lowest.
+        first: u32,
+        /// How many it has.
+        count: u32,
+    },
+    /// Ask each of those relays for a circuit to another node.
+    Circuits {
+        /// The node.
+        to: Target,
+        /// As which process it is registered.
+        process: u32,
+    },
     /// It is enough.
     Stop,
     /// There will be no more orders.
     Leave,
+}
+
+/// A node to be looked at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Target {
+    /// Its addresses, best first.
+    pub(crate) to: Vec<SocketAddr>,
+    /// What it says of itself on every connection.
+    pub(crate) id: u64,
+    /// Who it is.
+    pub(crate) node: Node,
 }
 
 /// Connections to one node.
@@ -105,6 +149,16 @@ pub(crate) enum Word {
     },
     /// It has stopped sending and receiving.
     Done(Tally),
+    /// Its machine.
+    Machine(Box<Machine>),
+    /// What it sees of another node.
+    Visited(Box<Visit>),
+    /// Connections that were left alone.
+    Idled(Vec<Idle>),
+    /// Its relays.
+    Registered(Vec<RelayFact>),
+    /// Circuits, one through each of its relays.
+    Circuits(Vec<Circuit>),
     /// It cannot do what it was asked.
     Failed(String),
 }
@@ -120,6 +174,8 @@ pub(crate) struct Hello {
     pub(crate) of: Option<u32>,
     /// Where others reach it.
     pub(crate) addresses: Vec<SocketAddr>,
+    /// Tells it from all others, whatever their addresses.
+    pub(crate) id: u64,
 }
 
 /// What the kernel says of the connections that a node has filled.
@@ -131,6 +187,14 @@ pub(crate) struct Tally {
     pub(crate) retransmitted: u64,
     /// Name of the congestion control.
     pub(crate) congestion: Option<String>,
+}
+
+impl Target {
+    fn is_sound(&self) -> bool {
+        are_addresses(&self.to)
+            && self.node.cluster.len() <= MAX_NAME
+            && self.node.host.len() <= MAX_NAME
+    }
 }
 
 fn are_addresses(addresses: &[SocketAddr]) -> bool {
@@ -155,7 +219,16 @@ impl Order {
                     && congestion.as_ref().is_none_or(is_short)
             }
             Self::Go { for_ms } => *for_ms <= MAX_TRANSFER_MS,
-            Self::Clock | Self::Stop | Self::Leave => true,
+            Self::Visit(to) | Self::Circuits { to, .. } => to.is_sound(),
+            Self::Idle { to, seconds } => {
+                to.is_sound()
+                    && seconds.len() <= MAX_IDLE
+                    && seconds.iter().all(|seconds| *seconds <= MAX_IDLE_S)
+            }
+            Self::Register { me, first, count } => {
+                me.checked_sub(*first).is_some_and(|place| place < *count)
+            }
+            Self::Clock | Self::Examine | Self::Stop | Self::Leave => true,
         }
     }
 }
@@ -172,6 +245,11 @@ impl Word {
             Self::Echoed(trips) => trips.len() <= MAX_ECHOES as usize,
             Self::Done(tally) => tally.congestion.as_ref().is_none_or(|name| name.len() < 16),
             Self::Failed(reason) => reason.len() <= MAX_REASON,
+            Self::Machine(machine) => machine.is_sound(),
+            Self::Visited(visit) => visit.is_sound(),
+            Self::Idled(idle) => Idle::are_sound(idle),
+            Self::Registered(relays) => RelayFact::are_sound(relays),
+            Self::Circuits(circuits) => Circuit::are_sound(circuits),
             Self::Clock(_) | Self::Ready | Self::Received { .. } => true,
         }
     }
@@ -201,6 +279,19 @@ mod tests {
         assert!(echo(here.clone(), 5).is_sound());
         assert!(!echo(vec![], 5).is_sound() && !echo(here.clone(), 1001).is_sound());
         assert!(!echo(here.repeat(17), 5).is_sound());
+    }
+
+    #[test]
+    fn orders_to_look_keep_to_bounds() {
+        let node = Node { cluster: "a".into(), host: "a1".into() };
+        let to = Target { to: vec!["127.0.0.1:1".parse().unwrap()], id: 1, node };
+        let idle = |seconds| Order::Idle { to: to.clone(), seconds };
+        assert!(idle(vec![1; 16]).is_sound() && Order::Visit(to.clone()).is_sound());
+        assert!(!idle(vec![1; 17]).is_sound() && !idle(vec![601]).is_sound());
+        assert!(!Order::Visit(Target { to: Vec::new(), ..to }).is_sound());
+        let register = |me, first, count| Order::Register { me, first, count };
+        assert!(register(5, 4, 2).is_sound() && register(u32::MAX, u32::MAX, 1).is_sound());
+        assert!(!register(6, 4, 2).is_sound() && !register(3, 4, 2).is_sound());
     }
 
     #[test]

@@ -5,8 +5,12 @@ use crate::echo;
 use crate::error::ProbeError;
 use crate::info;
 use crate::message::{Dial, Hello, MAX_STREAMS, Order, Purpose, Tally, Word};
+use crate::presence::Presence;
 use crate::streams::{Stream, Streams};
+use crate::visit::{self, Me};
+use gridmpi_bootstrap::RelayAccess;
 use gridmpi_bootstrap::line::{self, Line, LineError, LineReader, LineWriter, Pass};
+use gridmpi_doctor::{Node, machine};
 use std::collections::VecDeque;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,6 +38,18 @@ pub struct Identity {
     pub of: Option<u32>,
     /// Where others reach it, best first.
     pub addresses: Vec<SocketAddr>,
+    /// The interface or network that it was told to use.
+    pub interface: Option<String>,
+    /// The relays of its cluster.
+    pub relays: Option<RelayAccess>,
+}
+
+impl Identity {
+    fn me(&self) -> Result<Me, ProbeError> {
+        let id = getrandom::u64();
+        let id = id.map_err(|error| ProbeError::Here(format!("no random source: {error}")))?;
+        Ok(Me { id, node: Node { cluster: self.cluster.clone(), host: self.host.clone() } })
+    }
 }
 
 /// Serves the conductor at one of `at` until it has no more orders.
@@ -47,12 +63,13 @@ pub fn attend(
     who: Identity,
 ) -> Result<(), ProbeError> {
     let here = |error: std::io::Error| ProbeError::Here(format!("cannot listen: {error}"));
-    let post = Arc::new(Post::default());
+    let me = who.me()?;
+    let post = Arc::new(Post::new(&me));
     let _door = post.open(listeners, pass, |_, _| {}).map_err(here)?;
     let deadline = Instant::now() + SHORT;
     let mut line = line::dial(at, pass, deadline).map_err(ProbeError::Attend)?;
     line.send(&Purpose::Words, deadline).map_err(ProbeError::Attend)?;
-    serve(line, who, pass, post)
+    serve(line, who, me, pass, post)
 }
 
 /// Waits on `listeners` for a conductor, and serves it until it has no more orders. Others that come are told to `stranger`.
@@ -67,17 +84,18 @@ pub fn receive(
     stranger: impl Fn(SocketAddr, String) + Send + Sync + 'static,
 ) -> Result<(), ProbeError> {
     let here = |error: std::io::Error| ProbeError::Here(format!("cannot listen: {error}"));
-    let post = Arc::new(Post::default());
+    let me = who.me()?;
+    let post = Arc::new(Post::new(&me));
     let _door = post.open(listeners, pass, stranger).map_err(here)?;
     let line = post.wait(Instant::now() + wait, |arrivals| arrivals.conductor.take());
     let missing = "nobody has come to measure with this end".to_owned();
     let line = line.ok_or(ProbeError::Missing { missing, seconds: wait.as_secs() })?;
-    serve(line, who, pass, post)
+    serve(line, who, me, pass, post)
 }
 
 /// Where those who were let in wait to be taken up.
-#[derive(Default)]
 struct Post {
+    me: Me,
     arrivals: Mutex<Arrivals>,
     news: Condvar,
 }
@@ -90,6 +108,10 @@ struct Arrivals {
 }
 
 impl Post {
+    fn new(me: &Me) -> Self {
+        Self { me: me.clone(), arrivals: Mutex::default(), news: Condvar::new() }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Arrivals> {
         self.arrivals.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -110,6 +132,7 @@ impl Post {
     fn visit(&self, mut line: Line) {
         match line.receive(Instant::now() + SHORT) {
             Ok(Purpose::Echo) => drop(line.into_stream().map(echo::answer)),
+            Ok(Purpose::Visit) => visit::serve(line, &self.me),
             Ok(Purpose::Stream { round, dialer_sends }) => {
                 let Ok(socket) = line.into_stream() else { return };
                 let mut arrivals = self.lock();
@@ -166,16 +189,27 @@ impl Post {
     }
 }
 
-fn serve(line: Line, who: Identity, pass: &Pass, post: Arc<Post>) -> Result<(), ProbeError> {
+fn serve(
+    line: Line,
+    who: Identity,
+    me: Me,
+    pass: &Pass,
+    post: Arc<Post>,
+) -> Result<(), ProbeError> {
     let (reader, writer) = line.split();
     let mouth = Mouth(Arc::new(Mutex::new(writer)));
-    let Identity { cluster, host, of, addresses } = who;
-    mouth.say(&Word::Hello(Hello { cluster, host, of, addresses }))?;
+    let Identity { cluster, host, of, addresses, interface, relays } = who;
+    let told = addresses.clone();
+    mouth.say(&Word::Hello(Hello { cluster, host, of, addresses, id: me.id }))?;
+    let presence = relays.map(|relays| Arc::new(Presence::new(relays, me.clone(), pass)));
     let desk = Desk {
         orders: listen(reader),
         mouth,
         post,
         pass: pass.clone(),
+        me,
+        machine: (interface, told),
+        presence,
         began: Instant::now(),
         streams: Vec::new(),
         running: None,
@@ -221,6 +255,11 @@ struct Desk {
     mouth: Mouth,
     post: Arc<Post>,
     pass: Pass,
+    me: Me,
+    /// The interface that it was told to use, and the addresses that it tells.
+    machine: (Option<String>, Vec<SocketAddr>),
+    /// At its cluster's relays.
+    presence: Option<Arc<Presence>>,
     began: Instant,
     /// Made, not yet filled.
     streams: Vec<Stream>,
@@ -229,6 +268,14 @@ struct Desk {
     tally: Tally,
     /// Ends what is running.
     over: Arc<AtomicBool>,
+}
+
+/// What a look needs of the desk.
+struct Looking {
+    me: Me,
+    pass: Pass,
+    machine: (Option<String>, Vec<SocketAddr>),
+    presence: Option<Arc<Presence>>,
 }
 
 impl Desk {
@@ -274,9 +321,40 @@ impl Desk {
                 self.running = Some(Streams::start(streams, limit, Arc::clone(&self.over)));
                 Ok(())
             }
+            Order::Examine => self.look(|desk| {
+                let (interface, told) = desk.machine;
+                Word::Machine(Box::new(machine::look(desk.me.node, interface, told)))
+            }),
+            Order::Visit(to) => self
+                .look(move |desk| Word::Visited(Box::new(visit::visit(&to, &desk.me, &desk.pass)))),
+            Order::Idle { to, seconds } => {
+                self.look(move |desk| Word::Idled(visit::idle(&to, &seconds, &desk.pass)))
+            }
+            Order::Register { me, first, count } => self.look(move |desk| {
+                let own = desk.presence;
+                Word::Registered(own.map_or_else(Vec::new, |own| own.register(me, first, count)))
+            }),
+            Order::Circuits { to, process } => self.look(move |desk| {
+                let own = desk.presence;
+                Word::Circuits(own.map_or_else(Vec::new, |own| own.circuits(&to, process)))
+            }),
             Order::Stop => self.stop(),
             Order::Leave => Ok(()),
         }
+    }
+
+    /// Looks at something, beside whatever else is going on; the conductor is told what it is.
+    fn look(&self, what: impl FnOnce(Looking) -> Word + Send + 'static) -> Result<(), ProbeError> {
+        let looking = Looking {
+            me: self.me.clone(),
+            pass: self.pass.clone(),
+            machine: self.machine.clone(),
+            presence: self.presence.clone(),
+        };
+        let mouth = self.mouth.clone();
+        // If nobody listens any more, the desk has noticed it.
+        std::thread::spawn(move || drop(mouth.say(&what(looking))));
+        Ok(())
     }
 
     fn now_us(&self) -> u64 {

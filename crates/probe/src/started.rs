@@ -33,7 +33,8 @@ fn start() -> Result<(), ProbeError> {
     let addresses = bound.addresses().iter().copied().take(16).collect();
     let listeners = bound.into_listeners().into_iter().map(TcpListener::from).collect();
     let cluster = env.cluster.to_string();
-    let who = Identity { cluster, host: host(), of: size(), addresses };
+    let (interface, relays) = (env.interface.clone(), env.relays.clone());
+    let who = Identity { cluster, host: host(), of: size(), addresses, interface, relays };
     node::attend(&env.coordinators, &Pass::from(&env), listeners, who)
 }
 

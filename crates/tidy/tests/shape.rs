@@ -13,6 +13,7 @@ const LAYERS: &[&str] = &[
     "relay",
     "settings",
     "probe",
+    "doctor",
     "lab",
     "report",
     "interpose-mpich",

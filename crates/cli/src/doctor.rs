@@ -1,0 +1,172 @@
+//! `gridmpi doctor`.
+
+use crate::by_hand::{Failure, Hand, bad, job_file, targets};
+use crate::{complain, own_program};
+use gridmpi_bootstrap::line::Pass;
+use gridmpi_doctor::{Facts, Finding, Node, Severity, machine};
+use gridmpi_probe::{Conductor, Here, How, Options};
+use std::path::Path;
+
+const LONG: &str = "\
+Say what is wrong with machines and with the paths between clusters, and what to do about it.
+
+With a job file a small process is started on the first and the last host of every cluster, by the
+cluster's own launcher. They look at their machines and at each other, in both directions: which
+addresses lead there, over which interface, whether large packets pass, round trip, socket buffers,
+clocks, NAT, relays. Alone, it looks at this machine only. By hand, one side listens and the other
+names it.
+
+A line for each finding, the worst first: how bad it is, where, what, what shows it, the remedy as a
+command, and its name (docs/doctor.md has all of them).";
+
+const AFTER: &str = "\
+Examples:
+  Everything that a job would use, before it is started:
+      gridmpi doctor job.toml
+
+  The same and how long idle connections stay open (five minutes), and what links carry:
+      gridmpi doctor --long --bandwidth job.toml
+
+  This machine only:
+      gridmpi doctor
+
+  By hand between two nodes; the listening side shows the token (or writes it into --token-file):
+      site-b $ gridmpi doctor --listen :7001 --token-file token
+      site-a $ GRIDMPI_TOKEN=$(cat token) gridmpi doctor b1.site-b.example:7001
+
+  Look first, and start only if nothing is in the way:
+      gridmpi run --doctor job.toml
+
+Exit codes: 0 if nothing is wrong (there may be warnings); 1 if errors were found; 2 if it could not look.";
+
+/// Say what is wrong with machines and with the paths between clusters, and the remedy
+#[derive(clap::Args)]
+#[command(long_about = LONG, after_long_help = AFTER)]
+pub(crate) struct Args {
+    /// Job file, or where the other side listens; without either: this machine
+    #[arg(value_name = "JOB.toml | HOST:PORT")]
+    targets: Vec<String>,
+
+    #[command(flatten)]
+    hand: Hand,
+
+    /// Every host of every cluster, and not only the first and the last
+    #[arg(long)]
+    all_nodes: bool,
+
+    /// Also leave connections idle for 15 to 300 s, to see whether a NAT or firewall forgets them
+    #[arg(long)]
+    long: bool,
+
+    /// Also measure what each link carries, as `gridmpi probe` does: other traffic on it will notice
+    #[arg(long)]
+    bandwidth: bool,
+
+    /// Also say what was looked at and is well
+    #[arg(long, short)]
+    verbose: bool,
+
+    /// Print findings, and the facts behind them, as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Exit codes.
+const WRONG: i32 = 1;
+const COULD_NOT_LOOK: i32 = 2;
+
+pub(crate) fn run(args: &Args) -> i32 {
+    let looked = match (&args.hand.listen, job_file(&args.targets)) {
+        (Some(listen), _) => {
+            return served(args.hand.serve(*listen, "doctor", "looked at; what was found is"));
+        }
+        (None, Some(path)) => job(args, path),
+        (None, None) if args.targets.is_empty() => alone(),
+        (None, None) => by_hand(args),
+    };
+    match looked {
+        Ok(facts) => show(args, &facts),
+        Err((problems, _)) => {
+            problems.iter().for_each(complain);
+            COULD_NOT_LOOK
+        }
+    }
+}
+
+fn served(done: Result<(), Failure>) -> i32 {
+    let Err((problems, _)) = done else { return 0 };
+    problems.iter().for_each(complain);
+    COULD_NOT_LOOK
+}
+
+fn how(args: &Args) -> How {
+    How {
+        all_nodes: args.all_nodes,
+        long: args.long,
+        bandwidth: args.bandwidth.then(Options::default),
+    }
+}
+
+fn interface() -> Option<String> {
+    std::env::var(gridmpi_bootstrap::env::INTERFACE).ok().filter(|name| !name.is_empty())
+}
+
+fn alone() -> Result<Facts, Failure> {
+    let here = Here::listening(interface()).map_err(|error| bad(error.to_string()))?;
+    let node = Node { cluster: String::new(), host: here.host };
+    let machine = machine::look(node, here.interface, here.addresses);
+    Ok(Facts { machines: vec![machine], ..Facts::default() })
+}
+
+fn job(args: &Args, path: &Path) -> Result<Facts, Failure> {
+    let spec = crate::run::read(path).map_err(bad)?;
+    for name in gridmpi_job::measurable(&spec).1 {
+        complain(format!(
+            "cluster `{name}` is started by hand: look at its links by `gridmpi doctor --listen` there and `gridmpi doctor \
+             HOST:PORT` on nodes of the others"
+        ));
+    }
+    gridmpi_job::examine(&spec, &own_program(), &how(args))
+        .map_err(|problems| (problems, COULD_NOT_LOOK))
+}
+
+fn by_hand(args: &Args) -> Result<Facts, Failure> {
+    let targets = targets(&args.targets)?;
+    let secret = gridmpi_job::read_token(args.hand.token_file.as_deref()).map_err(bad)?;
+    let here = Here::listening(interface()).map_err(|error| bad(error.to_string()))?;
+    let mut watch = || Ok(());
+    let conductor = Conductor::by_hand(&targets, &Pass::from(&secret), here, &mut watch);
+    let mut conductor = conductor.map_err(|error| bad(error.to_string()))?;
+    let facts = conductor.examine_by_hand(&how(args));
+    conductor.leave();
+    Ok(facts)
+}
+
+fn show(args: &Args, facts: &Facts) -> i32 {
+    let findings = gridmpi_doctor::findings(facts);
+    if args.json {
+        println!("{}", gridmpi_doctor::json(&findings, facts));
+    } else {
+        print!("{}", gridmpi_doctor::text(&findings, args.verbose));
+        println!("{}", summary(&findings));
+    }
+    let errors = || findings.iter().filter(|finding| finding.severity == Severity::Error);
+    match errors().count() {
+        0 => 0,
+        _ if errors().all(|finding| finding.code == "not-looked") => COULD_NOT_LOOK,
+        _ => WRONG,
+    }
+}
+
+fn summary(findings: &[Finding]) -> String {
+    let count = |of: Severity| findings.iter().filter(|finding| finding.severity == of).count();
+    let several =
+        |count: usize, name: &str| format!("{count} {name}{}", if count == 1 { "" } else { "s" });
+    format!(
+        "{}, {}, {}; {} well",
+        several(count(Severity::Error), "error"),
+        several(count(Severity::Warning), "warning"),
+        several(count(Severity::Note), "note"),
+        several(count(Severity::Ok), "thing"),
+    )
+}

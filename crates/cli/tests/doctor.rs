@@ -1,0 +1,106 @@
+//! `gridmpi doctor` over the loopback: alone, by hand and over a job's nodes, and what can go wrong.
+
+mod common;
+
+use common::{Bench, Outcome};
+use std::net::TcpListener;
+use std::process::Command;
+
+/// A launcher that starts one process of what stands at the end of its arguments.
+const LAUNCHER: &str = r#"#!/bin/sh
+[ "$1" = --version ] && { echo "HYDRA build details:"; exit 0; }
+while [ $# -gt 2 ]; do shift; done
+exec "$@"
+"#;
+
+/// One that starts nothing and ends badly.
+const BROKEN: &str = r#"#!/bin/sh
+[ "$1" = --version ] && { echo "HYDRA build details:"; exit 0; }
+exit 3
+"#;
+
+fn doctor(bench: &Bench, args: &[&str]) -> Command {
+    let mut command = bench.command();
+    command.arg("doctor").args(args).env_remove("GRIDMPI_TOKEN").env_remove("GRIDMPI_INTERFACE");
+    command
+}
+
+fn found(outcome: &Outcome) -> serde_json::Value {
+    let start = outcome.out.find('{').unwrap_or_else(|| panic!("{outcome:#?}"));
+    serde_json::from_str(&outcome.out[start..]).unwrap_or_else(|_| panic!("{outcome:#?}"))
+}
+
+fn job(bench: &Bench, second: &str) {
+    bench.script("one", LAUNCHER);
+    bench.script("broken", BROKEN);
+    let cluster = |name: &str, launcher: &str| {
+        format!("[[cluster]]\nname = \"{name}\"\nlauncher = \"./{launcher}\"\nranks = 1\n")
+    };
+    let text = format!("{}{}[job]\nwait = 20\n", cluster("a", "one"), cluster("b", second));
+    std::fs::write(bench.path("job.toml"), text).unwrap();
+}
+
+#[test]
+fn this_machine_is_looked_at_alone() {
+    let bench = Bench::new();
+    let outcome = bench.finish_beside(doctor(&bench, &["--json"]));
+    let found = found(&outcome);
+    assert_eq!(found["facts"]["machines"].as_array().unwrap().len(), 1, "{found:#}");
+    assert!(found["facts"]["machines"][0]["told"].as_array().is_some_and(|told| !told.is_empty()));
+    let outcome = bench.finish_beside(doctor(&bench, &["--verbose"]));
+    assert!(outcome.out.contains("[buffers]") && outcome.out.contains(" errors, "), "{outcome:#?}");
+}
+
+#[test]
+fn both_sides_look_at_each_other_by_hand() {
+    let bench = Bench::new();
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let (at, token) = (format!("127.0.0.1:{port}"), bench.path("token"));
+    let args = ["--listen", &at, "--token-file", "token", "--wait", "30"];
+    let far = bench.start(&mut doctor(&bench, &args));
+    // It listens right after it has written the token.
+    let is_there = || {
+        let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+        table.contains(&format!("0100007F:{port:04X} 00000000:0000 0A"))
+    };
+    bench.until("listening", || token.exists() && is_there());
+    let outcome = bench.finish_beside(doctor(&bench, &[&at, "--token-file", "token", "--json"]));
+    let found = found(&outcome);
+    let paths = found["facts"]["paths"].as_array().unwrap();
+    assert_eq!(paths.len(), 2, "{found:#}");
+    assert!(paths.iter().all(|path| path["visit"]["depth"]["trip_us"].is_u64()), "{found:#}");
+    bench.outcome(far).expect(0, &["looked at"]);
+}
+
+#[test]
+fn nobody_there_is_not_taken_for_health() {
+    let bench = Bench::new();
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let mut command = doctor(&bench, &[&closed]);
+    command.env("GRIDMPI_TOKEN", "5".repeat(32));
+    bench.finish_beside(command).expect(2, &["connection refused", "--listen"]);
+    bench.finish_beside(doctor(&bench, &["nosuch.toml"])).expect(2, &["nosuch.toml"]);
+}
+
+#[test]
+fn nodes_of_a_job_look_at_each_other() {
+    let bench = Bench::new();
+    job(&bench, "one");
+    let outcome = bench.finish_beside(doctor(&bench, &["job.toml", "--json"]));
+    let found = found(&outcome);
+    assert_eq!(found["facts"]["paths"].as_array().unwrap().len(), 2, "{found:#}");
+    assert_eq!(found["facts"]["processes"], 2);
+    outcome.expect(0, &[]);
+}
+
+#[test]
+fn a_cluster_that_does_not_come_is_named_and_the_other_looked_at() {
+    let bench = Bench::new();
+    job(&bench, "broken");
+    let outcome = bench.finish_beside(doctor(&bench, &["job.toml", "--json"]));
+    let found = found(&outcome);
+    assert_eq!(found["findings"][0]["code"], "absent", "{found:#}");
+    assert!(found["findings"][0]["what"].as_str().unwrap().contains("cluster `b`"), "{found:#}");
+    assert_eq!(found["facts"]["machines"].as_array().unwrap().len(), 1, "{found:#}");
+    outcome.expect(1, &[]);
+}

@@ -1,0 +1,91 @@
+//! What the job file says of links, beside what was seen.
+
+use crate::facts::{Facts, Link, Measured};
+use crate::finding::{Finding, Place, Severity};
+use gridmpi_report::units::{format_duration, format_rate};
+use std::time::Duration;
+
+/// How far what is said may be from what is seen, in parts of a hundred.
+const SLACK: u64 = 3;
+/// Delays are compared to this part, and not below a millisecond.
+const DELAY_SLACK_US: u64 = 1000;
+
+pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
+    let mut all = Vec::new();
+    for link in &facts.links {
+        let place = Place::link(&link.between[0], &link.between[1]);
+        all.extend(link.measured.as_ref().and_then(|measured| bandwidth(link, measured, &place)));
+        all.extend(fastest(facts, link).and_then(|trip| delay(link, trip / 2, place.clone())));
+    }
+    all
+}
+
+fn fastest(facts: &Facts, link: &Link) -> Option<u64> {
+    let ours = facts.paths.iter().filter(|path| link.joins(&path.from.cluster, &path.to.cluster));
+    ours.filter_map(|path| Some(u64::from(path.visit.depth.as_ref()?.trip_us))).min()
+}
+
+fn bandwidth(link: &Link, measured: &Measured, place: &Place) -> Option<Finding> {
+    let rate = |bits: u64| format_rate(bits as f64);
+    let least = if measured.is_links_own { "" } else { "at least " };
+    let seen = format!(
+        "measured {least}{}, {:.1} % sent again",
+        rate(measured.bandwidth),
+        f64::from(measured.again_permille) / 10.0
+    );
+    let [a, b] = &link.between;
+    let line = format!(
+        "[[link]] between = [\"{a}\", \"{b}\"], bandwidth = \"{}\"",
+        rate(measured.bandwidth)
+    );
+    let is_more = |said: u64| {
+        measured.is_links_own && said > measured.bandwidth.saturating_mul(100 + SLACK) / 100
+    };
+    let is_less = |said: u64| said.saturating_mul(100 + SLACK) / 100 < measured.bandwidth;
+    let finding = |severity, code, what: &str| {
+        Finding::new(severity, code, place.clone(), what, seen.clone())
+    };
+    Some(match link.bandwidth {
+        Some(said) if is_more(said) => {
+            let what =
+                format!("the job file says more of this link than it carries: {}", rate(said));
+            finding(Severity::Warning, "bandwidth", &what).remedy(line)
+        }
+        Some(said) if is_less(said) => {
+            let what =
+                format!("the job file says less of this link than it carries: {}", rate(said));
+            finding(Severity::Note, "bandwidth", &what).remedy(line)
+        }
+        Some(_) => finding(Severity::Ok, "bandwidth", "bandwidth"),
+        None => finding(
+            Severity::Note,
+            "bandwidth",
+            "the job file does not say what this link carries: it is not paced",
+        )
+        .remedy(line),
+    })
+}
+
+fn delay(link: &Link, seen_us: u64, place: Place) -> Option<Finding> {
+    let said = link.delay_us?;
+    let apart = said.abs_diff(seen_us);
+    if apart <= DELAY_SLACK_US || apart * 5 <= seen_us.max(said) {
+        return None;
+    }
+    let show = |us: u64| format_duration(Duration::from_micros(us));
+    let what = format!("the job file says {} of this link's delay", show(said));
+    let [a, b] = &link.between;
+    let finding = Finding::new(
+        Severity::Note,
+        "delay",
+        place,
+        what,
+        format!("seen {} one way", show(seen_us)),
+    );
+    Some(
+        finding.remedy(format!(
+            "[[link]] between = [\"{a}\", \"{b}\"], delay = \"{}\"",
+            show(seen_us)
+        )),
+    )
+}

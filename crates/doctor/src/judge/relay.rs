@@ -1,0 +1,106 @@
+//! Relays, and circuits through them.
+
+use crate::facts::{Circuit, Facts, RelayFact, RelayProblem};
+use crate::finding::{Finding, Place, Severity};
+use gridmpi_report::units::format_duration;
+use std::time::Duration;
+
+pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
+    let mut all: Vec<Finding> = facts.relays.iter().map(one).collect();
+    all.extend(facts.circuits.iter().map(|circuit| through(circuit, facts)));
+    all
+}
+
+fn show(us: Option<u32>) -> String {
+    us.map_or_else(String::new, |us| {
+        format!("round trip {}", format_duration(Duration::from_micros(us.into())))
+    })
+}
+
+fn one(fact: &RelayFact) -> Finding {
+    let place = Place::way(&fact.node, format!("relay {}", fact.relay));
+    match &fact.problem {
+        None => {
+            Finding::new(Severity::Ok, "relay", place, "the relay takes us", show(fact.trip_us))
+        }
+        Some(problem) => described(problem, fact, place),
+    }
+}
+
+fn described(problem: &RelayProblem, fact: &RelayFact, place: Place) -> Finding {
+    let cluster = &fact.node.cluster;
+    let by = fact.route.interface.as_ref().map_or_else(String::new, |name| format!(", by {name}"));
+    let at = fact.address.map_or_else(String::new, |at| format!("{at}{by}"));
+    let name = fact.relay.rsplit_once(':').map_or(fact.relay.as_str(), |(name, _)| name);
+    let port = fact.relay.rsplit_once(':').map_or("", |(_, port)| port);
+    let error = |code, what: &str, evidence: String| {
+        Finding::new(Severity::Error, code, place.clone(), what, evidence)
+    };
+    match problem {
+        RelayProblem::Name(why) => error("relay-name", "the relay's name is not known on this node", why.clone()).remedy(
+            format!("give its address in `relays` of cluster `{cluster}`, or `echo \"ADDRESS {name}\" >> /etc/hosts` on every node"),
+        ),
+        RelayProblem::Connect(why) => {
+            error("relay-unreachable", "no connection to the relay", format!("{at}: {why}")).remedy(format!(
+                "is `gridmpi relay` running there (systemctl status gridmpi-relay)? On the relay's host: iptables -I INPUT -p tcp --dport {port} -j \
+                 ACCEPT; on the way: let nodes of `{cluster}` connect to TCP port {port}"
+            ))
+        }
+        RelayProblem::Token => error("relay-token", "the relay has another token", at).remedy(format!(
+            "put the relay's token into the file that `relay_token` of cluster `{cluster}` (or of [job]) names"
+        )),
+        RelayProblem::NotAllowed => error("relay-job", "the relay's token is not allowed for this job", at)
+            .remedy("add the job or its token to the relay's configuration, and reload it"),
+        RelayProblem::NoRoute | RelayProblem::Unanswered => {
+            error("relay-route", "the relay knows no way", format!("{at}: {}", said(problem)))
+        }
+        RelayProblem::Refused(why) | RelayProblem::Circuit(why) => {
+            error("relay-refused", "the relay does not do it", format!("{at}: {why}"))
+                .remedy("look at the relay's log and /metrics")
+        }
+    }
+}
+
+fn said(problem: &RelayProblem) -> String {
+    match problem {
+        RelayProblem::NoRoute => "no route".to_owned(),
+        RelayProblem::Unanswered => "no answer from the other end".to_owned(),
+        RelayProblem::Token => "another token".to_owned(),
+        RelayProblem::NotAllowed => "not allowed for this job".to_owned(),
+        RelayProblem::Name(why)
+        | RelayProblem::Connect(why)
+        | RelayProblem::Refused(why)
+        | RelayProblem::Circuit(why) => why.clone(),
+    }
+}
+
+fn through(circuit: &Circuit, facts: &Facts) -> Finding {
+    let Circuit { from, to, relay, trip_us, problem } = circuit;
+    let place = Place::way(from, format!("{to} through relay {relay}"));
+    let Some(problem) = problem else {
+        return Finding::new(Severity::Ok, "circuit", place, "a circuit stands", show(*trip_us));
+    };
+    // Whoever is registered nowhere cannot be found: then that is the news.
+    let far: Vec<&RelayFact> = facts.relays.iter().filter(|fact| fact.node == *to).collect();
+    let is_there = far.iter().any(|fact| fact.problem.is_none());
+    let names: Vec<&str> = far.iter().map(|fact| fact.relay.as_str()).collect();
+    let (what, remedy) = match problem {
+        RelayProblem::NoRoute if !is_there => (
+            "the relay does not know the other node, which is registered at no relay".to_owned(),
+            format!("see to the relays of cluster `{}` first: {}", to.cluster, names.join(", ")),
+        ),
+        RelayProblem::NoRoute => (
+            format!("the relay has no route to the relays of cluster `{}`", to.cluster),
+            format!(
+                "join the two relays: name {} as a peer of {relay} (or the other way round), and let one connect to the other's port",
+                names.join(" or ")
+            ),
+        ),
+        RelayProblem::Unanswered => (
+            "the other node is registered, but does not come for the circuit in 10 s".to_owned(),
+            format!("let nodes of cluster `{}` connect to {}", to.cluster, names.join(", ")),
+        ),
+        _ => ("no circuit".to_owned(), format!("look at the log and /metrics of relay {relay}")),
+    };
+    Finding::new(Severity::Error, "circuit", place, what, said(problem)).remedy(remedy)
+}

@@ -1,0 +1,238 @@
+//! `gridmpi doctor` for a job: nodes are started as for measuring, look at each other, and what they see is judged.
+
+use crate::address::parse_listen;
+use crate::console::say;
+use crate::crew::Crew;
+use crate::measure::{Starter, WAIT, let_end, listen, nodes};
+use crate::resolve::CommandLine;
+use crate::run::RunOptions;
+use crate::spec::{ClusterSpec, JobSpec, Launcher};
+use gridmpi_bootstrap::env::TOKEN;
+use gridmpi_bootstrap::line::Pass;
+use gridmpi_bootstrap::{ClusterName, LinkInfo, Secret, Via};
+use gridmpi_doctor::{Facts, Link, Severity, Trouble};
+use gridmpi_probe::{Conductor, Gathering, How, Way};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Other clusters' nodes may come so long after a launcher has given up.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Looks at everything that the job would use, as far as its clusters can be started from here. `gridmpi` is our own program
+/// file.
+///
+/// # Errors
+/// Why nothing could be looked at, each problem in a line for the user.
+pub fn examine(spec: &JobSpec, gridmpi: &Path, how: &How) -> Result<Facts, Vec<String>> {
+    let one = |problem: String| vec![problem];
+    let clusters: Vec<ClusterSpec> = spec
+        .clusters
+        .iter()
+        .filter(|c| c.launcher != Launcher::Join)
+        .map(|c| few(c, how))
+        .collect();
+    let ways = ways(spec);
+    if ways.is_empty() {
+        return Err(one("no two clusters of this job can be started from here: run `gridmpi doctor --listen` on a node of one, \
+            and `gridmpi doctor HOST:PORT` on a node of the other".to_owned()));
+    }
+    let secret = Secret::random().map_err(|error| one(error.to_string()))?;
+    let (listener, at) = listen(spec).map_err(one)?;
+    let names: Vec<ClusterName> = clusters.iter().map(|cluster| cluster.name.clone()).collect();
+    let mut crew = Crew::new(gridmpi, secret.job(), &names)
+        .map_err(|error| one(format!("cannot prepare to launch: {error}")))?;
+    let starter = Starter { spec, gridmpi, secret: &secret, at: at.clone(), relays: true };
+    let launched = clusters.iter().try_for_each(|cluster| starter.launch(cluster, &mut crew));
+    let found = launched.map_err(one).and_then(|()| {
+        let expected = |c: &ClusterSpec| (c.name.to_string(), nodes(c).rank_count());
+        let gathering = Gathering {
+            listeners: vec![listener],
+            pass: Pass::from(&secret),
+            clusters: clusters.iter().map(expected).collect(),
+            wait: spec.wait.map_or(WAIT, |wait| wait.min(WAIT)),
+        };
+        conduct(gathering, &mut crew, &names, &ways, how, &at)
+    });
+    crew.finish();
+    let mut facts = found?;
+    facts.processes = spec.clusters.iter().map(ClusterSpec::rank_count).sum();
+    Ok(facts)
+}
+
+/// The cluster with its first and last host only.
+fn few(cluster: &ClusterSpec, how: &How) -> ClusterSpec {
+    let mut few = cluster.clone();
+    if let (false, [first, .., last]) = (how.all_nodes, cluster.hosts.as_slice()) {
+        few.hosts = vec![first.clone(), last.clone()];
+    }
+    few
+}
+
+/// Which clusters a job would join, of those that can be started from here, and how.
+fn ways(spec: &JobSpec) -> Vec<Way> {
+    let all = spec.clusters.iter().enumerate();
+    let ours: Vec<(usize, &ClusterSpec)> =
+        all.filter(|(_, c)| c.launcher != Launcher::Join).collect();
+    let way = |(a, one): (usize, &ClusterSpec), (b, other): (usize, &ClusterSpec)| {
+        let said: Option<&LinkInfo> = spec.links.iter().find(|link| link.joins(a, b));
+        let have_relays = !one.relays.is_empty() && !other.relays.is_empty();
+        let by_relays =
+            said.and_then(|link| link.via).map_or(have_relays, |via| via == Via::Relays);
+        let link = Link {
+            between: [one.name.to_string(), other.name.to_string()],
+            bandwidth: said.and_then(|link| link.bandwidth_bits_per_s),
+            delay_us: said.and_then(|link| link.delay_us),
+            measured: None,
+        };
+        Way { link, by_relays }
+    };
+    let later = |n: usize| ours[n + 1..].iter();
+    ours.iter().enumerate().flat_map(|(n, one)| later(n).map(|other| way(*one, *other))).collect()
+}
+
+fn conduct(
+    gathering: Gathering,
+    crew: &mut Crew,
+    names: &[ClusterName],
+    ways: &[Way],
+    how: &How,
+    at: &[SocketAddr],
+) -> Result<Facts, Vec<String>> {
+    let (mut ended, mut is_told): (Option<(Instant, String)>, bool) = (None, false);
+    // Told once: what others see is still worth looking at.
+    let mut watch = || {
+        if let Some((member, code)) = crew.reap().first() {
+            let name = &names[*member];
+            let text = format!(
+                "cluster `{name}`: its launcher ended with exit code {code} before its nodes had come"
+            );
+            ended.get_or_insert((Instant::now(), text));
+        }
+        match &ended {
+            Some((since, why)) if !is_told && since.elapsed() >= GRACE => {
+                is_told = true;
+                Err(why.clone())
+            }
+            _ => Ok(()),
+        }
+    };
+    let gathered = Conductor::gather_some(gathering, &mut watch);
+    let (mut conductor, missing) = gathered.map_err(|error| vec![error.to_string()])?;
+    let absent: Vec<String> =
+        names.iter().map(ToString::to_string).filter(|name| conductor.count(name) == 0).collect();
+    let mut facts = conductor.examine(ways, how);
+    conductor.leave();
+    let_end(crew, names.len());
+    if let Some(missing) = missing {
+        let first = absent.first().cloned();
+        facts.troubles.push(Trouble { cluster: first, what: missing.to_string(), at: at.to_vec() });
+    }
+    Ok(facts)
+}
+
+/// Looks before a job starts, and says what is wrong.
+///
+/// # Errors
+/// When a job would not work.
+pub(crate) fn before(spec: &JobSpec, gridmpi: &Path) -> Result<(), Vec<String>> {
+    say!("looking at nodes and links before the job starts (gridmpi doctor)");
+    let facts = examine(spec, gridmpi, &How::default())?;
+    let findings = gridmpi_doctor::findings(&facts);
+    let told: Vec<_> = findings.into_iter().filter(|f| f.severity <= Severity::Warning).collect();
+    gridmpi_doctor::text(&told, false).lines().for_each(|line| say!("{line}"));
+    if gridmpi_doctor::worst(&told) == Severity::Error {
+        let problem = "the job is not started. Without --doctor it is started all the same";
+        return Err(vec![problem.to_owned()]);
+    }
+    Ok(())
+}
+
+/// The command that looks why clusters do not come. None where it would find what is not so: where the job's one open port
+/// is taken by the job itself, and where nothing could be started.
+pub(crate) fn later(spec: &JobSpec, options: &RunOptions) -> Option<CommandLine> {
+    let file = options.file.as_ref()?.display().to_string();
+    let listen = spec.listen.as_deref().and_then(|text| parse_listen(text).ok());
+    let is_taken = listen.is_some_and(|at| at.port() != 0);
+    let words = vec![options.gridmpi.display().to_string(), "doctor".to_owned(), file];
+    let line = CommandLine { words, set: Vec::new(), unset: vec![TOKEN], directory: None };
+    (!is_taken && !ways(spec).is_empty()).then_some(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const JOB: &str = r#"
+[[cluster]]
+name = "a"
+hosts = ["a1", "a2", "a3"]
+ranks_per_host = 4
+relays = ["gw-a:7070"]
+[[cluster]]
+name = "b"
+hosts = ["b1"]
+relays = ["gw-b:7070"]
+[[cluster]]
+name = "c"
+[[cluster]]
+name = "d"
+launcher = "join"
+[[link]]
+between = ["b", "a"]
+bandwidth = "1 Gbit/s"
+delay = "10 ms"
+"#;
+
+    fn spec(text: &str) -> JobSpec {
+        crate::file::parse("job.toml", text).unwrap()
+    }
+
+    #[test]
+    fn the_first_and_the_last_host_stand_for_a_cluster() {
+        let spec = spec(JOB);
+        let hosts = |n: usize, how: &How| few(&spec.clusters[n], how).hosts.join(" ");
+        assert_eq!(hosts(0, &How::default()), "a1 a3");
+        assert_eq!(nodes(&few(&spec.clusters[0], &How::default())).rank_count(), Some(2));
+        assert_eq!(hosts(0, &How { all_nodes: true, ..How::default() }), "a1 a2 a3");
+        assert_eq!(
+            (hosts(1, &How::default()), hosts(2, &How::default())),
+            ("b1".into(), String::new())
+        );
+    }
+
+    #[test]
+    fn every_pair_that_can_be_started_is_looked_at_in_the_way_that_the_job_would_use() {
+        let ways = ways(&spec(JOB));
+        let names: Vec<String> = ways.iter().map(|way| way.link.between.join("")).collect();
+        assert_eq!(names, ["ab", "ac", "bc"]);
+        assert_eq!(ways.iter().map(|way| way.by_relays).collect::<Vec<_>>(), [true, false, false]);
+        assert_eq!(
+            (ways[0].link.bandwidth, ways[0].link.delay_us),
+            (Some(1_000_000_000), Some(10_000))
+        );
+    }
+
+    #[test]
+    fn a_job_that_does_not_begin_is_looked_at_where_that_tells_something() {
+        let mut spec = spec(JOB);
+        let mut options = RunOptions { gridmpi: "gridmpi".into(), ..RunOptions::default() };
+        assert!(later(&spec, &options).is_none());
+        options.file = Some("job.toml".into());
+        assert_eq!(later(&spec, &options).unwrap().words, ["gridmpi", "doctor", "job.toml"]);
+        spec.listen = Some("127.0.0.1:0".to_owned());
+        assert!(later(&spec, &options).is_some());
+        spec.listen = Some(":7000".to_owned());
+        assert!(later(&spec, &options).is_none());
+        spec.listen = None;
+        spec.clusters.truncate(1);
+        assert!(later(&spec, &options).is_none());
+    }
+
+    #[test]
+    fn clusters_that_come_by_hand_are_looked_at_by_hand() {
+        let text = "[[cluster]]\nname = \"a\"\n[[cluster]]\nname = \"b\"\nlauncher = \"join\"\n";
+        let problems = examine(&spec(text), Path::new("x"), &How::default()).unwrap_err();
+        assert!(problems[0].contains("gridmpi doctor --listen"), "{problems:?}");
+    }
+}

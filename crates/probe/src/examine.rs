@@ -1,0 +1,314 @@
+//! Who looks at whom, for `gridmpi doctor`.
+
+use crate::conductor::{Conductor, HERE, THERE};
+use crate::error::ProbeError;
+use crate::measure::Options;
+use crate::message::{Order, Target, Word};
+use crate::result::PathReport;
+use gridmpi_doctor::{Facts, Idle, Link, Measured, Node, Path, Trouble};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// Longest time for a node to look at another one: two connections, bulk both ways, and the packets that are tried then,
+/// on round trips of up to a second.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Seconds for which connections are left alone.
+const IDLE: [u32; 5] = [15, 30, 60, 120, 300];
+const IDLE_PATIENCE: Duration = Duration::from_secs(330);
+/// Processes that a look at relays counts at most.
+const MOST: usize = 1 << 20;
+
+/// How thorough to be.
+#[derive(Clone, Debug, Default)]
+pub struct How {
+    /// Every node, and not only the first and the last of each cluster.
+    pub all_nodes: bool,
+    /// Leave connections idle, which takes five minutes.
+    pub long: bool,
+    /// Fill the links.
+    pub bandwidth: Option<Options>,
+}
+
+/// Two clusters that a job would join.
+#[derive(Clone, Debug)]
+pub struct Way {
+    /// Which, and what is said of the link.
+    pub link: Link,
+    /// Through relays, and not directly.
+    pub by_relays: bool,
+}
+
+/// From one node to another, by their positions.
+type Pair = (usize, usize);
+
+impl Conductor<'_> {
+    /// Looks at everything that a job between clusters joined by `ways` would use. What cannot be looked at is told in the
+    /// facts, too.
+    pub fn examine(&mut self, ways: &[Way], how: &How) -> Facts {
+        let mut facts =
+            Facts { links: ways.iter().map(|way| way.link.clone()).collect(), ..Facts::default() };
+        if let Err(error) = self.look(ways, how, &mut facts) {
+            let what = format!("not everything could be looked at: {error}");
+            facts.troubles.push(Trouble { cluster: None, what, at: Vec::new() });
+        }
+        facts
+    }
+
+    /// Looks at what is between here and the other side, after [`Conductor::by_hand`].
+    pub fn examine_by_hand(&mut self, how: &How) -> Facts {
+        let between = [HERE.to_owned(), THERE.to_owned()];
+        let link = Link { between, bandwidth: None, delay_us: None, measured: None };
+        self.examine(&[Way { link, by_relays: false }], &How { all_nodes: true, ..how.clone() })
+    }
+
+    fn look(&mut self, ways: &[Way], how: &How, facts: &mut Facts) -> Result<(), ProbeError> {
+        let (direct, relayed): (Vec<&Way>, Vec<&Way>) = ways.iter().partition(|way| !way.by_relays);
+        let chosen = self.chosen(ways, how.all_nodes);
+        self.machines(&chosen, facts)?;
+        let pairs = self.pairs(&direct, &chosen);
+        self.paths(&pairs, facts)?;
+        self.relays(&relayed, &chosen, facts)?;
+        if let Some(options) = &how.bandwidth {
+            self.links(&direct, options, facts)?;
+        }
+        if how.long {
+            self.idle_times(&direct, &pairs, facts)?;
+        }
+        Ok(())
+    }
+
+    fn node(&self, index: usize) -> Node {
+        let node = &self.nodes[index];
+        Node { cluster: node.cluster.clone(), host: node.host.clone() }
+    }
+
+    fn target(&self, index: usize) -> Target {
+        let node = &self.nodes[index];
+        Target { to: node.addresses.clone(), id: node.id, node: self.node(index) }
+    }
+
+    /// The nodes that look and are looked at, cluster by cluster.
+    fn chosen(&self, ways: &[Way], all: bool) -> Vec<usize> {
+        let mut clusters: Vec<&String> = Vec::new();
+        for name in ways.iter().flat_map(|way| &way.link.between) {
+            if !clusters.contains(&name) {
+                clusters.push(name);
+            }
+        }
+        let of = |name: &String| {
+            let mut nodes = self.of(name);
+            nodes.sort_by(|a, b| self.nodes[*a].host.cmp(&self.nodes[*b].host));
+            if !all && nodes.len() > 2 {
+                nodes = vec![nodes[0], nodes[nodes.len() - 1]];
+            }
+            nodes
+        };
+        clusters.into_iter().flat_map(of).collect()
+    }
+
+    fn machines(&mut self, chosen: &[usize], facts: &mut Facts) -> Result<(), ProbeError> {
+        for node in chosen {
+            self.order(*node, &Order::Examine)?;
+        }
+        let told = |_, word| if let Word::Machine(machine) = word { Some(*machine) } else { None };
+        facts.machines = self.hear(chosen, PATIENCE, "what its machine is like", told)?;
+        facts.machines.sort_by(|a, b| a.node.cmp(&b.node));
+        Ok(())
+    }
+
+    /// Both directions between any two nodes of clusters that `ways` join.
+    fn pairs(&self, ways: &[&Way], chosen: &[usize]) -> Vec<Pair> {
+        let joins = |a: usize, b: usize| {
+            let (a, b) = (&self.nodes[a].cluster, &self.nodes[b].cluster);
+            ways.iter().any(|way| way.link.joins(a, b))
+        };
+        let of = |a: usize| chosen.iter().filter(move |b| joins(a, **b)).map(move |b| (a, *b));
+        let all = chosen.iter().flat_map(|a| of(*a));
+        // Who tells no address cannot be visited: one side of a measurement by hand may be so.
+        all.filter(|(_, b)| !self.nodes[*b].addresses.is_empty()).collect()
+    }
+
+    /// Has all of `pairs` do something, nobody twice at a time; `done` takes what the first of each says.
+    fn in_turn<T>(
+        &mut self,
+        pairs: &[Pair],
+        (patience, what): (Duration, &'static str),
+        order: impl Fn(&Self, Pair) -> Order,
+        wanted: impl Fn(Word) -> Option<T>,
+        mut done: impl FnMut(&Self, Pair, T),
+    ) -> Result<(), ProbeError> {
+        let mut left = pairs.to_vec();
+        while !left.is_empty() {
+            let (now, later) = next(&left);
+            left = later;
+            for pair in &now {
+                let order = order(self, *pair);
+                self.order(pair.0, &order)?;
+            }
+            let from: Vec<usize> = now.iter().map(|pair| pair.0).collect();
+            let told =
+                self.hear(&from, patience, what, |node, word| Some((node, wanted(word)?)))?;
+            for (node, found) in told {
+                if let Some(pair) = now.iter().find(|pair| pair.0 == node) {
+                    done(self, *pair, found);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn paths(&mut self, pairs: &[Pair], facts: &mut Facts) -> Result<(), ProbeError> {
+        let paths = &mut facts.paths;
+        self.in_turn(
+            pairs,
+            (PATIENCE, "what it sees of another node"),
+            |own, (_, to)| Order::Visit(own.target(to)),
+            |word| if let Word::Visited(visit) = word { Some(*visit) } else { None },
+            |own, (from, to), visit| {
+                let (from, to) = (own.node(from), own.node(to));
+                paths.push(Path { from, to, visit, idle: Vec::new() });
+            },
+        )?;
+        facts.paths.sort_by(|a, b| (&a.from, &a.to).cmp(&(&b.from, &b.to)));
+        Ok(())
+    }
+
+    fn relays(
+        &mut self,
+        ways: &[&Way],
+        chosen: &[usize],
+        facts: &mut Facts,
+    ) -> Result<(), ProbeError> {
+        let pairs = self.pairs(ways, chosen);
+        let users: BTreeSet<usize> = pairs.iter().flat_map(|(a, b)| [*a, *b]).collect();
+        // Numbered as ranks are, cluster by cluster.
+        let users: Vec<usize> =
+            chosen.iter().copied().filter(|node| users.contains(node)).take(MOST).collect();
+        for (number, node) in users.iter().enumerate() {
+            let is_same = |other: &&usize| self.nodes[**other].cluster == self.nodes[*node].cluster;
+            let first = users.iter().position(|other| is_same(&other)).unwrap_or(number);
+            let count = users.iter().filter(is_same).count();
+            let [me, first, count] = [number, first, count].map(|n| n as u32);
+            self.order(*node, &Order::Register { me, first, count })?;
+        }
+        let told = |_, word| if let Word::Registered(relays) = word { Some(relays) } else { None };
+        let told = self.hear(&users, PATIENCE, "how it stands with its relays", told)?;
+        facts.relays = told.concat();
+        facts.relays.sort_by(|a, b| (&a.node, &a.relay).cmp(&(&b.node, &b.relay)));
+        let number = |node: usize| users.iter().position(|user| *user == node).unwrap_or(0) as u32;
+        let circuits = &mut facts.circuits;
+        self.in_turn(
+            &pairs,
+            (PATIENCE, "circuits to another node"),
+            |own, (_, to)| Order::Circuits { to: own.target(to), process: number(to) },
+            |word| if let Word::Circuits(circuits) = word { Some(circuits) } else { None },
+            |_, _, found| circuits.extend(found),
+        )?;
+        facts.circuits.sort_by(|a, b| (&a.from, &a.to, &a.relay).cmp(&(&b.from, &b.to, &b.relay)));
+        Ok(())
+    }
+
+    fn links(
+        &mut self,
+        ways: &[&Way],
+        options: &Options,
+        facts: &mut Facts,
+    ) -> Result<(), ProbeError> {
+        self.set_clocks()?;
+        for way in ways {
+            let [a, b] = &way.link.between;
+            let link = facts.links.iter_mut().find(|link| link.joins(a, b));
+            // Where nothing crosses there is nothing to measure; why not is in the paths.
+            let crosses = |path: &Path| {
+                way.link.joins(&path.from.cluster, &path.to.cluster) && path.visit.depth.is_some()
+            };
+            if let Some(link) = link.filter(|_| facts.paths.iter().any(crosses)) {
+                link.measured = Some(summary(&self.measure([a, b], options)?));
+            }
+        }
+        Ok(())
+    }
+
+    /// One pair of nodes for each two clusters, both ways.
+    fn idle_times(
+        &mut self,
+        ways: &[&Way],
+        pairs: &[Pair],
+        facts: &mut Facts,
+    ) -> Result<(), ProbeError> {
+        let is_between = |a: &str, b: &str, (from, to): &Pair| {
+            self.nodes[*from].cluster == a && self.nodes[*to].cluster == b
+        };
+        let both = ways.iter().flat_map(|way| {
+            let [a, b] = &way.link.between;
+            [(a, b), (b, a)]
+        });
+        let is_open = |(from, to): &Pair| {
+            let (from, to) = (self.node(*from), self.node(*to));
+            facts
+                .paths
+                .iter()
+                .any(|path| path.from == from && path.to == to && path.visit.depth.is_some())
+        };
+        let open: Vec<Pair> = pairs.iter().copied().filter(is_open).collect();
+        let one =
+            both.filter_map(|(a, b)| open.iter().copied().find(|pair| is_between(a, b, pair)));
+        let one: Vec<Pair> = one.collect();
+        let paths = &mut facts.paths;
+        self.in_turn(
+            &one,
+            (IDLE_PATIENCE, "idle connections"),
+            |own, (_, to)| Order::Idle { to: own.target(to), seconds: IDLE.to_vec() },
+            |word| if let Word::Idled(idle) = word { Some(idle) } else { None },
+            |own, (from, to), idle: Vec<Idle>| {
+                let (from, to) = (own.node(from), own.node(to));
+                if let Some(path) = paths.iter_mut().find(|path| path.from == from && path.to == to)
+                {
+                    path.idle = idle;
+                }
+            },
+        )
+    }
+}
+
+/// What can be done at once, and what is left for later.
+fn next(left: &[Pair]) -> (Vec<Pair>, Vec<Pair>) {
+    let (mut from, mut to) = (BTreeSet::new(), BTreeSet::new());
+    left.iter().partition(|pair| {
+        let is_free = !from.contains(&pair.0) && !to.contains(&pair.1);
+        is_free && from.insert(pair.0) && to.insert(pair.1)
+    })
+}
+
+fn summary(report: &PathReport) -> Measured {
+    let again = |transfer: &crate::result::Transfer| {
+        let permille = transfer.retransmitted.saturating_mul(1000) / transfer.segments.max(1);
+        u32::try_from(permille).unwrap_or(1000)
+    };
+    Measured {
+        bandwidth: report.bandwidth(),
+        is_links_own: report.is_links_own(),
+        again_permille: report.together.iter().map(again).max().unwrap_or(0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_does_two_things_at_once_and_all_is_done() {
+        let mut left: Vec<Pair> = (0..4).flat_map(|a| (4..9).map(move |b| (a, b))).collect();
+        left.extend((4..9).flat_map(|a| (0..4).map(move |b| (a, b))));
+        let (mut rounds, mut all) = (0, left.len());
+        while !left.is_empty() {
+            let (now, later) = next(&left);
+            let from: BTreeSet<usize> = now.iter().map(|pair| pair.0).collect();
+            let to: BTreeSet<usize> = now.iter().map(|pair| pair.1).collect();
+            assert!(!now.is_empty() && from.len() == now.len() && to.len() == now.len());
+            all -= now.len();
+            (left, rounds) = (later, rounds + 1);
+        }
+        assert!(all == 0 && rounds <= 8, "{rounds}");
+    }
+}

@@ -1,0 +1,183 @@
+//! A node at the relays of its cluster: registered as a process of a job would be, so that circuits to it can be tried.
+
+use crate::message::Target;
+use crate::visit::{self, Me};
+use gridmpi_bootstrap::line::{self, Pass};
+use gridmpi_bootstrap::{RelayAccess, RelayError};
+use gridmpi_doctor::{Circuit, Outcome, RelayFact, RelayProblem, Route, route};
+use gridmpi_leg::LegError;
+use gridmpi_wire::{Errand, Inbox, LegNotice, LegVerdict, ProcId};
+use std::io::Read;
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Time to connect and to agree with a relay on anything but a circuit.
+const SHORT: Duration = Duration::from_secs(4);
+/// A relay gives the far end 10 s to come.
+const CIRCUIT: Duration = Duration::from_secs(13);
+
+/// A node at its relays.
+pub(crate) struct Presence {
+    relays: RelayAccess,
+    me: Me,
+    pass: Pass,
+    as_process: Mutex<ProcId>,
+}
+
+impl Presence {
+    pub(crate) fn new(relays: RelayAccess, me: Me, pass: &Pass) -> Self {
+        Self { relays, me, pass: pass.clone(), as_process: Mutex::new(ProcId::NEWCOMER) }
+    }
+
+    fn process(&self) -> ProcId {
+        *self.as_process.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Registers at every relay, and stays so to the end of this process.
+    pub(crate) fn register(self: &Arc<Self>, me: u32, first: u32, count: u32) -> Vec<RelayFact> {
+        *self.as_process.lock().unwrap_or_else(PoisonError::into_inner) = ProcId(me);
+        let errand = Errand::Register { first: ProcId(first), count };
+        self.at_each(|own, name| {
+            let mut fact = own.fact(name);
+            match own.registered(name, errand, &mut fact) {
+                Ok(stream) => {
+                    let (own, at) = (Arc::clone(own), fact.address);
+                    std::thread::spawn(move || own.await_notices(&stream, at));
+                }
+                Err(problem) => fact.problem = Some(problem),
+            }
+            fact
+        })
+    }
+
+    fn at_each<T: Send>(self: &Arc<Self>, what: impl Fn(&Arc<Self>, &str) -> T + Sync) -> Vec<T> {
+        let what = &what;
+        std::thread::scope(|scope| {
+            let names = self.relays.names.iter();
+            let all: Vec<_> = names.map(|name| scope.spawn(move || what(self, name))).collect();
+            all.into_iter().filter_map(|one| one.join().ok()).collect()
+        })
+    }
+
+    fn fact(&self, name: &str) -> RelayFact {
+        RelayFact {
+            node: self.me.node.clone(),
+            relay: name.to_owned(),
+            address: None,
+            route: Route::default(),
+            trip_us: None,
+            problem: None,
+        }
+    }
+
+    fn registered(
+        &self,
+        name: &str,
+        errand: Errand,
+        fact: &mut RelayFact,
+    ) -> Result<TcpStream, RelayProblem> {
+        let address = address(name)?;
+        (fact.address, fact.route) = (Some(address), route::to(address.ip()));
+        let (stream, took) = connect(address)?;
+        fact.trip_us = Some(u32::try_from(took.as_micros()).unwrap_or(u32::MAX));
+        self.ask(&stream, errand, SHORT)?;
+        stream.set_read_timeout(None).map_err(|error| RelayProblem::Connect(error.to_string()))?;
+        Ok(stream)
+    }
+
+    fn ask(
+        &self,
+        stream: &TcpStream,
+        errand: Errand,
+        patience: Duration,
+    ) -> Result<(), RelayProblem> {
+        let who = (self.process(), self.pass.job());
+        self.relays.ask(stream, who, errand, Instant::now() + patience).map_err(problem)
+    }
+
+    /// Takes the circuits of which the relay tells, until it ends the connection.
+    fn await_notices(self: &Arc<Self>, mut stream: &TcpStream, relay: Option<SocketAddr>) {
+        let mut inbox = Inbox::<{ LegNotice::LEN }>::new(LegNotice::LEN);
+        while let Ok(count @ 1..) = stream.read(inbox.space()) {
+            let Some(bytes) = inbox.filled(count) else { continue };
+            let (Ok(notice), Some(relay)) = (LegNotice::decode(&bytes), relay) else { return };
+            let own = Arc::clone(self);
+            std::thread::spawn(move || own.accept(relay, notice));
+        }
+    }
+
+    /// Whoever waits at the other end tells what became of it.
+    fn accept(&self, relay: SocketAddr, notice: LegNotice) {
+        let Ok((stream, _)) = connect(relay) else { return };
+        if self.ask(&stream, Errand::Accept { circuit: notice.circuit }, SHORT).is_err() {
+            return;
+        }
+        let deadline = Instant::now() + SHORT;
+        let Ok(mut line) = line::answer(stream, &self.pass, deadline) else { return };
+        if matches!(line.receive(deadline), Ok(crate::message::Purpose::Visit)) {
+            visit::serve(line, &self.me);
+        }
+    }
+
+    /// A circuit to another node through each relay.
+    pub(crate) fn circuits(self: &Arc<Self>, to: &Target, process: u32) -> Vec<Circuit> {
+        self.at_each(|own, name| {
+            let found = own.circuit(name, to, ProcId(process));
+            Circuit {
+                from: own.me.node.clone(),
+                to: to.node.clone(),
+                relay: name.to_owned(),
+                trip_us: found.as_ref().ok().copied(),
+                problem: found.err(),
+            }
+        })
+    }
+
+    fn circuit(&self, name: &str, to: &Target, process: ProcId) -> Result<u32, RelayProblem> {
+        let (stream, _) = connect(address(name)?)?;
+        self.ask(&stream, Errand::Open { to: process }, CIRCUIT)?;
+        let of_circuit = |why: &str| RelayProblem::Circuit(why.to_owned());
+        let deadline = Instant::now() + SHORT;
+        let line = line::open(stream, &self.pass, deadline);
+        let line = line.map_err(|error| of_circuit(&error.to_string()))?;
+        let (mut line, greeting) = visit::greet(line).map_err(|outcome| match outcome {
+            Outcome::Mute => of_circuit("nothing comes back on it"),
+            _ => of_circuit("it broke"),
+        })?;
+        if !greeting.is_of(to.id) {
+            return Err(of_circuit("it leads to another node"));
+        }
+        visit::fastest(&mut line).ok_or_else(|| of_circuit("nothing comes back on it"))
+    }
+}
+
+fn address(name: &str) -> Result<SocketAddr, RelayProblem> {
+    let unknown = |why: String| RelayProblem::Name(why);
+    let mut found = name.to_socket_addrs().map_err(|error| unknown(error.to_string()))?;
+    found.next().ok_or_else(|| unknown("it has no address".to_owned()))
+}
+
+/// A connection, and how long it took: a round trip.
+fn connect(address: SocketAddr) -> Result<(TcpStream, Duration), RelayProblem> {
+    let began = Instant::now();
+    let stream = TcpStream::connect_timeout(&address, SHORT);
+    let took = began.elapsed();
+    let stream = stream.and_then(|stream| stream.set_nodelay(true).map(|()| stream));
+    Ok((stream.map_err(|error| RelayProblem::Connect(error.to_string()))?, took))
+}
+
+fn problem(error: RelayError) -> RelayProblem {
+    match error {
+        RelayError::Io(error) => RelayProblem::Connect(error.to_string()),
+        RelayError::Leg(LegError::NotGenuine) => RelayProblem::Token,
+        RelayError::Leg(LegError::Refused(verdict)) => match verdict {
+            LegVerdict::UnknownToken => RelayProblem::Token,
+            LegVerdict::JobNotAllowed => RelayProblem::NotAllowed,
+            LegVerdict::NoRoute => RelayProblem::NoRoute,
+            LegVerdict::Unanswered => RelayProblem::Unanswered,
+            verdict => RelayProblem::Refused(verdict.to_string()),
+        },
+        RelayError::Leg(error) => RelayProblem::Refused(error.to_string()),
+    }
+}

@@ -1,0 +1,187 @@
+//! Nodes in threads of this process look at each other, directly and through a small relay made of `gridmpi-leg`.
+
+use gridmpi_bootstrap::line::Pass;
+use gridmpi_bootstrap::{RelayAccess, RelayToken, Secret};
+use gridmpi_doctor::{Bulk, Facts, Link, Outcome, RelayProblem, Severity, findings};
+use gridmpi_leg::{Host, HostStep, Request};
+use gridmpi_probe::node::{self, Identity};
+use gridmpi_probe::{Conductor, Gathering, How, Way};
+use gridmpi_wire::{CircuitId, Errand, JobKey, LegNotice, LegVerdict};
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// What waits at the relay.
+#[derive(Default)]
+struct Waiting {
+    registered: HashMap<u32, TcpStream>,
+    opened: HashMap<u64, (TcpStream, Box<Request>)>,
+}
+
+/// A relay that knows one token and is joined to no other.
+fn relay(token: &RelayToken) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (at, token) = (listener.local_addr().unwrap(), JobKey::new(token.bytes()));
+    let waiting: Arc<Mutex<Waiting>> = Arc::default();
+    std::thread::spawn(move || {
+        for (number, stream) in listener.incoming().flatten().enumerate() {
+            let (waiting, token) = (Arc::clone(&waiting), token.clone());
+            std::thread::spawn(move || host(stream, &token, &waiting, number as u64));
+        }
+    });
+    at
+}
+
+fn host(
+    mut stream: TcpStream,
+    token: &JobKey,
+    waiting: &Mutex<Waiting>,
+    number: u64,
+) -> Option<()> {
+    let mut host = Host::new([number as u8 + 1; 32]);
+    let request = loop {
+        let count = stream.read(host.space()).ok().filter(|count| *count > 0)?;
+        let known = |id: &_| (*id == token.token_id()).then(|| token.clone());
+        match host.read(count, known).ok()? {
+            HostStep::More => {}
+            HostStep::Send(challenge) => stream.write_all(&challenge).ok()?,
+            HostStep::Refuse(challenge, _) => return stream.write_all(&challenge).ok(),
+            HostStep::Asked(request) => break request,
+        }
+    };
+    let from = request.what().from;
+    let mut waiting = waiting.lock().unwrap();
+    match request.what().errand {
+        Errand::Register { .. } => {
+            stream.write_all(&request.answer(LegVerdict::Accepted)).ok()?;
+            waiting.registered.insert(from.0, stream);
+        }
+        Errand::Open { to } => {
+            let Some(far) = waiting.registered.get_mut(&to.0) else {
+                return stream.write_all(&request.answer(LegVerdict::NoRoute)).ok();
+            };
+            far.write_all(&LegNotice { from, circuit: CircuitId(number) }.encode()).ok()?;
+            waiting.opened.insert(number, (stream, request));
+        }
+        Errand::Accept { circuit } => {
+            let (mut near, asked) = waiting.opened.remove(&circuit.0)?;
+            drop(waiting);
+            stream.write_all(&request.answer(LegVerdict::Accepted)).ok()?;
+            near.write_all(&asked.answer(LegVerdict::Accepted)).ok()?;
+            splice(near.try_clone().ok()?, stream.try_clone().ok()?);
+            splice(stream, near);
+        }
+    }
+    Some(())
+}
+
+fn splice(mut from: TcpStream, mut to: TcpStream) {
+    std::thread::spawn(move || {
+        let _ = std::io::copy(&mut from, &mut to);
+        let _ = to.shutdown(Shutdown::Both);
+    });
+}
+
+/// One node of each cluster, each with its relays and with addresses of others' told before its own; what they see.
+fn look(relays: [Option<RelayAccess>; 2], wrong: &[SocketAddr], by_relays: bool) -> Facts {
+    let secret = Secret::random().unwrap();
+    let pass = Pass::from(&secret);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = [listener.local_addr().unwrap()];
+    for (cluster, relays) in ["a", "b"].into_iter().zip(relays) {
+        let own = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut addresses = wrong.to_vec();
+        addresses.push(own.local_addr().unwrap());
+        let (cluster, host) = (cluster.to_owned(), format!("{cluster}1"));
+        let who = Identity { cluster, host, of: Some(1), addresses, interface: None, relays };
+        let pass = pass.clone();
+        std::thread::spawn(move || node::attend(&at, &pass, vec![own], who));
+    }
+    let clusters = ["a", "b"].map(|name| (name.to_owned(), Some(1))).to_vec();
+    let wait = Duration::from_secs(20);
+    let gathering = Gathering { listeners: vec![listener], pass, clusters, wait };
+    let mut watch = || Ok(());
+    let mut conductor = Conductor::gather(gathering, &mut watch).unwrap();
+    let between = ["a".to_owned(), "b".to_owned()];
+    let link = Link { between, bandwidth: None, delay_us: None, measured: None };
+    let facts = conductor.examine(&[Way { link, by_relays }], &How::default());
+    conductor.leave();
+    assert_eq!(facts.troubles, []);
+    facts
+}
+
+fn access(name: impl ToString, token: &RelayToken) -> Option<RelayAccess> {
+    Some(RelayAccess { names: vec![name.to_string()], token: token.clone() })
+}
+
+#[test]
+fn each_direction_is_looked_at_and_strangers_are_told_from_nodes() {
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    // Something else that talks, and something that takes connections and says nothing.
+    let talks = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mute = TcpListener::bind("127.0.0.1:0").unwrap();
+    let wrong = [closed, talks.local_addr().unwrap(), mute.local_addr().unwrap()];
+    std::thread::spawn(move || {
+        for mut stream in talks.incoming().flatten() {
+            let _ = stream.write_all(b"220 mail.example ESMTP ready\r\n");
+        }
+    });
+    let facts = look([None, None], &wrong, false);
+    assert_eq!((facts.machines.len(), facts.paths.len()), (2, 2));
+    for path in &facts.paths {
+        let outcomes: Vec<&Outcome> = path.visit.attempts.iter().map(|one| &one.outcome).collect();
+        assert!(
+            matches!(
+                outcomes[..],
+                [Outcome::Refused, Outcome::Stranger(_), Outcome::Mute, Outcome::Reached]
+            ),
+            "{outcomes:?}"
+        );
+        let depth = path.visit.depth.as_ref().unwrap();
+        assert!(matches!((&depth.outward, &depth.inward), (Bulk::Passed(_), Bulk::Passed(_))));
+        assert_eq!((depth.seen, depth.passing), (depth.local, None));
+        assert!(depth.ahead_us.unsigned_abs() <= u64::from(depth.ahead_error_us) + 2000);
+    }
+}
+
+#[test]
+fn circuits_through_a_relay_lead_to_the_right_node() {
+    let token = RelayToken::random().unwrap();
+    let at = relay(&token);
+    let facts = look([access(at, &token), access(at, &token)], &[], true);
+    assert_eq!((facts.paths.len(), facts.relays.len(), facts.circuits.len()), (0, 2, 2));
+    assert!(facts.relays.iter().all(|fact| fact.problem.is_none() && fact.trip_us.is_some()));
+    for circuit in &facts.circuits {
+        assert!(circuit.problem.is_none() && circuit.trip_us.is_some(), "{circuit:?}");
+    }
+    assert!(findings(&facts).iter().any(|f| f.code == "circuit" && f.severity == Severity::Ok));
+}
+
+#[test]
+fn relays_that_cannot_be_used_say_why() {
+    let token = RelayToken::random().unwrap();
+    let (one, other) = (relay(&token), relay(&token));
+    // Two relays that do not know each other.
+    let facts = look([access(one, &token), access(other, &token)], &[], true);
+    assert!(facts.relays.iter().all(|fact| fact.problem.is_none()), "{:?}", facts.relays);
+    let problems: Vec<_> = facts.circuits.iter().map(|circuit| circuit.problem.clone()).collect();
+    assert_eq!(problems, [Some(RelayProblem::NoRoute), Some(RelayProblem::NoRoute)]);
+    // One that has another token, and one that is not there under a name that nobody knows.
+    let wrong = RelayToken::random().unwrap();
+    let unknown = access("no-such-relay.invalid:7070", &token);
+    let facts = look([access(one, &wrong), unknown], &[], true);
+    let problem = |n: usize| facts.relays[n].problem.clone().unwrap();
+    assert_eq!(problem(0), RelayProblem::Token);
+    assert!(matches!(problem(1), RelayProblem::Name(_)), "{:?}", problem(1));
+    let codes: Vec<_> =
+        findings(&facts).iter().filter(|f| f.severity == Severity::Error).map(|f| f.code).collect();
+    assert!(codes.contains(&"relay-token") && codes.contains(&"relay-name"), "{codes:?}");
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let fresh = relay(&token);
+    let facts = look([access(closed, &token), access(fresh, &token)], &[], true);
+    assert!(matches!(facts.relays[0].problem, Some(RelayProblem::Connect(_))));
+    let far = facts.circuits.iter().find(|circuit| circuit.from.cluster == "b").unwrap();
+    assert_eq!(far.problem, Some(RelayProblem::NoRoute));
+}
