@@ -162,9 +162,9 @@ impl Daemon {
     }
 
     pub(crate) fn refuse(&mut self, key: SocketKey, why: &Refused) {
-        self.counts.rejected += 1;
         match self.sockets.all.get(key) {
             Some(Socket::Pending(pending)) => {
+                self.counts.rejected += 1;
                 info!(from = ?pending.address, "connection refused: {why}");
                 self.sockets.all.remove(key);
             }

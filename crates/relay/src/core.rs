@@ -4,6 +4,8 @@
 //! and what a process sends stays in its socket until the connection that it leaves by has room and its turn has come.
 
 mod cells;
+#[cfg(any(test, fuzzing))]
+mod check;
 mod circuit;
 mod link;
 mod opening;

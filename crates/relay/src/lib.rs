@@ -15,6 +15,8 @@ mod daemon;
 mod dial;
 mod fair;
 mod file;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod greet;
 mod held;
 mod http;

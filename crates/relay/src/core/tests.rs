@@ -8,7 +8,7 @@ use std::time::Duration;
 use gridmpi_wire::{CircuitId, Errand, LegRequest, LegVerdict, ProcId};
 use proptest::prelude::*;
 
-use super::circuit::{End, Side};
+use super::circuit::Side;
 use super::*;
 use crate::cell::{Cell, RelayId, Span};
 
@@ -320,21 +320,7 @@ impl World {
     /// What must hold at all times.
     fn check(&self) {
         for Node { core, fake } in &self.nodes {
-            let mut charged = 0;
-            for (_, circuit) in core.circuits.iter() {
-                charged += circuit.charged();
-                for side in Side::BOTH {
-                    let flow = &circuit.flows[side as usize];
-                    assert!(flow.fresh.is_empty());
-                    assert!(flow.held.len() <= flow.window, "more is held than was charged");
-                    if matches!(circuit.ends[side as usize], End::Trunk(..)) {
-                        let parts = flow.granted + flow.held.len() + flow.returning;
-                        assert_eq!(parts, flow.window, "the window's parts");
-                    }
-                }
-            }
-            assert_eq!(core.budget.used(), charged, "what is charged is what is granted");
-            assert!(core.budget.used() <= core.budget.total());
+            core.check();
             assert!(fake.most_pulled <= BATCH);
         }
     }
