@@ -232,7 +232,7 @@ impl Daemon {
                     let mut host = Host::new(nonce()?);
                     host.space()[..bytes.len()].copy_from_slice(bytes);
                     let _ = host.read(bytes.len(), |_| None)?;
-                    *stage = PendingStage::Leg(host);
+                    *stage = PendingStage::Leg(Box::new(host));
                 }
                 PendingStage::Leg(host) => {
                     let read = rustix::net::recv(&*fd, host.space(), RecvFlags::empty());

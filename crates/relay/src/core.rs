@@ -131,7 +131,6 @@ pub enum Piece<'a> {
 impl Piece<'_> {
     /// How many bytes.
     #[must_use]
-    #[expect(clippy::len_without_is_empty, reason = "nobody asks")]
     pub fn len(&self) -> usize {
         match self {
             Self::Head(head) => head.len(),
