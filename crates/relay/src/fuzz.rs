@@ -19,9 +19,12 @@ pub fn cells(bytes: &[u8]) {
     assert_eq!(read(&[one, two]), whole);
 }
 
+/// A circuit, and a cell or bytes.
+type Seen = (u32, Option<Cell>, Vec<u8>);
+
 /// What the pieces hold: cells, and the bytes of circuits one by one; and whether it ended in an error.
-fn read(pieces: &[&[u8]]) -> (Vec<(u32, Option<Cell>, Vec<u8>)>, bool) {
-    let (mut parser, mut all) = (Parser::default(), Vec::<(u32, Option<Cell>, Vec<u8>)>::new());
+fn read(pieces: &[&[u8]]) -> (Vec<Seen>, bool) {
+    let (mut parser, mut all) = (Parser::default(), Vec::<Seen>::new());
     for piece in pieces {
         let mut at = 0;
         loop {

@@ -358,7 +358,8 @@ impl World {
 }
 
 fn byte(circuit: usize, side: usize, at: usize) -> u8 {
-    (at.wrapping_mul(31) ^ (at >> 8).wrapping_mul(17) ^ circuit.wrapping_mul(101) ^ side * 57) as u8
+    (at.wrapping_mul(31) ^ (at >> 8).wrapping_mul(17) ^ circuit.wrapping_mul(101) ^ (side * 57))
+        as u8
 }
 
 /// One direction of a circuit as its sender and its reader see it.
@@ -488,7 +489,7 @@ proptest! {
                 5 if chance.one_in(30) && relays > 1 => {
                     let joint = chance.below(joints.len());
                     let wire = joints[joint][0];
-                    let node = if (joint + 1) % 2 == 0 { joint } else { joint + 1 };
+                    let node = if joint % 2 == 1 { joint } else { joint + 1 };
                     world.cut(node, wire);
                 }
                 _ => {
@@ -648,7 +649,8 @@ fn what_breaks_the_protocol_is_refused() {
     let open =
         |number| (number, Cell::Open { job: JOB, from: ProcId(1), to: ProcId(100), hops: 3 });
     // Each with what is said before; the other side has dialled, so it gives odd numbers.
-    let cases: Vec<(Vec<(u32, Cell)>, Vec<u8>)> = vec![
+    type Case = (Vec<(u32, Cell)>, Vec<u8>);
+    let cases: Vec<Case> = vec![
         (vec![(5, Cell::Credit(1))], vec![]),
         (vec![(4, Cell::Fin)], vec![]),
         (vec![open(2)], vec![]),
