@@ -24,6 +24,8 @@ mod identity;
 mod metrics;
 mod notify;
 mod options;
+#[cfg(test)]
+mod peer_tests;
 mod poller;
 mod reload;
 mod routes;
