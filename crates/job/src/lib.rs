@@ -35,6 +35,7 @@ mod sweep;
 mod token;
 
 pub use address::{parse_coordinators, parse_listen};
+pub use gridmpi_settings::FileError;
 pub use hidden::play as play_hidden_part;
 pub use join::{JoinOptions, join};
 pub use measure::{Pair, measurable, measure};
@@ -42,5 +43,4 @@ pub use output::OutputOptions;
 pub use run::{BAD_JOB, RunOptions, run};
 pub use short::parse_cluster;
 pub use spec::{ClusterSpec, Family, JobSpec, Launcher, Style};
-pub use gridmpi_settings::FileError;
 pub use token::{read as read_token, write as write_token};

@@ -230,10 +230,7 @@ impl<'a> Table<'a> {
     ///
     /// # Errors
     /// It is something else.
-    pub fn variables(
-        &mut self,
-        key: &'static str,
-    ) -> Result<BTreeMap<String, String>, FileError> {
+    pub fn variables(&mut self, key: &'static str) -> Result<BTreeMap<String, String>, FileError> {
         let Some(found) = self.take(key) else { return Ok(BTreeMap::new()) };
         let expected = "a table of strings, such as { OMP_NUM_THREADS = \"2\" }";
         let DeValue::Table(all) = found.value else { return self.wrong(key, found.at, expected) };
