@@ -162,9 +162,9 @@ impl Daemon {
     }
 
     pub(crate) fn refuse(&mut self, key: SocketKey, why: &Refused) {
-        self.counts.rejected += 1;
         match self.sockets.all.get(key) {
             Some(Socket::Pending(pending)) => {
+                self.counts.rejected += 1;
                 info!(from = ?pending.address, "connection refused: {why}");
                 self.sockets.all.remove(key);
             }
@@ -232,7 +232,7 @@ impl Daemon {
                     let mut host = Host::new(nonce()?);
                     host.space()[..bytes.len()].copy_from_slice(bytes);
                     let _ = host.read(bytes.len(), |_| None)?;
-                    *stage = PendingStage::Leg(host);
+                    *stage = PendingStage::Leg(Box::new(host));
                 }
                 PendingStage::Leg(host) => {
                     let read = rustix::net::recv(&*fd, host.space(), RecvFlags::empty());

@@ -4,6 +4,8 @@
 //! and what a process sends stays in its socket until the connection that it leaves by has room and its turn has come.
 
 mod cells;
+#[cfg(any(test, fuzzing))]
+mod check;
 mod circuit;
 mod link;
 mod opening;
@@ -129,7 +131,6 @@ pub enum Piece<'a> {
 impl Piece<'_> {
     /// How many bytes.
     #[must_use]
-    #[expect(clippy::len_without_is_empty, reason = "nobody asks")]
     pub fn len(&self) -> usize {
         match self {
             Self::Head(head) => head.len(),

@@ -219,6 +219,7 @@ impl Daemon {
     pub(crate) fn look_after_lost(&mut self) {
         for Lost { known, address, was_up, why } in std::mem::take(&mut self.sockets.lost) {
             let Some(key) = known else {
+                self.counts.rejected += 1;
                 info!(from = ?address, "a relay was refused: {why}");
                 continue;
             };

@@ -15,6 +15,8 @@ mod daemon;
 mod dial;
 mod fair;
 mod file;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod greet;
 mod held;
 mod http;
@@ -22,6 +24,8 @@ mod identity;
 mod metrics;
 mod notify;
 mod options;
+#[cfg(test)]
+mod peer_tests;
 mod poller;
 mod reload;
 mod routes;

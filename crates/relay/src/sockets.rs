@@ -62,7 +62,7 @@ pub(crate) enum PendingStage {
         bytes: [u8; 8],
         have: usize,
     },
-    Leg(Host),
+    Leg(Box<Host>),
 }
 
 /// A connection to a process that has proven itself.

@@ -1,0 +1,179 @@
+//! `gridmpi relay` as it is run by hand and by systemd: settings, signals, what it says.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::time::Duration;
+
+const GRIDMPI: &str = env!("CARGO_BIN_EXE_gridmpi");
+
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let path =
+            std::env::temp_dir().join(format!("gridmpi-cli-relay-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn gridmpi(args: &[&str]) -> Output {
+    Command::new(GRIDMPI).arg("relay").args(args).output().unwrap()
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// A relay that is killed when the test ends in whatever way.
+struct Running {
+    child: Child,
+    lines: std::io::Lines<BufReader<ChildStderr>>,
+}
+
+impl Running {
+    fn start(args: &[&str], notify: &Path) -> Self {
+        let mut child = Command::new(GRIDMPI)
+            .arg("relay")
+            .args(args)
+            .env("NOTIFY_SOCKET", notify)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        Self { child, lines }
+    }
+
+    /// Reads on to a line that holds this.
+    fn line(&mut self, part: &str) -> String {
+        for line in &mut self.lines {
+            let line = line.unwrap();
+            if line.contains(part) {
+                return line;
+            }
+        }
+        panic!("it ended without saying {part}");
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn get(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address.parse::<SocketAddr>().unwrap()).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: relay\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// The value of `address=` in a line of the JSON log.
+fn address(line: &str) -> String {
+    line.split_once("\"address\":\"").unwrap().1.split('"').next().unwrap().to_owned()
+}
+
+#[test]
+fn an_identity_is_made_once_and_its_fingerprint_shown() {
+    let place = Place::new("init");
+    let directory = place.at("identity");
+    let made = gridmpi(&["init", "--directory", text(&directory)]);
+    assert!(made.status.success(), "{made:?}");
+    let shown = gridmpi(&["fingerprint", "--directory", text(&directory)]);
+    assert_eq!(made.stdout, shown.stdout);
+    assert!(String::from_utf8(shown.stdout).unwrap().starts_with("sha256:"));
+    let again = gridmpi(&["init", "--directory", text(&directory)]);
+    assert!(!again.status.success());
+    assert!(String::from_utf8(again.stderr).unwrap().contains("is there already"));
+}
+
+#[test]
+fn mistakes_are_said_before_anything_is_served() {
+    let place = Place::new("mistakes");
+    let token = place.at("token");
+    assert!(gridmpi(&["token", text(&token)]).status.success());
+    fs::set_permissions(&token, fs::Permissions::from_mode(0o644)).unwrap();
+    let cases: [(&[&str], &str); 4] = [
+        (&["--token-file", text(&token)], "chmod 600"),
+        (&["--config", "/nowhere/relay.toml"], "cannot read /nowhere/relay.toml"),
+        (&["--peer", "host:1"], "say its fingerprint too"),
+        (&["--listen", "203.0.113.1:1", "--token-file", "/dev/null"], "64 hexadecimal digits"),
+    ];
+    for (args, expected) in cases {
+        let output = gridmpi(args);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && said.contains(expected), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn a_relay_by_settings_lives_through_signals() {
+    let place = Place::new("settings");
+    assert!(gridmpi(&["token", text(&place.at("token"))]).status.success());
+    let settings = place.at("relay.toml");
+    let good = "[relay]\nlisten = [\"127.0.0.1:0\"]\nmetrics = \"127.0.0.1:0\"\nlog = \"json\"\n[[token]]\nfile = \"token\"\n";
+    fs::write(&settings, good).unwrap();
+    let notify = place.at("notify");
+    let systemd = UnixDatagram::bind(&notify).unwrap();
+    systemd.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let told = || {
+        let mut space = [0; 200];
+        let count = systemd.recv(&mut space).unwrap();
+        String::from_utf8_lossy(&space[..count]).into_owned()
+    };
+    let mut relay = Running::start(&["--config", text(&settings)], &notify);
+    relay.line("listening");
+    let metrics = address(&relay.line("/metrics"));
+    assert_eq!(told(), "READY=1");
+    assert!(get(&metrics, "/healthz").ends_with("\r\n\r\nok\n"));
+    let page = get(&metrics, "/metrics");
+    assert!(
+        page.contains("gridmpi_relay_budget_bytes 256000000") && page.ends_with("# EOF\n"),
+        "{page}"
+    );
+    assert!(get(&metrics, "/other").starts_with("HTTP/1.1 404"));
+
+    fs::write(&settings, good.replace("[[token]]", "memroy = \"1 MB\"\n[[token]]")).unwrap();
+    relay.signal("HUP");
+    assert!(told().starts_with("RELOADING=1\nMONOTONIC_USEC="));
+    let said = relay.line("the old go on");
+    assert!(
+        said.contains("relay.toml:5: unknown key `memroy` in [relay]; did you mean `memory`?"),
+        "{said}"
+    );
+    assert_eq!(told(), "READY=1");
+
+    fs::write(&settings, good.replace("[[token]]", "memory = \"64 MB\"\n[[token]]")).unwrap();
+    relay.signal("HUP");
+    relay.line("new settings hold");
+    assert!(get(&metrics, "/metrics").contains("gridmpi_relay_budget_bytes 64000000"));
+
+    relay.signal("TERM");
+    relay.line("the relay ends");
+    assert!(relay.child.wait().unwrap().success());
+}

@@ -1,0 +1,50 @@
+//! What must hold at all times between two calls, for tests and fuzzing.
+
+use super::circuit::{End, Side};
+use super::{Core, Kind};
+
+impl Core {
+    /// Looks through all books.
+    ///
+    /// # Panics
+    /// They are wrong.
+    pub fn check(&self) {
+        let mut charged = 0;
+        for (key, circuit) in self.circuits.iter() {
+            charged += circuit.charged();
+            for side in Side::BOTH {
+                let flow = &circuit.flows[side as usize];
+                assert!(flow.fresh.is_empty(), "bytes of a buffer that is used anew");
+                assert!(flow.held.len() <= flow.window, "more is held than was charged");
+                let end = circuit.ends[side as usize];
+                if let End::Trunk(link, number) = end {
+                    let parts = flow.granted + flow.held.len() + flow.returning;
+                    assert_eq!(parts, flow.window, "the window's parts");
+                    match self.links.get(link).map(|link| &link.kind) {
+                        Some(Kind::Trunk(trunk)) => {
+                            assert_eq!(trunk.numbers.get(&number), Some(&(key, side)));
+                        }
+                        other => panic!("a circuit's end is {other:?}"),
+                    }
+                }
+            }
+        }
+        assert_eq!(self.budget.used(), charged, "what is charged is what is granted");
+        assert!(self.budget.used() <= self.budget.total());
+        let mut numbers = 0;
+        for (_, link) in self.links.iter() {
+            match &link.kind {
+                Kind::Trunk(trunk) => numbers += trunk.numbers.len(),
+                Kind::Leg { circuit, .. } => {
+                    assert!(self.circuits.get(*circuit).is_some(), "a leg without a circuit");
+                }
+                Kind::Registered { .. } => {}
+            }
+        }
+        let trunk_ends = self.circuits.iter().flat_map(|(_, circuit)| circuit.ends);
+        let trunk_ends = trunk_ends.filter(|end| matches!(end, End::Trunk(..))).count();
+        assert_eq!(numbers, trunk_ends, "numbers without circuits");
+        assert!(self.waiting.values().all(|key| self.circuits.get(*key).is_some()));
+        assert!(self.until.iter().all(|(_, key)| self.circuits.get(*key).is_some()));
+    }
+}
