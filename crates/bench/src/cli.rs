@@ -6,8 +6,9 @@ use crate::error::BenchError;
 use crate::figure::{self, Figure};
 use crate::group::{Group, When};
 use crate::programs::Fitness;
+use crate::relays::ends;
 use crate::session::{self, Limits, Session, Wishes};
-use crate::{grid, network, p2p, rates};
+use crate::{grid, network, p2p, rates, relays};
 use clap::{Parser, Subcommand};
 use gridmpi_report::table::Table;
 use std::path::{Path, PathBuf};
@@ -34,11 +35,25 @@ enum Suite {
     /// Beside each time stands what the network did: packets dropped, segments sent again, retransmission timeouts, how
     /// much of the link was used, and how TCP was set. The exit code is 1 if a figure could not be measured.
     Rates(RatesOptions),
+
+    /// Relays: what they add to latency, what one carries, several at once, and what TLS between processes costs
+    ///
+    /// In labs on this machine, against no relay, and against HAProxy and nginx where these are installed. The exit code is 1
+    /// if a figure could not be measured.
+    Relays(Options),
+
+    /// The end of a path that is dialled
+    #[command(hide = true)]
+    RelaysFar(ends::Far),
+
+    /// The end of a path that measures
+    #[command(hide = true)]
+    RelaysNear(ends::Near),
 }
 
 #[derive(Debug, Default, clap::Args)]
 struct Options {
-    /// Less of everything: ends within 50 s (rates: 70 s; what is measured only if it is named takes longer)
+    /// Less of everything: ends within 50 s (rates: 70 s, relays: 60 s; what is measured only if it is named takes longer)
     #[arg(long)]
     quick: bool,
 
@@ -47,7 +62,7 @@ struct Options {
     json: Option<PathBuf>,
 
     /// Measure only these groups (p2p: inside, latency, cable, fast, slow, overlap, memory; rates: pairs, lone, all, both,
-    /// exactness, programs, npb)
+    /// exactness, programs, npb; relays: latency, throughput, trunks, tls)
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
 
@@ -110,6 +125,11 @@ pub fn run(args: Args) -> ExitCode {
             let (options, wishes) = options.split();
             measure(&rates::GROUPS, Fitness::OverNodes, &options, wishes)
         }
+        Suite::Relays(options) => {
+            measure(&relays::GROUPS, Fitness::Any, &options, Wishes::default())
+        }
+        Suite::RelaysFar(args) => return ends::end(ends::far(&args)),
+        Suite::RelaysNear(args) => return ends::end(ends::near(&args)),
     };
     match result {
         Ok(true) => ExitCode::SUCCESS,

@@ -85,6 +85,12 @@ pub fn run(name: &str, command: &mut Command, until: Instant) -> Result<Said, Be
 }
 
 impl Running {
+    /// Its process.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
     /// Waits until it says a line that contains `text`.
     ///
     /// # Errors

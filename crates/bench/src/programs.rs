@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::Instant;
 
 const COMMON: &str = include_str!("../programs/common.h");
-const SOURCES: [(&str, &str); 9] = [
+const SOURCES: [(&str, &str); 10] = [
     ("local", include_str!("../programs/local.c")),
     ("latency", include_str!("../programs/latency.c")),
     ("bulk", include_str!("../programs/bulk.c")),
@@ -17,6 +17,7 @@ const SOURCES: [(&str, &str); 9] = [
     ("idle", include_str!("../programs/idle.c")),
     ("burst", include_str!("../programs/burst.c")),
     ("stream", include_str!("../programs/stream.c")),
+    ("across", include_str!("../programs/across.c")),
     ("halo", include_str!("../programs/halo.c")),
     ("pipeline", include_str!("../programs/pipeline.c")),
 ];
