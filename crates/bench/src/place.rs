@@ -257,7 +257,7 @@ impl Lab {
                 launcher_arguments(job.mpi, index, hosts.len()),
                 self.ways_out(index, &cluster.name),
                 job.directory.map_or_else(String::new, |path| format!("directory = {path:?}\n")),
-                cluster.interface.map_or_else(String::new, |rate| {
+                self.own_interface(index).map_or_else(String::new, |rate| {
                     format!("interface_bandwidth = \"{rate} bit/s\"\n")
                 }),
             );
@@ -275,6 +275,12 @@ impl Lab {
             );
         }
         text
+    }
+
+    /// Rate of the nodes' interfaces towards the other cluster; private clusters' rate is their gateways'.
+    fn own_interface(&self, index: usize) -> Option<u64> {
+        let cluster = self.spec.clusters.get(index)?;
+        cluster.interface.filter(|_| cluster.private.is_none())
     }
 
     /// What a cluster's processes use to reach the other.

@@ -17,16 +17,19 @@ impl Pattern {
     /// What the program is told, for about so many bytes that cross one way; and how many do.
     pub(super) fn arguments(&self, crossing: u64, repeat: u32) -> (Vec<String>, f64) {
         let (ranks, pairs) = (u64::from(self.ranks), u64::from(self.pairs));
-        let (bytes, count, crossing) = if pairs == 0 {
-            let each = (crossing / (ranks * ranks)).max(1);
-            (each, 1, each * ranks * ranks)
-        } else {
-            let bytes = MESSAGE.min(crossing / pairs).max(1);
-            let count = (crossing / pairs / bytes).max(1);
-            (bytes, count, bytes * count * pairs)
+        let (bytes, count, all) = match crossing.checked_div(pairs) {
+            None => {
+                let each = (crossing / (ranks * ranks)).max(1);
+                (each, 1, each * ranks * ranks)
+            }
+            Some(share) => {
+                let bytes = MESSAGE.min(share).max(1);
+                let count = (share / bytes).max(1);
+                (bytes, count, bytes * count * pairs)
+            }
         };
         let words = [bytes, count, pairs, u64::from(repeat)];
-        (words.iter().map(u64::to_string).collect(), crossing as f64)
+        (words.iter().map(u64::to_string).collect(), all as f64)
     }
 }
 

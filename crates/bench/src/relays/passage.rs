@@ -1,11 +1,10 @@
 //! One path with different things on it: nothing, our relays, and proxies; between the same two processes, by turns.
 
 use super::proxies::{self, Cover, Hop, Proxy};
-use super::servers::{Keys, Server, Trunk, wait_for_trunks};
+use super::servers::{Keys, Server, Started, Trunk, wait_for_trunks};
 use crate::error::BenchError;
 use crate::figure::{Bound, Figure};
 use crate::place::{Lab, Route, own_program};
-use crate::process::Running;
 use crate::samples::{Samples, median};
 use crate::session::Session;
 use std::time::Instant;
@@ -59,8 +58,8 @@ struct Paths<'a> {
     cores: Cores,
     until: Instant,
     far: String,
-    running: Vec<Running>,
-    relays: Vec<(Server, Running)>,
+    running: Vec<Started>,
+    relays: Vec<(Server, Started)>,
     /// For the near end.
     ways: Vec<String>,
     /// For the far end.
@@ -108,7 +107,7 @@ impl Paths<'_> {
 
     fn relay(&mut self, server: Server) -> Result<u32, BenchError> {
         let running = self.keys.start(self.lab, &server, &self.front(), self.until)?;
-        let pid = running.pid();
+        let pid = running.pid;
         self.relays.push((server, running));
         Ok(pid)
     }
@@ -126,7 +125,7 @@ impl Paths<'_> {
         let hop = Hop { node, port, to: &to, cover };
         let front = self.front();
         let running = proxy.start(self.session, self.lab, self.keys, &hop, &front, self.until)?;
-        let pid = running.pid();
+        let pid = running.pid;
         self.running.push(running);
         Ok(pid)
     }

@@ -1,9 +1,8 @@
 //! What relays are held against: HAProxy in TCP mode and nginx's stream module, as Debian ships them.
 
-use super::servers::Keys;
+use super::servers::{self, Keys, Started};
 use crate::error::BenchError;
 use crate::place::Lab;
-use crate::process::Running;
 use crate::session::Session;
 use std::path::Path;
 use std::time::Instant;
@@ -114,7 +113,7 @@ impl Proxy {
         hop: &Hop<'_>,
         front: &[&str],
         until: Instant,
-    ) -> Result<Running, BenchError> {
+    ) -> Result<Started, BenchError> {
         let (directory, _) = keys.identity("proxies", until)?;
         let text = |name| {
             let path = directory.join(name);
@@ -133,7 +132,7 @@ impl Proxy {
             Self::Nginx => command.extend([self.program(), "-e", "stderr", "-c", &*file]),
             Self::Haproxy | Self::Splice => command.extend([self.program(), "-db", "-f", &*file]),
         }
-        lab.start(hop.node, &command)
+        servers::start(lab, hop.node, &command, until)
     }
 }
 

@@ -125,7 +125,7 @@ impl Keys {
         server: &Server,
         front: &[&str],
         until: Instant,
-    ) -> Result<Running, BenchError> {
+    ) -> Result<Started, BenchError> {
         let file = self.directory.join(format!("{}-{}.toml", server.node, server.port));
         let settings = self.settings(server, until)?;
         std::fs::write(&file, settings).map_err(|error| {
@@ -134,23 +134,46 @@ impl Keys {
         })?;
         let program = own_program()?;
         let (program, file) = (program.to_string_lossy(), file.to_string_lossy());
-        // Its log is on standard error, and it is waited for.
-        let mut command = vec!["sh", "-c", "exec \"$@\" 2>&1", "relay"];
-        command.extend(front);
+        let mut command = front.to_vec();
         command.extend([&*program, "relay", "--config", &*file]);
-        let mut running = lab.start(&server.node, &command)?;
-        running.expect("listening", until)?;
-        Ok(running)
+        let mut started = start(lab, &server.node, &command, until)?;
+        started.running.expect("listening", until)?;
+        Ok(started)
     }
+}
+
+/// Something under way on a machine of the lab.
+#[derive(Debug)]
+pub(super) struct Started {
+    running: Running,
+    /// Its process, as the lab counts.
+    pub(super) pid: u32,
+}
+
+/// Starts it; what it says goes to standard output, so that it can be waited for.
+pub(super) fn start(
+    lab: &Lab,
+    node: &str,
+    command: &[&str],
+    until: Instant,
+) -> Result<Started, BenchError> {
+    let mut words = vec!["sh", "-c", "echo pid $$; exec \"$@\" 2>&1", "start"];
+    words.extend(command);
+    let mut running = lab.start(node, &words)?;
+    let line = running.expect("pid ", until)?;
+    let pid = line.strip_prefix("pid ").and_then(|pid| pid.parse().ok());
+    let pid = pid.ok_or_else(|| BenchError::Output(format!("`{line}` is no process")))?;
+    Ok(Started { running, pid })
 }
 
 /// Waits until those who dial have got through.
 pub(super) fn wait_for_trunks(
-    relays: &mut [(Server, Running)],
+    relays: &mut [(Server, Started)],
     until: Instant,
 ) -> Result<(), BenchError> {
-    let dialling = relays.iter_mut().filter(|(server, _)| server.dials.is_some());
-    dialling.map(|(_, running)| running.expect("connected to a relay", until)).collect()
+    let mut dialling = relays.iter_mut().filter(|(server, _)| server.dials.is_some());
+    dialling
+        .try_for_each(|(_, relay)| relay.running.expect("connected to a relay", until).map(drop))
 }
 
 fn gridmpi(words: &[&str], until: Instant) -> Result<String, BenchError> {

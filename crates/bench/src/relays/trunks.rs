@@ -13,8 +13,9 @@ const PATTERNS: [Pattern; 3] = [
     Pattern { name: "8 pairs", ranks: 8, pairs: 8 },
     Pattern { name: "all to all", ranks: 8, pairs: 0 },
 ];
-/// What crosses for each relay; at 20 Mbit/s some 1.7 s.
+/// What crosses for each relay; at 20 Mbit/s some 1.7 s. And with `--quick`.
 const CROSSING: u64 = 4 << 20;
+const QUICK_CROSSING: u64 = 1 << 20;
 /// With eight relays at least.
 const BOUND: f64 = 7.6;
 
@@ -53,6 +54,7 @@ fn speeds_with(session: &mut Session, site: Gateways) -> Result<Vec<Vec<f64>>, B
     let program = session.program("across")?;
     let until = session.until()?;
     let repeat = session.choose(1, 3);
+    let crossing = session.choose(QUICK_CROSSING, CROSSING) * u64::from(site.gateways);
     let (session, lab) = session.with_lab()?;
     let mut relays = Vec::new();
     for number in 1..=site.gateways {
@@ -68,7 +70,7 @@ fn speeds_with(session: &mut Session, site: Gateways) -> Result<Vec<Vec<f64>>, B
     let (file, token) = (session.files().place("job.toml"), keys.token());
     let mut all = Vec::new();
     for pattern in &PATTERNS {
-        let (arguments, crossing) = pattern.arguments(CROSSING * u64::from(site.gateways), repeat);
+        let (arguments, crossing) = pattern.arguments(crossing, repeat);
         let job = Job {
             mpi: &session.mpi,
             file: &file,
