@@ -27,6 +27,12 @@ pub const QUICK: Limits = Limits {
     command: Duration::from_secs(15),
     last: Some(Duration::from_secs(49)),
 };
+/// The same with relays.
+pub const QUICK_RELAYS: Limits = Limits {
+    all: Duration::from_secs(55),
+    command: Duration::from_secs(15),
+    last: Some(Duration::from_secs(59)),
+};
 /// The same where many nodes are brought up many times.
 pub const QUICK_OVER_NODES: Limits = Limits {
     all: Duration::from_secs(60),

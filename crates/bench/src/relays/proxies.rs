@@ -88,8 +88,9 @@ impl Proxy {
             let ssl = if *cover == Cover::In { " ssl" } else { "" };
             return format!(
                 "load_module {NGINX_STREAM};\ndaemon off;\nmaster_process off;\nerror_log stderr;\n\
-                 pid {place}/nginx-{port}.pid;\nevents {{}}\nstream {{ server {{\n\
-                 listen {port}{ssl}; proxy_pass {to}; {tls}\n}} }}\n"
+                 pid {place}/nginx-{}-{port}.pid;\nevents {{}}\nstream {{ server {{\n\
+                 listen {port}{ssl}; proxy_pass {to}; {tls}\n}} }}\n",
+                hop.node
             );
         }
         let splice = if self == Self::Splice { "option splice-auto\n" } else { "" };
@@ -115,15 +116,11 @@ impl Proxy {
         until: Instant,
     ) -> Result<Started, BenchError> {
         let (directory, _) = keys.identity("proxies", until)?;
-        let text = |name| {
-            let path = directory.join(name);
-            std::fs::read_to_string(&path).map_err(|error| {
-                let what = format!("cannot read {}", path.display());
-                BenchError::File { what, error }
-            })
-        };
-        let both = text("relay.crt")? + &text("relay.key")?;
-        session.files().write("relays/proxies/both.pem", &both)?;
+        // Written once: another may be reading it.
+        if !directory.join("both.pem").exists() {
+            let both = read(&directory.join("relay.crt"))? + &read(&directory.join("relay.key"))?;
+            session.files().write("relays/proxies/both.pem", &both)?;
+        }
         let name = format!("relays/proxies/{}-{}-{}.conf", self.key(), hop.node, hop.port);
         let file = session.files().write(&name, &self.settings(hop, &directory))?;
         let file = file.to_string_lossy();
@@ -134,6 +131,13 @@ impl Proxy {
         }
         servers::start(lab, hop.node, &command, until)
     }
+}
+
+fn read(path: &Path) -> Result<String, BenchError> {
+    std::fs::read_to_string(path).map_err(|error| {
+        let what = format!("cannot read {}", path.display());
+        BenchError::File { what, error }
+    })
 }
 
 /// Those that are there; says what is not.

@@ -53,7 +53,7 @@ fn speeds_with(session: &mut Session, site: Gateways) -> Result<Vec<Vec<f64>>, B
     let keys = Keys::make(session)?;
     let program = session.program("across")?;
     let until = session.until()?;
-    let repeat = session.choose(1, 3);
+    let repeat = session.choose(1, 2);
     let crossing = session.choose(QUICK_CROSSING, CROSSING) * u64::from(site.gateways);
     let (session, lab) = session.with_lab()?;
     let mut relays = Vec::new();
