@@ -11,8 +11,10 @@ use std::time::Instant;
 
 const US: f64 = 1e6;
 const MB: f64 = 1e-6;
-/// The far end itself.
-const FAR: u16 = 9000;
+/// Of the first round: the far end's, and those behind it what is between.
+const PORTS: u16 = 9000;
+/// How many a round has: what the round before has left may still hold its own.
+const PORTS_OF_ROUND: u16 = 50;
 /// Of a transfer.
 const BYTES: u64 = 256 << 20;
 /// What is added by each relay at most, µs.
@@ -44,8 +46,10 @@ impl Through {
 }
 
 /// Where the processes run.
+#[derive(Clone, Copy)]
 struct Cores {
-    between: Option<&'static str>,
+    /// What is between, at the near end and at the far.
+    between: [&'static str; 2],
     near: &'static str,
     far: &'static str,
 }
@@ -58,6 +62,8 @@ struct Paths<'a> {
     cores: Cores,
     until: Instant,
     far: String,
+    /// The far end's port.
+    port: u16,
     running: Vec<Started>,
     relays: Vec<(Server, Started)>,
     /// For the near end.
@@ -67,15 +73,16 @@ struct Paths<'a> {
 }
 
 impl Paths<'_> {
-    fn front(&self) -> Vec<&'static str> {
-        self.cores.between.map_or_else(Vec::new, |core| vec!["taskset", "-c", core])
+    fn front(&self, node: &str) -> [&'static str; 3] {
+        let [near, far] = self.cores.between;
+        ["taskset", "-c", if node == "a1" { near } else { far }]
     }
 
     fn add(&mut self, through: Through, port: u16) -> Result<(), BenchError> {
         let (key, far) = (through.key(), self.far.clone());
         let near = self.lab.wide_address("a1");
         let way = match through {
-            Through::Nothing => format!("{key}={far}:{FAR}"),
+            Through::Nothing => format!("{key}={far}:{}", self.port),
             Through::Relay => {
                 let pid = self.relay(Server::lone("b1", port))?;
                 self.registrations.push(format!("{port}@{far}:{port}"));
@@ -88,7 +95,7 @@ impl Paths<'_> {
                 format!("{key}={port}@{near}:{port}+{}+{}", pids[0], pids[1])
             }
             Through::Proxy(proxy) => {
-                let pid = self.proxy(proxy, "b1", port, FAR, Cover::None)?;
+                let pid = self.proxy(proxy, "b1", port, self.port, Cover::None)?;
                 format!("{key}={far}:{port}+{pid}")
             }
             Through::Proxies(proxy, trunk) => {
@@ -96,7 +103,7 @@ impl Paths<'_> {
                     Trunk::Plain => [Cover::None, Cover::None],
                     Trunk::Tls => [Cover::Out, Cover::In],
                 };
-                let last = self.proxy(proxy, "b1", port, FAR, inward)?;
+                let last = self.proxy(proxy, "b1", port, self.port, inward)?;
                 let first = self.proxy(proxy, "a1", port, port, out)?;
                 format!("{key}={near}:{port}+{first}+{last}")
             }
@@ -106,7 +113,7 @@ impl Paths<'_> {
     }
 
     fn relay(&mut self, server: Server) -> Result<u32, BenchError> {
-        let running = self.keys.start(self.lab, &server, &self.front(), self.until)?;
+        let running = self.keys.start(self.lab, &server, &self.front(&server.node), self.until)?;
         let pid = running.pid;
         self.relays.push((server, running));
         Ok(pid)
@@ -123,7 +130,7 @@ impl Paths<'_> {
     ) -> Result<u32, BenchError> {
         let to = format!("{}:{to}", self.far);
         let hop = Hop { node, port, to: &to, cover };
-        let front = self.front();
+        let front = self.front(node);
         let running = proxy.start(self.session, self.lab, self.keys, &hop, &front, self.until)?;
         let pid = running.pid;
         self.running.push(running);
@@ -135,7 +142,7 @@ impl Paths<'_> {
         let program = own_program()?;
         let (program, token) = (program.to_string_lossy(), self.keys.token());
         let token = token.to_string_lossy();
-        let listen = format!("{}:{FAR}", self.far);
+        let listen = format!("{}:{}", self.far, self.port);
         let begin = |core, part| vec!["taskset", "-c", core, &*program, "bench", part];
         let mut command = begin(self.cores.far, "relays-far");
         command.extend(["--listen", &listen, "--token", &token]);
@@ -156,8 +163,8 @@ fn round(
     session: &mut Session,
     all: &[Through],
     cores: Cores,
-    bytes: u64,
-    samples: u32,
+    port: u16,
+    (bytes, samples): (u64, u32),
 ) -> Result<Samples, BenchError> {
     session.lab(Route::Plain)?;
     let keys = Keys::make(session)?;
@@ -172,12 +179,13 @@ fn round(
         cores,
         until,
         far,
+        port,
         running,
         relays,
         ways,
         registrations,
     };
-    for (port, through) in (9101..).zip(all) {
+    for (port, through) in (port + 1..).zip(all) {
         paths.add(*through, port)?;
     }
     paths.measure(bytes, samples)
@@ -185,12 +193,12 @@ fn round(
 
 fn rounds(
     session: &mut Session,
-    count: usize,
-    mut one: impl FnMut(&mut Session) -> Result<Samples, BenchError>,
+    count: u16,
+    one: impl Fn(&mut Session, u16) -> Result<Samples, BenchError>,
 ) -> Result<Samples, BenchError> {
     let mut samples = Samples::default();
-    for _ in 0..count {
-        samples.append(&one(session)?);
+    for number in 0..count {
+        samples.append(&one(session, PORTS + number * PORTS_OF_ROUND)?);
     }
     Ok(samples)
 }
@@ -219,11 +227,10 @@ pub(super) fn latency(session: &mut Session) -> Result<Vec<Figure>, BenchError> 
         all.extend(proxies.iter().map(|proxy| Through::Proxies(*proxy, trunk)));
     }
     let blocks = session.choose(40, 100);
-    let count = session.choose(1, 5);
-    let one = |session: &mut Session| {
-        let cores = Cores { between: None, near: "0", far: "1" };
-        round(session, &all, cores, 0, blocks)
-    };
+    let count = session.choose(1, 3);
+    // A core for each end and what stands there, as if they were hosts.
+    let cores = Cores { between: ["0", "1"], near: "0", far: "1" };
+    let one = |session: &mut Session, port| round(session, &all, cores, port, (0, blocks));
     let samples = rounds(session, count, one)?;
     let direct = samples.scaled("direct", US)?;
     // Two stand on the way: each adds half.
@@ -274,10 +281,8 @@ pub(super) fn throughput(session: &mut Session) -> Result<Vec<Figure>, BenchErro
     }
     let (transfers, count) = (session.choose(2, 4), session.choose(1, 3));
     let bytes = session.choose(BYTES / 4, BYTES);
-    let one = |session: &mut Session| {
-        let cores = Cores { between: Some("0"), near: "1", far: "1" };
-        round(session, &all, cores, bytes, transfers)
-    };
+    let cores = Cores { between: ["0", "0"], near: "1", far: "1" };
+    let one = |session: &mut Session, port| round(session, &all, cores, port, (bytes, transfers));
     let samples = rounds(session, count, one)?;
     let speed = |key: &str| -> Result<Vec<f64>, BenchError> {
         Ok(samples.get(key)?.iter().map(|seconds| bytes as f64 * MB / seconds).collect())
