@@ -6,8 +6,9 @@ use crate::error::BenchError;
 use crate::figure::{self, Figure};
 use crate::group::{Group, When};
 use crate::programs::Fitness;
+use crate::relays::ends;
 use crate::session::{self, Limits, Session, Wishes};
-use crate::{grid, network, p2p, rates};
+use crate::{grid, network, p2p, rates, relays};
 use clap::{Parser, Subcommand};
 use gridmpi_report::table::Table;
 use std::path::{Path, PathBuf};
@@ -34,11 +35,25 @@ enum Suite {
     /// Beside each time stands what the network did: packets dropped, segments sent again, retransmission timeouts, how
     /// much of the link was used, and how TCP was set. The exit code is 1 if a figure could not be measured.
     Rates(RatesOptions),
+
+    /// Relays: what they add to latency, what one carries, several at once, and what TLS between processes costs
+    ///
+    /// In labs on this machine, against no relay, and against HAProxy and nginx where these are installed. The exit code is 1
+    /// if a figure could not be measured.
+    Relays(Options),
+
+    /// The end of a path that is dialled
+    #[command(hide = true)]
+    RelaysFar(ends::Far),
+
+    /// The end of a path that measures
+    #[command(hide = true)]
+    RelaysNear(ends::Near),
 }
 
 #[derive(Debug, Default, clap::Args)]
 struct Options {
-    /// Less of everything: ends within 50 s (rates: 70 s; what is measured only if it is named takes longer)
+    /// Less of everything: ends within 50 s (rates: 70 s, relays: 60 s; what is measured only if it is named takes longer)
     #[arg(long)]
     quick: bool,
 
@@ -47,7 +62,7 @@ struct Options {
     json: Option<PathBuf>,
 
     /// Measure only these groups (p2p: inside, latency, cable, fast, slow, overlap, memory; rates: pairs, lone, all, both,
-    /// exactness, programs, npb)
+    /// exactness, programs, npb; relays: latency, throughput, trunks, tls)
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
 
@@ -105,11 +120,26 @@ impl RatesOptions {
 #[must_use]
 pub fn run(args: Args) -> ExitCode {
     let result = match args.suite {
-        Suite::P2p(options) => measure(&p2p::GROUPS, Fitness::Any, &options, Wishes::default()),
+        Suite::P2p(options) => {
+            measure(&p2p::GROUPS, (Fitness::Any, session::QUICK), &options, Wishes::default())
+        }
         Suite::Rates(options) => {
             let (options, wishes) = options.split();
-            measure(&rates::GROUPS, Fitness::OverNodes, &options, wishes)
+            measure(
+                &rates::GROUPS,
+                (Fitness::OverNodes, session::QUICK_OVER_NODES),
+                &options,
+                wishes,
+            )
         }
+        Suite::Relays(options) => measure(
+            &relays::GROUPS,
+            (Fitness::Any, session::QUICK_RELAYS),
+            &options,
+            Wishes::default(),
+        ),
+        Suite::RelaysFar(args) => return ends::end(ends::far(&args)),
+        Suite::RelaysNear(args) => return ends::end(ends::near(&args)),
     };
     match result {
         Ok(true) => ExitCode::SUCCESS,
@@ -124,7 +154,7 @@ pub fn run(args: Args) -> ExitCode {
 /// Whether all is as it should be.
 fn measure(
     groups: &[Group],
-    fitness: Fitness,
+    (fitness, quick): (Fitness, Limits),
     options: &Options,
     wishes: Wishes,
 ) -> Result<bool, BenchError> {
@@ -132,7 +162,7 @@ fn measure(
     // A file that cannot be written is better known before the run than after it.
     options.json.as_deref().map_or(Ok(()), |path| write_json(path, &[]))?;
     wishes.pictures.as_deref().map_or(Ok(()), make_directory)?;
-    let limits = limits(groups, fitness, options);
+    let limits = limits(groups, quick, options);
     let mut session = Session::new(options.mpi.as_deref(), fitness, options.quick, limits)?;
     session.wishes = wishes;
     let mut figures = Vec::new();
@@ -163,13 +193,10 @@ fn print_tables(figures: &[Figure], is_markdown: bool) {
 }
 
 /// What is not measured by default has no time limit that suits all of it.
-fn limits(groups: &[Group], fitness: Fitness, options: &Options) -> Limits {
+fn limits(groups: &[Group], quick: Limits, options: &Options) -> Limits {
     let mut wanted = groups.iter().filter(|group| is_wanted(group, options));
-    match fitness {
-        _ if !options.quick || wanted.any(|group| group.when != When::Always) => session::WHOLE,
-        Fitness::Any => session::QUICK,
-        Fitness::OverNodes => session::QUICK_OVER_NODES,
-    }
+    let is_whole = !options.quick || wanted.any(|group| group.when != When::Always);
+    if is_whole { session::WHOLE } else { quick }
 }
 
 fn is_wanted(group: &Group, options: &Options) -> bool {
@@ -213,6 +240,7 @@ mod tests {
     fn unknown_names_are_refused_with_the_known_ones() {
         assert!(check_names(&p2p::GROUPS, &["latency".to_owned()]).is_ok());
         assert!(check_names(&rates::GROUPS, &["pairs".to_owned()]).is_ok());
+        assert!(check_names(&relays::GROUPS, &["trunks".to_owned()]).is_ok());
         let text = check_names(&p2p::GROUPS, &["lateness".to_owned()]).unwrap_err().to_string();
         assert!(text.contains("`lateness`") && text.contains("latency"), "{text}");
     }

@@ -1,6 +1,6 @@
 //! `gridmpi bench`: every figure is measured in one run together with what it is compared to, by turns.
 //!
-//! [`cli`] → a suite ([`p2p`], [`rates`]) of groups, each of which brings up a lab ([`place`]), runs compiled
+//! [`cli`] → a suite ([`p2p`], [`rates`], [`relays`]) of groups, each of which brings up a lab ([`place`]), runs compiled
 //! programs ([`programs`]) or `iperf3` ([`iperf`]) in it, and turns their samples into [`figure`]s.
 //! Everything runs inside labs that live no longer than this process: whatever becomes of it,
 //! nothing is left.
@@ -18,6 +18,7 @@ pub mod place;
 pub mod process;
 pub mod programs;
 pub mod rates;
+pub mod relays;
 pub mod samples;
 pub mod session;
 pub mod watched;

@@ -15,6 +15,10 @@ use std::time::Instant;
 
 /// The interface towards the other cluster.
 pub const INTERFACE: &str = "eth1";
+/// Of relays on gateways.
+pub const RELAY_PORT: u16 = 7118;
+/// The host that private clusters reach.
+const PUBLIC: &str = "pub";
 
 /// The path between the two clusters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,8 +31,42 @@ pub enum Route {
     Slow,
     /// 10 ms one way, as fast as the emulator carries.
     Fast,
+    /// A virtual cable, and interfaces of 1 Gbit/s.
+    Gigabit,
     /// Several nodes in each cluster.
     Site(Site),
+    /// Clusters behind gateways.
+    Gateways(Gateways),
+}
+
+/// Two private clusters of one node each, behind gateways with interfaces of 20 Mbit/s.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gateways {
+    /// Of each cluster.
+    pub gateways: u32,
+    /// Between the clusters, one way, ms.
+    pub delay_ms: u32,
+}
+
+impl Gateways {
+    fn text(self) -> String {
+        let Self { gateways, delay_ms } = self;
+        let cluster = |name: &str| {
+            format!(
+                "[[cluster]]\nname = \"{name}\"\nnodes = 1\nprivate = true\ngateways = {gateways}\nnat = true\n\
+                 gateway_interface = \"20 Mbit/s\"\nfirewall = \"open\"\n"
+            )
+        };
+        let link = |between: &str, how: &str| format!("[[link]]\nbetween = {between}\n{how}\n");
+        let wide = match delay_ms {
+            0 => "emulate = false".to_owned(),
+            delay => format!("delay = \"{delay} ms\""),
+        };
+        let links = link("[\"a\", \"b\"]", &wide)
+            + &link("[\"a\", \"pub\"]", "emulate = false")
+            + &link("[\"b\", \"pub\"]", "emulate = false");
+        format!("{}{}[[host]]\nname = \"{PUBLIC}\"\n{links}", cluster("a"), cluster("b"))
+    }
 }
 
 /// Two clusters of nodes with an interface each, and the link between them.
@@ -84,7 +122,9 @@ impl Route {
             Self::Shaped => "shaped",
             Self::Slow => "slow",
             Self::Fast => "fast",
+            Self::Gigabit => "gigabit",
             Self::Site(_) => "site",
+            Self::Gateways(_) => "gateways",
         }
     }
 
@@ -94,7 +134,9 @@ impl Route {
             Self::Shaped => ("interface = \"160 Mbit/s\"\n", "emulate = false"),
             Self::Slow => ("", "delay = \"10 ms\"\nbandwidth = \"160 Mbit/s\""),
             Self::Fast => ("", "delay = \"10 ms\""),
+            Self::Gigabit => ("interface = \"1 Gbit/s\"\n", "emulate = false"),
             Self::Site(site) => return site.text(),
+            Self::Gateways(site) => return site.text(),
         };
         let cluster =
             |name: &str| format!("[[cluster]]\nname = \"{name}\"\nnodes = 1\n{interface}");
@@ -190,14 +232,18 @@ impl Lab {
         command.extend([gridmpi.as_os_str(), run, job.file.as_os_str(), dashes]);
         command.push(job.program.as_os_str());
         command.extend(job.arguments.iter().map(OsStr::new));
-        self.start(plan::HEAD, &command)
+        // Private clusters cannot be reached from anywhere, and reach only a public host.
+        self.start(if job.relayed.is_some() { PUBLIC } else { plan::HEAD }, &command)
     }
 
     fn job_file(&self, job: &Job<'_>) -> String {
         let nodes = plan::nodes(&self.spec);
-        let mut text = String::new();
+        let token = |relayed: Relayed<'_>| format!("[job]\nrelay_token = {:?}\n", relayed.token);
+        let mut text = job.relayed.map_or_else(String::new, token);
         for (index, cluster) in self.spec.clusters.iter().enumerate() {
-            let mine = nodes.iter().filter(|node| node.cluster == index);
+            let is_here =
+                |node: &&plan::Node| node.cluster == index && node.role == plan::Role::Node;
+            let mine = nodes.iter().filter(is_here);
             let addresses = mine.filter_map(plan::Node::lan);
             let hosts: Vec<_> = addresses.map(|address| address.to_string()).collect();
             let ranks = job.ranks[index.min(1)];
@@ -205,12 +251,13 @@ impl Lab {
             text += &format!(
                 "[[cluster]]\nname = \"{}\"\nlauncher = \"{}\"\nlauncher_args = {:?}\n\
                  ranks = {ranks}\nranks_per_host = {each}\nhosts = {hosts:?}\n\
-                 remote_shell = \"lab-ssh\"\ninterface = \"{INTERFACE}\"\n{}{}[cluster.env]\n",
+                 remote_shell = \"lab-ssh\"\n{}{}{}[cluster.env]\n",
                 cluster.name,
                 job.mpi.launcher,
                 launcher_arguments(job.mpi, index, hosts.len()),
+                self.ways_out(index, &cluster.name),
                 job.directory.map_or_else(String::new, |path| format!("directory = {path:?}\n")),
-                cluster.interface.map_or_else(String::new, |rate| {
+                self.own_interface(index).map_or_else(String::new, |rate| {
                     format!("interface_bandwidth = \"{rate} bit/s\"\n")
                 }),
             );
@@ -228,6 +275,28 @@ impl Lab {
             );
         }
         text
+    }
+
+    /// Rate of the nodes' interfaces towards the other cluster; private clusters' rate is their gateways'.
+    fn own_interface(&self, index: usize) -> Option<u64> {
+        let cluster = self.spec.clusters.get(index)?;
+        cluster.interface.filter(|_| cluster.private.is_none())
+    }
+
+    /// What a cluster's processes use to reach the other.
+    fn ways_out(&self, index: usize, name: &str) -> String {
+        if self.spec.private(index).is_none() {
+            return format!("interface = \"{INTERFACE}\"\n");
+        }
+        let nodes = plan::nodes(&self.spec);
+        let is_gateway =
+            |node: &&plan::Node| node.cluster == index && node.role == plan::Role::Gateway;
+        let relay = |node: &plan::Node| format!("{}:{RELAY_PORT}", node.name);
+        let relays: Vec<_> = nodes.iter().filter(is_gateway).map(relay).collect();
+        format!(
+            "interface = \"eth0\"\nhead = \"{}\"\nrelays = {relays:?}\n",
+            plan::cluster_head(name)
+        )
     }
 
     /// Where the lab keeps what it has seen.
@@ -274,6 +343,15 @@ pub struct Job<'a> {
     pub variables: &'a [(&'a str, String)],
     /// Where its ranks run; none: here.
     pub directory: Option<&'a Path>,
+    /// Whether private clusters meet through the relays on their gateways.
+    pub relayed: Option<Relayed<'a>>,
+}
+
+/// How a job's processes use relays.
+#[derive(Clone, Copy, Debug)]
+pub struct Relayed<'a> {
+    /// The relays' token.
+    pub token: &'a Path,
 }
 
 /// What the launcher is told in the lab's cluster `index` of so many nodes.
@@ -284,7 +362,7 @@ fn launcher_arguments(mpi: &Mpi, index: usize, nodes: usize) -> Vec<String> {
     words.iter().map(|word| word.replace("{network}", &network)).collect()
 }
 
-fn own_program() -> Result<std::path::PathBuf, BenchError> {
+pub(crate) fn own_program() -> Result<std::path::PathBuf, BenchError> {
     std::env::current_exe().map_err(|error| {
         let what = "cannot find this program's own file".to_owned();
         BenchError::File { what, error }
@@ -314,10 +392,16 @@ mod tests {
             inlet_kib: None,
             records_frames: true,
         });
-        for path in [Route::Plain, Route::Shaped, Route::Slow, Route::Fast, site] {
+        let gateways = Route::Gateways(Gateways { gateways: 8, delay_ms: 10 });
+        let spec = Spec::parse(&gateways.text(), "t", "t").unwrap();
+        assert!(spec.private(1).is_some() && spec.links[0].emulate && !spec.links[1].emulate);
+        for path in [Route::Plain, Route::Shaped, Route::Slow, Route::Fast, Route::Gigabit, site] {
             let spec = Spec::parse(&path.text(), "t", "t").unwrap();
             assert_eq!(spec.clusters.len(), 2);
-            assert_eq!(spec.links[0].emulate, !matches!(path, Route::Plain | Route::Shaped));
+            assert_eq!(
+                spec.links[0].emulate,
+                !matches!(path, Route::Plain | Route::Shaped | Route::Gigabit)
+            );
             assert_eq!(spec.gso, !matches!(path, Route::Slow | Route::Site(_)));
         }
     }

@@ -85,14 +85,14 @@ pub fn run(name: &str, command: &mut Command, until: Instant) -> Result<Said, Be
 }
 
 impl Running {
-    /// Waits until it says a line that contains `text`.
+    /// Waits until it says a line that contains `text`, and passes that on.
     ///
     /// # Errors
     /// It ends without, or the time is over.
-    pub fn expect(&mut self, text: &str, until: Instant) -> Result<(), BenchError> {
+    pub fn expect(&mut self, text: &str, until: Instant) -> Result<String, BenchError> {
         loop {
             match self.lines.recv_timeout(left(until)) {
-                Ok(line) if line.contains(text) => return Ok(()),
+                Ok(line) if line.contains(text) => return Ok(line),
                 Ok(_) => {}
                 Err(RecvTimeoutError::Timeout) => return Err(self.late(until)),
                 Err(RecvTimeoutError::Disconnected) => {

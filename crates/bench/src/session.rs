@@ -27,6 +27,12 @@ pub const QUICK: Limits = Limits {
     command: Duration::from_secs(15),
     last: Some(Duration::from_secs(49)),
 };
+/// The same with relays.
+pub const QUICK_RELAYS: Limits = Limits {
+    all: Duration::from_secs(55),
+    command: Duration::from_secs(15),
+    last: Some(Duration::from_secs(59)),
+};
 /// The same where many nodes are brought up many times.
 pub const QUICK_OVER_NODES: Limits = Limits {
     all: Duration::from_secs(60),
@@ -125,6 +131,14 @@ impl Session {
         self.lab.as_ref().map(|(_, lab)| lab).ok_or(BenchError::NoTime)
     }
 
+    /// The lab that is up, and what else the session has.
+    ///
+    /// # Errors
+    /// None is up.
+    pub fn with_lab(&self) -> Result<(&Self, &Lab), BenchError> {
+        self.lab.as_ref().map(|(_, lab)| (self, lab)).ok_or(BenchError::NoTime)
+    }
+
     /// Takes the lab down, and with it everything that still runs in it.
     pub fn drop_lab(&mut self) {
         self.lab = None;
@@ -208,6 +222,7 @@ impl Session {
             settings: settings.unwrap_or_default(),
             variables: &[],
             directory: None,
+            relayed: None,
         };
         self.lab(route)?;
         let until = self.until()?;

@@ -28,7 +28,7 @@ pub(super) fn measure(session: &mut Session, route: Route) -> Result<Vec<Figure>
     let messages = match route {
         Route::Slow => session.choose(64, 128),
         Route::Fast => session.choose(512, 2048),
-        Route::Plain | Route::Shaped | Route::Site(_) => session.choose(2048, 8192),
+        _ => session.choose(2048, 8192),
     };
     let stream = Kind {
         name: "messages of 1 MiB",
@@ -85,7 +85,8 @@ fn place(route: Route) -> &'static str {
         Route::Fast => "10 ms, unlimited",
         Route::Plain => "virtual cable",
         Route::Shaped => "interfaces of 160 Mbit/s",
-        Route::Site(_) => "several nodes",
+        Route::Gigabit => "interfaces of 1 Gbit/s",
+        Route::Site(_) | Route::Gateways(_) => "several nodes",
     }
 }
 

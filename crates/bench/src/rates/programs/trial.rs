@@ -125,6 +125,7 @@ fn run(
         settings: &settings,
         variables: trial.variables,
         directory: trial.directory,
+        relayed: None,
     };
     let before = session.lab(route)?.counters(&["a", "b"])?;
     let said = carry_out(session, route, &job, trial.enough)?;

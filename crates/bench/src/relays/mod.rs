@@ -1,0 +1,39 @@
+//! What relays cost and carry, beside proxies that only pass bytes on.
+
+mod across;
+pub mod ends;
+mod passage;
+mod proxies;
+mod servers;
+mod tls;
+mod trunks;
+
+use crate::group::{Group, When};
+
+/// All groups, in the order in which they are run.
+pub const GROUPS: [Group; 4] = [
+    Group {
+        name: "latency",
+        about: "8-byte ping-pong through a pair of relays",
+        when: When::Always,
+        measure: passage::latency,
+    },
+    Group {
+        name: "throughput",
+        about: "bulk through relays on one core",
+        when: When::Always,
+        measure: passage::throughput,
+    },
+    Group {
+        name: "trunks",
+        about: "1 to 8 relays with 20-Mbit/s interfaces in each cluster",
+        when: When::Always,
+        measure: trunks::measure,
+    },
+    Group {
+        name: "tls",
+        about: "processes' own TLS on a link of 1 Gbit/s",
+        when: When::Always,
+        measure: tls::measure,
+    },
+];

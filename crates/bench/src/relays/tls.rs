@@ -1,0 +1,67 @@
+//! Messages between processes with their TLS and without.
+
+use super::across::Pattern;
+use crate::error::BenchError;
+use crate::figure::{Bound, Figure};
+use crate::place::{INTERFACE, Route};
+use crate::samples::Samples;
+use crate::session::Session;
+
+const PATTERNS: [(Pattern, &str); 2] = [
+    (Pattern { name: "across", ranks: 1, pairs: 1 }, "messages of 1 MiB, a pair of ranks"),
+    (Pattern { name: "across", ranks: 4, pairs: 0 }, "all to all, 4 + 4 ranks"),
+];
+/// Of each measurement.
+const CROSSING: u64 = 64 << 20;
+/// What TLS may cost.
+const BOUND: f64 = 0.05;
+const WHOM: &str = "without TLS";
+
+/// What is by turns on and off.
+fn settings(is_on: bool) -> [(&'static str, &'static str); 2] {
+    [("GRIDMPI_PACING", "off"), ("GRIDMPI_TLS", if is_on { "on" } else { "off" })]
+}
+
+/// Samples with TLS and without.
+fn both(
+    session: &mut Session,
+    program: &str,
+    arguments: &[String],
+    ranks: u32,
+) -> Result<[Samples; 2], BenchError> {
+    let mut samples = [Samples::default(), Samples::default()];
+    for _ in 0..session.choose(1, 5) {
+        for (is_on, samples) in [true, false].into_iter().zip(&mut samples) {
+            let set = settings(is_on);
+            let more = session.job_with(Route::Gigabit, program, arguments, [ranks; 2], &set)?;
+            samples.append(&more);
+        }
+    }
+    Ok(samples)
+}
+
+pub(super) fn measure(session: &mut Session) -> Result<Vec<Figure>, BenchError> {
+    let arguments = [INTERFACE.to_owned(), session.choose(50, 100).to_string()];
+    let [on, off] = both(session, "latency", &arguments, 1)?;
+    let (on, off) = (on.scaled("mpi", 1e6)?, off.scaled("mpi", 1e6)?);
+    let bound = Bound::RatioAtMost(1.0 + BOUND);
+    let name = "8 B one way between clusters, 1 Gbit/s";
+    let mut figures = vec![Figure::new(name, "µs", &on, WHOM, &off, bound)];
+    for (pattern, name) in &PATTERNS {
+        let (arguments, crossing) = pattern.arguments(CROSSING, session.choose(1, 3));
+        let [on, off] = both(session, pattern.name, &arguments, pattern.ranks)?;
+        let speeds = |samples: &Samples| -> Result<Vec<f64>, BenchError> {
+            let seconds = samples.get("seconds")?.iter();
+            Ok(seconds.map(|seconds| crossing * 1e-6 / seconds).collect())
+        };
+        figures.push(Figure::new(
+            format!("{name}, 1 Gbit/s"),
+            "MB/s",
+            &speeds(&on)?,
+            WHOM,
+            &speeds(&off)?,
+            Bound::RatioAtLeast(1.0 - BOUND),
+        ));
+    }
+    Ok(figures)
+}
