@@ -136,7 +136,8 @@ class Faults(threading.Thread):
             self.count += 1
 
 
-def _fault_case(tally: Tally, tags: str, seed: int, every: float) -> None:
+def _fault_case(tally: Tally, tags: str, seed: int, every: float) -> int:
+    """One job under faults; returns how many there were."""
     vendors = [BY_TAG[tag] for tag in tags.split("+")]
     name = f"faults {tags} seed {seed}"
     scratch = LOGS / "relay" / name.replace(" ", "-")
@@ -158,6 +159,18 @@ def _fault_case(tally: Tally, tags: str, seed: int, every: float) -> None:
         tally.fails(name, label, result.seconds, wrong, os.path.relpath(log))
     else:
         tally.passes(name, label, result.seconds)
+    return faults.count
+
+
+def run_many(tally: Tally, least: int, seed: int) -> None:
+    """Jobs under faults, by turns over all vendors, from this seed on until so many faults have been."""
+    build([p for p in ALL if p.name == "storm"], list(BY_TAG.values()))
+    pairs = [tags for tags in dict.fromkeys(case[0] for case in FULL_FAULTS) if not any(BY_TAG[tag].missing() for tag in tags.split("+"))]
+    count = 0
+    while count < least:
+        count += _fault_case(tally, pairs[seed % len(pairs)], seed, 0.2)
+        seed += 1
+    print(f"{count} relays killed while jobs ran")
 
 
 def run_faults(tally: Tally, patterns: list[str], full: bool) -> None:

@@ -214,7 +214,10 @@ impl State {
 
     /// Somebody waits at the relay for us. If we cannot come it will try again.
     fn called(&mut self, relay: usize, circuit: CircuitId) {
-        if !self.is_closing && self.pending.len() < self.limits().pending {
+        let legs = self.sockets.iter().filter(|socket| matches!(socket, Socket::Leg(_))).count();
+        let is_room =
+            self.pending.len() + legs < self.limits().pending + self.registrations.0.len();
+        if !self.is_closing && is_room {
             let _ = self.begin_leg(relay, Errand::Accept { circuit });
         }
     }
