@@ -9,11 +9,14 @@ fuzz_target!(|text: &str| {
     match Spec::parse(text, "lab.toml", "lab") {
         Ok(spec) => {
             let nodes = plan::nodes(&spec);
-            assert!(nodes.iter().all(|node| plan::find(&nodes, &node.name) == Some(node)));
-            for cluster in 0..spec.clusters.len() {
-                assert_eq!(plan::ways_to(&spec, cluster).len(), spec.clusters.len());
+            for (index, node) in nodes.iter().enumerate().filter(|(_, node)| node.name != "localhost") {
+                assert_eq!(plan::find(&spec, &nodes, &node.name, None), Ok(plan::Found::Node(index)));
             }
-            drop(plan::hosts_file(&spec));
+            for site in 0..spec.sites() {
+                assert_eq!(plan::ways_to(&spec, site).len(), spec.sites());
+            }
+            drop(plan::hosts_file(&spec, None));
+            drop(plan::hosts_file(&spec, Some(0)));
         }
         Err(error) => assert!(error.to_string().starts_with("lab.toml:"), "{error}"),
     }
