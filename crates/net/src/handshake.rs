@@ -25,39 +25,8 @@ pub struct Identity {
 const LONGEST: usize = Challenge::LEN;
 const _: () = assert!(Hello::LEN <= LONGEST && Proof::LEN <= LONGEST && Welcome::LEN <= LONGEST);
 
-/// A message of known length on its way in.
-#[derive(Debug)]
-struct Inbox {
-    bytes: [u8; LONGEST],
-    have: usize,
-    want: usize,
-}
-
-impl Inbox {
-    const fn new(want: usize) -> Self {
-        Self { bytes: [0; LONGEST], have: 0, want }
-    }
-
-    fn space(&mut self) -> &mut [u8] {
-        &mut self.bytes[self.have..self.want]
-    }
-
-    /// `count` bytes were read into the space; the whole message once it is there.
-    fn filled<const N: usize>(&mut self, count: usize) -> Option<[u8; N]> {
-        self.have = (self.have + count).min(self.want);
-        if self.have < self.want {
-            return None;
-        }
-        self.have = 0;
-        self.bytes.first_chunk().copied()
-    }
-
-    /// Noise is known at its first byte.
-    fn check_magic(&self) -> Result<(), WireError> {
-        let compared = self.have.min(MAGIC.len());
-        if self.bytes[..compared] == MAGIC[..compared] { Ok(()) } else { Err(WireError::Magic) }
-    }
-}
+/// What comes, message by message.
+type Inbox = gridmpi_wire::Inbox<LONGEST>;
 
 /// The listener's side.
 #[derive(Debug)]
@@ -124,7 +93,7 @@ impl Answer {
 
     fn read_hello(&mut self, count: usize, us: &Identity) -> Result<AnswerStep, HandshakeError> {
         let Some(bytes) = self.inbox.filled(count) else {
-            self.inbox.check_magic()?;
+            self.inbox.check_magic(&MAGIC)?;
             return Ok(AnswerStep::More);
         };
         let hello = Hello::decode(&bytes)?;
@@ -281,7 +250,7 @@ impl Ask {
         claim: Claim,
     ) -> Result<AskStep, HandshakeError> {
         let Some(bytes) = self.inbox.filled(count) else {
-            self.inbox.check_magic()?;
+            self.inbox.check_magic(&MAGIC)?;
             return Ok(AskStep::More);
         };
         let challenge = Challenge::decode(&bytes)?;

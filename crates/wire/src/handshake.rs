@@ -138,6 +138,7 @@ wire_struct! {
     }
 }
 
+/// Gives messages of fixed length, which have a `check` of their own, their length and codec.
 macro_rules! message_codec {
     ($($name:ident),*) => {$(
         impl $name {
@@ -164,6 +165,8 @@ macro_rules! message_codec {
         }
     )*};
 }
+pub(crate) use message_codec;
+
 message_codec!(Hello, Challenge, Proof, Welcome);
 
 impl Hello {

@@ -7,7 +7,7 @@
 use std::fmt;
 
 use crate::field::{Field, Reader, Writer, wire_struct};
-use crate::handshake::unsigned;
+use crate::handshake::{message_codec, unsigned};
 use crate::{JobId, JobKey, Mac, Nonce, ProcId, Role, WireError};
 
 /// First bytes of every connection to a relay.
@@ -242,33 +242,7 @@ wire_struct! {
     }
 }
 
-macro_rules! leg_codec {
-    ($($name:ident),*) => {$(
-        impl $name {
-            /// Bytes of the message on the wire.
-            pub const LEN: usize = <Self as Field>::LEN;
-
-            /// The message's bytes.
-            #[must_use]
-            pub fn encode(&self) -> [u8; <Self as Field>::LEN] {
-                let mut bytes = [0; <Self as Field>::LEN];
-                self.put(&mut Writer::new(&mut bytes));
-                bytes
-            }
-
-            /// The message in these bytes. Tags are not checked here.
-            ///
-            /// # Errors
-            /// A value that the specification excludes, or a wrong magic.
-            pub fn decode(bytes: &[u8; <Self as Field>::LEN]) -> Result<Self, WireError> {
-                let message = <Self as Field>::get(&mut Reader::new(bytes), stringify!($name))?;
-                message.check()?;
-                Ok(message)
-            }
-        }
-    )*};
-}
-leg_codec!(LegHello, LegChallenge, LegRequest, LegAnswer, LegNotice);
+message_codec!(LegHello, LegChallenge, LegRequest, LegAnswer, LegNotice);
 
 impl LegHello {
     fn check(&self) -> Result<(), WireError> {
