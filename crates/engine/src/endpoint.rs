@@ -420,6 +420,15 @@ impl Endpoint {
         self.peers.attend(peer);
     }
 
+    /// How many payload bytes a connection to `peer` may have on its way, unacknowledged, before it is given more of long
+    /// messages; where this is not called there is no such bound.
+    pub fn set_reach(&mut self, peer: ProcId, strand: Strand, bytes: u64) {
+        if let Some(state) = self.peers.get_mut(peer) {
+            state.stream.set_reach(strand, bytes);
+        }
+        self.peers.attend(peer);
+    }
+
     /// Bytes of messages that may be written to `peer` and have not been on a present connection, by whole frames.
     #[must_use]
     pub fn unwritten_bytes(&self, peer: ProcId) -> u64 {

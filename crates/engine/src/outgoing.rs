@@ -8,9 +8,6 @@ use gridmpi_buffer::SendBuffer;
 use gridmpi_wire::{Envelope, Frame, ProcId, Strand};
 use std::io::{self, IoSlice};
 
-/// Bytes of a frame where a stream stands on several connections.
-const SHARED_CHUNK: u32 = 64 << 10;
-
 /// A message that is not over for the sender.
 pub(crate) struct Outgoing {
     envelope: Envelope,
@@ -136,8 +133,11 @@ impl Endpoint {
         if !peer.writing.is_empty() {
             peer.settle_written(&self.config, &mut self.requests);
         }
+        let waits = peer.stream.waits_for_others();
         if self.closing {
             peer.close_when_idle();
+        }
+        if waits || self.closing {
             self.peers.attend(id);
         }
     }
@@ -264,8 +264,7 @@ impl Peer {
 
     /// Bytes of a frame: fewer where connections share them, to be done at the same time.
     fn chunk(&self, config: &Config) -> u64 {
-        let most = if self.stream.strands().nth(1).is_some() { SHARED_CHUNK } else { u32::MAX };
-        config.chunk.min(most).into()
+        config.chunk.min(self.stream.shared_frame().unwrap_or(u32::MAX)).into()
     }
 
     fn feed_one(&mut self, chunk: u64, requests: &mut Requests) -> bool {

@@ -42,6 +42,7 @@ impl State {
         link.pulse = is_circuit.then(|| Pulse::new(link.since));
         self.peer(id).links.push((strand, token));
         self.bound_links(id, &link);
+        self.bound_reach(id, strand);
         self.stats.connections += 1;
         let has_more = link.carrier.has_readable();
         self.write_link(token, Box::new(link));

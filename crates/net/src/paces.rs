@@ -177,7 +177,8 @@ impl State {
     pub(crate) fn write_turns(&mut self, link: &mut Link) -> io::Result<Interest> {
         let Some(cluster) = self.paces.cluster_of(link.peer) else {
             let left = self.write_most(link, Most::Fair)?.left;
-            self.note_wait(link, left != Left::Nothing);
+            let waits = left != Left::Nothing || self.endpoint.unwritten_bytes(link.peer) > 0;
+            self.note_wait(link, waits);
             return Ok(match left {
                 Left::Nothing => Interest::Read,
                 // After its turn it is still writable, so the next wait for events comes back to it.
@@ -202,6 +203,11 @@ impl State {
                 paced.pacer.wrote(link.peer, bytes, now);
             }
             match left {
+                // It has as much on its way as it may: what is acknowledged brings us back.
+                Left::Nothing if self.endpoint.unwritten_bytes(link.peer) > 0 => {
+                    self.note_wait(link, true);
+                    return Ok(Interest::Read);
+                }
                 Left::Nothing => {
                     self.note_wait(link, false);
                     self.unclaim(link.peer);

@@ -18,8 +18,22 @@ const MUCH: u64 = 256 << 10;
 /// Less time says nothing of how fast a connection is.
 const SPAN_LEAST: Duration = Duration::from_millis(5);
 
+/// What was seen so long ago counts a third.
+const MEMORY: Duration = Duration::from_millis(250);
+
 /// A connection that is new sends no more than this in a turn, since the kernel does not space it out yet.
 const YOUNG_TURN: usize = 2 * SEGMENT;
+
+/// What one of several connections may have on its way while nothing is known of it: enough for the next one to be made while that
+/// is carried.
+const REACH_UNSEEN: u64 = 512 << 10;
+
+/// And later at least.
+const REACH_LEAST: u64 = 64 << 10;
+
+/// What it may have on its way later, in seconds at the rate that it has been seen to have: more than most round trips, so that it
+/// never rests, and little enough that the connections end together.
+const REACH_SECONDS: f64 = 0.25;
 
 /// How fast a connection has been seen to be: what the far process has acknowledged on it, by the time that took.
 #[derive(Debug)]
@@ -28,20 +42,29 @@ pub(crate) struct Speed {
     since: Instant,
     /// Bytes per second.
     seen: Option<f64>,
+    /// What came lately and in how many seconds.
+    lately: (f64, f64),
+    /// What will be delivered when all has come that was on its way at that time.
+    mark: Option<(u64, Instant)>,
+    /// The shortest time that this has taken.
+    lag: Option<Duration>,
 }
 
 impl Speed {
     pub(crate) const fn new(now: Instant) -> Self {
-        Self { delivered: 0, since: now, seen: None }
+        Self { delivered: 0, since: now, seen: None, lately: (0.0, 0.0), mark: None, lag: None }
     }
 
     /// So much has come, and so much is on its way. What that says, if anything.
     pub(crate) fn look(&mut self, (delivered, flight): (u64, u64), now: Instant) -> Option<f64> {
+        self.note_lag((delivered, flight), now);
         let span = now.saturating_duration_since(self.since);
         let came = delivered.saturating_sub(self.delivered);
         if came > 0 && span >= SPAN_LEAST {
-            let rate = came as f64 / span.as_secs_f64();
-            self.seen = Some(self.seen.map_or(rate, |seen| (seen + rate) / 2.0));
+            let seconds = span.as_secs_f64();
+            let kept = (-seconds / MEMORY.as_secs_f64()).exp();
+            self.lately = (self.lately.0 * kept + came as f64, self.lately.1 * kept + seconds);
+            self.seen = Some(self.lately.0 / self.lately.1);
             (self.delivered, self.since) = (delivered, now);
             return self.seen;
         }
@@ -54,8 +77,26 @@ impl Speed {
         let is_late = self.seen.is_some_and(|seen| 2.0 * most < seen);
         if is_late {
             self.seen = Some(most);
+            self.lately = (most * SPAN_LEAST.as_secs_f64(), SPAN_LEAST.as_secs_f64());
         }
         self.seen.filter(|_| is_late)
+    }
+
+    fn note_lag(&mut self, (delivered, flight): (u64, u64), now: Instant) {
+        if let Some((_, at)) = self.mark.filter(|&(all, _)| delivered >= all) {
+            let lag = now.saturating_duration_since(at);
+            self.lag = Some(self.lag.map_or(lag, |least| least.min(lag)));
+            self.mark = None;
+        }
+        if flight > 0 {
+            self.mark.get_or_insert((delivered + flight, now));
+        }
+    }
+
+    /// What the connection may have on its way, bytes.
+    fn reach(&self) -> u64 {
+        let span = self.lag.map_or(0.0, |lag| 1.25 * lag.as_secs_f64()).max(REACH_SECONDS);
+        self.seen.map_or(REACH_UNSEEN, |rate| REACH_LEAST.max((rate * span) as u64))
     }
 }
 
@@ -66,12 +107,24 @@ impl State {
         self.config.limits.connections.unwrap_or_else(ways).clamp(1, Strand::MAX)
     }
 
+    /// Whether the peer may have more than one.
+    fn may_have_several(&self, id: ProcId) -> bool {
+        self.paces.is_far(id) && self.most_connections(id) > 1
+    }
+
+    /// A connection is made: what it may have on its way is bounded where others may carry the rest.
+    pub(crate) fn bound_reach(&mut self, id: ProcId, strand: Strand) {
+        if self.may_have_several(id) {
+            self.endpoint.set_reach(id, strand, REACH_UNSEEN);
+        }
+    }
+
     /// Where much waits for a peer it gets another connection, if it may have more.
     pub(crate) fn widen(&mut self, id: ProcId) {
-        let most = self.most_connections(id);
-        if most < 2 || !self.paces.is_far(id) {
+        if !self.may_have_several(id) {
             return;
         }
+        let most = self.most_connections(id);
         let has_all =
             self.peers.get(&id).is_none_or(|peer| peer.links.len() + peer.dials.len() >= most);
         if !has_all && self.endpoint.unwritten_bytes(id) > MUCH {
@@ -81,15 +134,17 @@ impl State {
 
     /// Something has come on one of a peer's connections: acknowledgements, perhaps. `link` is taken out.
     pub(crate) fn see(&mut self, link: &mut Link) {
-        let Some(peer) = self.peers.get(&link.peer).filter(|peer| peer.has_several()) else {
+        if !self.may_have_several(link.peer) {
             return;
-        };
+        }
+        let Some(peer) = self.peers.get(&link.peer) else { return };
         let now = Instant::now();
         let Self { sockets, endpoint, .. } = self;
         let mut look = |link: &mut Link| {
             let carried = endpoint.carried(link.peer, link.strand);
             if let Some(rate) = carried.and_then(|carried| link.speed.look(carried, now)) {
                 endpoint.set_rate(link.peer, link.strand, rate);
+                endpoint.set_reach(link.peer, link.strand, link.speed.reach());
             }
         };
         look(link);
@@ -284,11 +339,34 @@ mod tests {
         assert_eq!(speed.look((0, 1000), at(501)), None);
         assert_eq!(speed.look((900, 100), at(503)), None, "too short a time");
         assert_eq!(speed.look((1000, 100), at(510)), Some(100_000.0));
-        assert_eq!(speed.look((3000, 100), at(520)), Some(150_000.0));
+        let both = speed.look((3000, 100), at(520)).unwrap();
+        assert!((150_000.0..155_000.0).contains(&both), "3000 bytes in 20 ms: {both}");
         assert_eq!(speed.look((3000, 0), at(800)), None);
         assert_eq!(speed.look((3000, 1000), at(801)), None);
         // Nothing has come for long.
         let late = speed.look((3000, 1000), at(820)).unwrap();
         assert!((late - 50_000.0).abs() < 1.0, "{late}");
+    }
+
+    #[test]
+    fn what_may_be_on_its_way_follows_the_rate_and_the_round_trip() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        // 1 MB/s: half a second on their way, not the quarter that is the least.
+        let mut speed = Speed::new(start);
+        assert_eq!(speed.reach(), REACH_UNSEEN);
+        speed.look((0, 500_000), at(0));
+        for ms in 1..=500 {
+            speed.look((1000 * ms, 500_000), at(ms));
+        }
+        assert!((600_000..650_000).contains(&speed.reach()), "{}", speed.reach());
+        // A quick one, and a slow one.
+        for (per_ms, least) in [(10_000, 2_499_000), (10, REACH_LEAST)] {
+            let mut speed = Speed::new(start);
+            for ms in 1..=500 {
+                speed.look((per_ms * ms, 10 * per_ms), at(ms));
+            }
+            assert!((least..=least + least / 50).contains(&speed.reach()), "{}", speed.reach());
+        }
     }
 }

@@ -151,6 +151,10 @@ impl World {
             let rate = if self.rng.chance(50) { rate } else { self.rng.within(1, 2000) as f64 };
             self.processes[process].endpoint.set_rate(peer, strand, rate);
         }
+        if self.rng.chance(3) {
+            let reach = [1, 100, 1000, 100_000][self.rng.index(4)];
+            self.processes[process].endpoint.set_reach(peer, strand, reach);
+        }
         let pipe = &mut self.links[link].pipes[side];
         let (capacity, rng, before) = (self.plan.pipe, &mut self.rng, pipe.len());
         let max = [10, 100, 10_000][rng.index(3)];

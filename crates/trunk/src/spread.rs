@@ -4,6 +4,8 @@
 //! goes over whichever would have it there first: the connection with the least on its way by the rate that was seen of
 //! it, and others too as long as they are not the last to be done with what there is.
 
+use std::ops::RangeInclusive;
+
 use gridmpi_wire::Strand;
 
 use crate::Bounds;
@@ -12,6 +14,23 @@ use crate::standing::Standing;
 
 /// What a connection may have on its way that nothing has been seen of: its path may be a bad one.
 const UNSEEN: u64 = 128 << 10;
+
+/// Frames of `Data` take no longer than this on their connection, seconds, so that connections can be done together.
+const FRAME_SECONDS: f64 = 0.025;
+
+/// And no fewer bytes, nor more, where connections share what there is.
+const SHARED_FRAME: RangeInclusive<u32> = 8 << 10..=64 << 10;
+
+/// Bytes of frames of `Data` that these connections share: by how fast they are on average, as far as that was seen.
+pub(crate) fn shared_frame(standing: &[Standing]) -> u32 {
+    let seen = || standing.iter().filter_map(|standing| standing.rate);
+    let mean = seen().sum::<f64>() / seen().count().max(1) as f64;
+    if mean > 0.0 {
+        ((mean * FRAME_SECONDS) as u32).clamp(*SHARED_FRAME.start(), *SHARED_FRAME.end())
+    } else {
+        *SHARED_FRAME.end()
+    }
+}
 
 /// `Data` on its way whose message's beginning is not acknowledged and went over another connection: the number of the
 /// beginning, and what the far side may have to hold.
@@ -78,15 +97,22 @@ impl Choice<'_> {
 
     /// Whether the connection `at` is to carry a frame of `Data`.
     fn may_take(&self, at: usize, seq: u64, laid: &Laid) -> bool {
+        let len = self.queue.at(seq).payload_len();
+        let standing = &self.standing[at];
+        if standing.is_out_of_reach(laid.bytes, len) {
+            return false;
+        }
         if self.standing.len() == 1 {
             return true;
         }
-        if !self.may_leave_main(seq, laid) {
-            return self.is_main(at);
+        let may_leave = self.may_leave_main(seq, laid);
+        if !may_leave && !self.is_main(at) {
+            return false;
         }
-        let len = self.queue.at(seq).payload_len();
-        let standing = &self.standing[at];
         let had = standing.flight() + laid.bytes;
+        if had == 0 && !may_leave {
+            return true;
+        }
         if standing.rate.is_none() && !self.is_main(at) && had > 0 && had + len > UNSEEN {
             return false;
         }
@@ -95,7 +121,8 @@ impl Choice<'_> {
         if others().all(|other| own <= self.seconds(other, len)) {
             return true;
         }
-        // It would not be the first, but all others together would be longer at what there is.
+        // It would not be the first, or no other may carry it before more is acknowledged; but all others together would be
+        // longer at what there is.
         let flight: u64 = others().map(|other| self.standing[other].flight()).sum();
         let rate: f64 = others().map(|other| self.rate(other)).sum();
         let rest = (self.queue.waiting_bytes() + self.behind).saturating_sub(laid.bytes);
@@ -129,7 +156,7 @@ impl Choice<'_> {
                     <= self.bounds.early)
     }
 
-    /// Notes a frame of `Data` in the plan for the connection `at`.
+    /// Notes a frame in the plan for the connection `at`.
     pub(crate) fn lay(&self, at: usize, seq: u64, laid: &mut Laid) {
         let kept = self.queue.at(seq);
         laid.bytes += kept.payload_len();

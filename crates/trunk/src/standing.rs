@@ -10,6 +10,9 @@ use crate::runs::Line;
 /// keeps them in memory until then.
 const ACK_BYTES: u64 = 1024 * 1024;
 
+/// The same where what a connection may have on its way is bounded, at this side or, as there are several, at the other.
+const ACK_BYTES_SOON: u64 = 128 * 1024;
+
 /// The same for frames, so that a sender of small messages keeps few.
 const ACK_FRAMES: u32 = 64;
 
@@ -31,6 +34,8 @@ pub(crate) struct Standing {
     delivered: u64,
     /// How fast it was seen to carry, bytes per second, if it was.
     pub(crate) rate: Option<f64>,
+    /// Payload bytes that it may have on its way before more `Data` begins, if that is bounded.
+    pub(crate) reach: Option<u64>,
 }
 
 impl Standing {
@@ -46,11 +51,19 @@ impl Standing {
             flight: 0,
             delivered: 0,
             rate: None,
+            reach: None,
         }
     }
 
     pub(crate) const fn flight(&self) -> u64 {
         self.flight
+    }
+
+    /// Whether a frame of `Data` with `len` bytes goes beyond what it may have on its way, with so many bytes that are about
+    /// to be written. Where there is nothing yet any frame may go.
+    pub(crate) fn is_out_of_reach(&self, laid: u64, len: u64) -> bool {
+        let had = self.flight + laid;
+        had > 0 && self.reach.is_some_and(|reach| had + len > reach)
     }
 
     pub(crate) const fn delivered(&self) -> u64 {
@@ -170,8 +183,10 @@ impl Inbound {
         self.count
     }
 
-    pub(crate) fn ack_due(&self) -> bool {
-        self.overdue || self.frames >= ACK_FRAMES || self.bytes >= ACK_BYTES
+    /// `soon`: the far side may wait for it before it goes on.
+    pub(crate) fn ack_due(&self, soon: bool) -> bool {
+        let bytes = if soon { ACK_BYTES_SOON } else { ACK_BYTES };
+        self.overdue || self.frames >= ACK_FRAMES || self.bytes >= bytes
     }
 
     /// A numbered frame has come whole.
@@ -186,7 +201,7 @@ impl Inbound {
     }
 
     pub(crate) fn wants_tick(&self) -> bool {
-        self.frames > 0 && !self.ack_due()
+        self.frames > 0 && !self.ack_due(false)
     }
 
     /// Whether an acknowledgement is due because of it.

@@ -10,7 +10,7 @@ use crate::Bounds;
 use crate::gather::Gather;
 use crate::inbound::Received;
 use crate::queue::{Cursor, Places, Queue};
-use crate::spread::{Choice, Early, Laid};
+use crate::spread::{Choice, Early, Laid, shared_frame};
 use crate::standing::Standing;
 
 /// What a call of [`Stream::transmit`] leaves behind.
@@ -179,8 +179,13 @@ impl Stream {
         let standing = &self.standing[at];
         standing.cursor.is_some()
             || standing.control.is_wanted()
-            || standing.inbound.ack_due()
+            || standing.inbound.ack_due(self.is_shared())
             || self.has_frame_for(at, behind)
+    }
+
+    /// Whether several connections share what there is, or may do so soon.
+    fn is_shared(&self) -> bool {
+        self.standing.len() > 1 || self.standing.iter().any(|standing| standing.reach.is_some())
     }
 
     fn has_frame_for(&self, at: usize, behind: u64) -> bool {
@@ -191,9 +196,10 @@ impl Stream {
     /// Lays out the next bytes: the rest of a frame begun, control frames, then whole frames.
     fn plan(&mut self, at: usize, max: usize, behind: u64) {
         let carries_ack = self.standing[at].cursor.is_some() || self.has_frame_for(at, behind);
+        let is_shared = self.is_shared();
         let standing = &mut self.standing[at];
         let ack = standing.inbound.ack();
-        let is_alone = standing.inbound.ack_due() && !carries_ack;
+        let is_alone = standing.inbound.ack_due(is_shared) && !carries_ack;
         standing.control.encode(ack, is_alone);
         let mut gather = std::mem::take(&mut self.gather);
         gather.begin(max, ack);
@@ -209,9 +215,7 @@ impl Stream {
         {
             gather.whole(&self.queue, seq);
             places = self.queue.step(places, is_ordered);
-            if !is_ordered {
-                choice.lay(at, seq, &mut laid);
-            }
+            choice.lay(at, seq, &mut laid);
         }
         self.gather = gather;
     }
@@ -265,8 +269,11 @@ impl Stream {
     /// acknowledgement, a `Pong`.
     #[must_use]
     pub fn wants_transmit(&self) -> bool {
+        let is_shared = self.is_shared();
         let has_own = |standing: &Standing| {
-            standing.cursor.is_some() || standing.control.is_wanted() || standing.inbound.ack_due()
+            standing.cursor.is_some()
+                || standing.control.is_wanted()
+                || standing.inbound.ack_due(is_shared)
         };
         self.is_connected() && (self.queue.has_waiting() || self.standing.iter().any(has_own))
     }
@@ -416,6 +423,27 @@ impl Stream {
         if let Some(at) = self.place(strand) {
             self.standing[at].rate = Some(bytes_per_second.max(1.0));
         }
+    }
+
+    /// How many payload bytes a connection may have on its way, begun and not acknowledged, before more `Data` is given to
+    /// it; at least one frame. Without a call it has no bound of its own. The path would hold the bytes that the others
+    /// could carry: relays and the system hold megabytes.
+    pub fn set_reach(&mut self, strand: Strand, bytes: u64) {
+        if let Some(at) = self.place(strand) {
+            self.standing[at].reach = Some(bytes);
+        }
+    }
+
+    /// The longest frames of `Data` that are good for the connections which share what there is; `None` where one carries all.
+    #[must_use]
+    pub fn shared_frame(&self) -> Option<u32> {
+        self.is_shared().then(|| shared_frame(&self.standing))
+    }
+
+    /// Whether frames may wait for acknowledgements of others.
+    #[must_use]
+    pub fn waits_for_others(&self) -> bool {
+        self.queue.has_waiting() && self.is_shared()
     }
 
     /// Whether [`Self::tick`] wants to be called some milliseconds from now: something received is

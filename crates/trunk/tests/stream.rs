@@ -47,6 +47,10 @@ enum Action {
         strand: Strand,
         rate: f64,
     },
+    Reach {
+        strand: Strand,
+        bytes: u64,
+    },
 }
 
 fn action(strands: usize) -> impl Strategy<Value = (bool, Action)> {
@@ -64,6 +68,7 @@ fn action(strands: usize) -> impl Strategy<Value = (bool, Action)> {
         1 => Just(Action::Say),
         1 => strand().prop_map(|strand| Action::Lose { strand }),
         2 => (strand(), any::<bool>()).prop_map(|(strand, is_old)| Action::Connect { strand, is_old }),
+        1 => (strand(), 0u64..500_000).prop_map(|(strand, bytes)| Action::Reach { strand, bytes }),
         1 => (strand(), 0.0..9.0f64).prop_map(|(strand, rate)| Action::Rate { strand, rate: rate.exp() }),
     ];
     (any::<bool>(), action)
@@ -82,6 +87,7 @@ fn act(x: &mut Side, y: &mut Side, said: [&mut u64; 2], action: Action) {
         Action::Lose { strand } => lose(x, strand),
         Action::Connect { strand, is_old: true } => connect(x, y, strand, said.map(|said| *said)),
         Action::Connect { strand, is_old: false } => connect_now(x, y, strand),
+        Action::Reach { strand, bytes } => x.stream.set_reach(strand, bytes),
         Action::Rate { strand, rate } => x.stream.set_rate(strand, rate),
     }
 }
@@ -180,6 +186,32 @@ fn a_full_window_is_acknowledged_at_once() {
         b.take(ONE, usize::MAX);
     }
     assert!(b.stream.wants_transmit());
+}
+
+#[test]
+fn what_is_on_its_way_is_bounded_until_something_of_it_is_acknowledged() {
+    let (mut a, mut b) = (Side::new(Bounds::default()), Side::new(Bounds::default()));
+    connect_now(&mut a, &mut b, ONE);
+    a.stream.set_reach(ONE, 250_000);
+    b.stream.set_reach(ONE, 0);
+    a.push(0, 100_000);
+    (0..5).for_each(|_| a.push(1, 70_000));
+    a.push(0, 10);
+    let flights = |a: &Side| a.stream.carried(ONE).unwrap();
+    transmit(&mut a, &mut b, ONE, 1 << 20, usize::MAX);
+    // What must be in order is not held back.
+    assert_eq!(flights(&a), (0, 240_010));
+    assert!(a.stream.wants_transmit() && !a.stream.has_for(ONE, 0) && a.stream.waits_for_others());
+    b.take(ONE, usize::MAX);
+    assert!(b.stream.wants_transmit(), "the other side may wait for the acknowledgement");
+    transmit(&mut b, &mut a, ONE, 1 << 20, usize::MAX);
+    a.take(ONE, usize::MAX);
+    // Where nothing is on its way any frame may go.
+    a.stream.set_reach(ONE, 1);
+    transmit(&mut a, &mut b, ONE, 1 << 20, usize::MAX);
+    assert_eq!(flights(&a), (240_010, 70_000));
+    settle(&mut a, &mut b);
+    b.has_seen_all_of(&a);
 }
 
 #[test]
