@@ -310,6 +310,7 @@ fn start_net(
         relays,
         limits,
         pacing,
+        warn: crate::error::tell,
     };
     Net::start(bound, config).map_err(|e| e.to_string())
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use gridmpi_wire::{ProcId, Strand, Verdict};
+use gridmpi_wire::{ProcId, RECORD_FIRST, Strand, Verdict};
 use rustix::net::{RecvFlags, SocketFlags};
 use socket2::Socket as RawSocket;
 
@@ -29,7 +29,8 @@ const RETRY: Duration = Duration::from_millis(200);
 #[derive(Debug)]
 pub(crate) struct Pending {
     carrier: Carrier,
-    /// Its first byte has told whether it speaks TLS.
+    origin: Origin,
+    /// Its first byte has told whether it speaks TLS, or checked records.
     has_begun: bool,
     address: Option<SocketAddr>,
     answer: Answer,
@@ -38,17 +39,31 @@ pub(crate) struct Pending {
     hello: Option<Instant>,
 }
 
+/// How a connection came to us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// Somebody has dialled our own port.
+    Port,
+    /// It is a circuit through a relay.
+    Circuit,
+}
+
 impl State {
     /// Whether what passes between us and this process must be encrypted: within a cluster it need not.
     pub(crate) fn must_be_secure(&self, peer: ProcId) -> bool {
         self.config.security.is_some() && self.paces.is_far(peer)
     }
 
+    /// Whether what passes must bear checksums: through relays, where TLS does not see to it.
+    pub(crate) fn must_be_checked(&self, origin: Origin) -> bool {
+        self.config.security.is_none() && origin == Origin::Circuit
+    }
+
     pub(crate) fn accept_ready(&mut self, token: Token, listener: OwnedFd) {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         while self.has_room_for_pending() {
             match rustix::net::accept_with(&listener, flags) {
-                Ok(fd) => self.accepted(fd),
+                Ok(fd) => self.accepted(fd, Origin::Port),
                 Err(rustix::io::Errno::AGAIN) => break,
                 // The connection ended while it waited, or the like: the next one.
                 Err(rustix::io::Errno::CONNABORTED | rustix::io::Errno::INTR) => {}
@@ -98,7 +113,7 @@ impl State {
         }
     }
 
-    pub(crate) fn accepted(&mut self, fd: OwnedFd) {
+    pub(crate) fn accepted(&mut self, fd: OwnedFd, origin: Origin) {
         self.stats.accepted += 1;
         let socket = RawSocket::from(fd);
         let address = socket.peer_addr().ok().and_then(|address| address.as_socket());
@@ -112,8 +127,15 @@ impl State {
         let now = Instant::now();
         let answer = Answer::new(nonce);
         let carrier = Carrier::bare(fd);
-        let pending =
-            Pending { carrier, has_begun: false, address, answer, accepted: now, hello: None };
+        let pending = Pending {
+            carrier,
+            origin,
+            has_begun: false,
+            address,
+            answer,
+            accepted: now,
+            hello: None,
+        };
         self.sockets.put(token, Socket::Pending(Box::new(pending)));
         self.pending.push(token);
         let handshake = self.limits().handshake;
@@ -131,6 +153,7 @@ impl State {
                 self.decide(*pending, &proven);
             }
             Err(error) => {
+                self.note_failed(None, pending.address, &error);
                 drop(pending);
                 self.stats.rejected += 1;
                 self.stats.last_rejection = Some(error.to_string());
@@ -188,15 +211,19 @@ impl State {
         }
     }
 
-    /// Whether the first byte is there; it tells whether the other side speaks TLS.
+    /// Whether the first byte is there; it tells whether the other side speaks TLS, or checked records.
     fn begin(&self, pending: &mut Pending) -> Result<bool, DialError> {
         let mut first = [0];
         let peeked = rustix::net::recv(&pending.carrier.fd, &mut first[..], RecvFlags::PEEK);
         if received(peeked.map(|peeked| peeked.0).map_err(Into::into))?.is_none() {
             return Ok(false);
         }
-        if let (Some(security), [FIRST_BYTE]) = (&self.config.security, first) {
-            pending.carrier.secure_accepted(security).map_err(DialError::Io)?;
+        match (&self.config.security, first) {
+            (Some(security), [FIRST_BYTE]) => {
+                pending.carrier.secure_accepted(security).map_err(DialError::Io)?;
+            }
+            (None, [RECORD_FIRST]) => pending.carrier.check(),
+            _ => {}
         }
         pending.has_begun = true;
         Ok(true)
@@ -208,6 +235,12 @@ impl State {
         if self.must_be_secure(id) && !pending.carrier.is_secure() {
             self.stats.rejected += 1;
             self.stats.last_rejection = Some(format!("{id} does not speak TLS"));
+            return;
+        }
+        if self.must_be_checked(pending.origin) && !pending.carrier.is_checked() {
+            self.stats.rejected += 1;
+            let what = format!("{id} sends no checksums through a relay: another version?");
+            self.stats.last_rejection = Some(what);
             return;
         }
         let verdict = self.verdict(id, strand, pending.hello);

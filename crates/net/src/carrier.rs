@@ -1,4 +1,4 @@
-//! What bytes pass over: a socket, bare or with TLS 1.3 on it.
+//! What bytes pass over: a socket, bare, with TLS 1.3 on it or with checked records (`checked`).
 //!
 //! TLS is rustls over buffers: what is read from the socket is decrypted at once, what is to be written is encrypted until
 //! the socket takes no more. Nothing stays behind between calls that no event would bring back: a reader drains what is
@@ -12,6 +12,7 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
 use rustls::Connection;
 
 use crate::Security;
+use crate::checked::Checked;
 
 /// Most bytes encrypted ahead of the socket.
 const AHEAD: usize = 256 * 1024;
@@ -20,7 +21,15 @@ const AHEAD: usize = 256 * 1024;
 #[derive(Debug)]
 pub(crate) struct Carrier {
     pub(crate) fd: OwnedFd,
-    tls: Option<Box<Tls>>,
+    over: Over,
+}
+
+/// What is on the socket.
+#[derive(Debug)]
+enum Over {
+    Nothing,
+    Tls(Box<Tls>),
+    Checked(Box<Checked>),
 }
 
 struct Tls {
@@ -38,7 +47,7 @@ impl fmt::Debug for Tls {
 impl Carrier {
     /// The socket as it is.
     pub(crate) fn bare(fd: OwnedFd) -> Self {
-        Self { fd, tls: None }
+        Self { fd, over: Over::Nothing }
     }
 
     /// From here on it is TLS, and we have dialled: says the first word.
@@ -55,66 +64,82 @@ impl Carrier {
 
     fn secure(&mut self, mut connection: Connection) {
         connection.set_buffer_limit(Some(AHEAD));
-        self.tls = Some(Box::new(Tls { connection, readable: 0 }));
+        self.over = Over::Tls(Box::new(Tls { connection, readable: 0 }));
+    }
+
+    /// From here on it is checked records.
+    pub(crate) fn check(&mut self) {
+        self.over = Over::Checked(Box::default());
     }
 
     /// Whether what passes is encrypted, and the other end has a certificate of the job.
     pub(crate) fn is_secure(&self) -> bool {
-        self.tls.is_some()
+        matches!(self.over, Over::Tls(_))
+    }
+
+    /// Whether what passes bears checksums, and is neither encrypted nor proven.
+    pub(crate) fn is_checked(&self) -> bool {
+        matches!(self.over, Over::Checked(_))
     }
 
     /// Something has come that no event will tell of: it is to be read before one waits.
     pub(crate) fn has_readable(&self) -> bool {
-        self.tls.as_ref().is_some_and(|tls| tls.readable > 0)
+        match &self.over {
+            Over::Nothing => false,
+            Over::Tls(tls) => tls.readable > 0,
+            Over::Checked(checked) => checked.has_readable(),
+        }
+    }
+
+    /// Though less than fits was read, there may be more now.
+    pub(crate) fn may_have_more(&self) -> bool {
+        matches!(&self.over, Over::Checked(checked) if checked.may_have_more())
     }
 
     /// Something is to be sent when the socket has room, though the writer has handed it over.
     pub(crate) fn has_unsent(&self) -> bool {
-        self.tls.as_ref().is_some_and(|tls| tls.connection.wants_write())
+        match &self.over {
+            Over::Nothing => false,
+            Over::Tls(tls) => tls.connection.wants_write(),
+            Over::Checked(checked) => checked.has_unsent(),
+        }
     }
 
-    /// Reads as much as there is and fits. 0 is the end; less than fits means that there is no more now.
+    /// Reads as much as there is and fits. 0 is the end; less than fits means that there is no more now, unless
+    /// [`Self::may_have_more`].
     pub(crate) fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        match &mut self.tls {
-            None => Ok(rustix::net::recv(&self.fd, into, RecvFlags::empty())?.0),
-            Some(tls) => tls.read(&self.fd, into, true),
+        match &mut self.over {
+            Over::Nothing => Ok(rustix::net::recv(&self.fd, into, RecvFlags::empty())?.0),
+            Over::Tls(tls) => tls.read(&self.fd, into, true),
+            Over::Checked(checked) => checked.read(&self.fd, into, true),
         }
     }
 
     /// The same, but only what [`Self::has_readable`] speaks of.
     pub(crate) fn read_rest(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        match &mut self.tls {
-            None => Err(io::ErrorKind::WouldBlock.into()),
-            Some(tls) => tls.read(&self.fd, into, false),
+        match &mut self.over {
+            Over::Nothing => Err(io::ErrorKind::WouldBlock.into()),
+            Over::Tls(tls) => tls.read(&self.fd, into, false),
+            Over::Checked(checked) => checked.read(&self.fd, into, false),
         }
     }
 
-    /// [`Self::read`] into several places, in order.
+    /// [`Self::read`] into several places, in order. What lies in them may be wrong as long as they are not filled, if it
+    /// [is checked](Self::is_checked).
     pub(crate) fn read_vectored(&mut self, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        let Some(tls) = &mut self.tls else { return Ok(rustix::io::readv(&self.fd, slices)?) };
-        let mut count = 0;
-        for slice in slices.iter_mut().filter(|slice| !slice.is_empty()) {
-            match tls.read(&self.fd, slice, true) {
-                Ok(0) => break,
-                Ok(got) => {
-                    count += got;
-                    if got < slice.len() {
-                        break;
-                    }
-                }
-                Err(error) if count == 0 => return Err(error),
-                // Told again by the next call.
-                Err(_) => break,
-            }
+        match &mut self.over {
+            Over::Nothing => Ok(rustix::io::readv(&self.fd, slices)?),
+            Over::Tls(tls) => tls.read_vectored(&self.fd, slices),
+            Over::Checked(checked) => checked.read_vectored(&self.fd, slices),
         }
-        Ok(count)
     }
 
     /// Hands over as much as goes now.
     pub(crate) fn write(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        match &mut self.tls {
-            None => send(&self.fd, slices),
-            Some(tls) => tls.write(&self.fd, slices),
+        match &mut self.over {
+            Over::Nothing => send(&self.fd, slices),
+            Over::Tls(tls) => tls.write(&self.fd, slices),
+            Over::Checked(checked) => checked.write(&self.fd, slices),
         }
     }
 
@@ -124,11 +149,12 @@ impl Carrier {
         if sent == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
     }
 
-    /// Sends what is encrypted, as far as it goes now.
+    /// Sends what has been handed over, as far as it goes now.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
-        match &mut self.tls {
-            None => Ok(()),
-            Some(tls) => tls.flush(&self.fd),
+        match &mut self.over {
+            Over::Nothing => Ok(()),
+            Over::Tls(tls) => tls.flush(&self.fd),
+            Over::Checked(checked) => checked.flush(&self.fd),
         }
     }
 }
@@ -158,6 +184,25 @@ impl Tls {
         } else {
             Ok(count)
         }
+    }
+
+    fn read_vectored(&mut self, fd: &OwnedFd, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        let mut count = 0;
+        for slice in slices.iter_mut().filter(|slice| !slice.is_empty()) {
+            match self.read(fd, slice, true) {
+                Ok(0) => break,
+                Ok(got) => {
+                    count += got;
+                    if got < slice.len() {
+                        break;
+                    }
+                }
+                Err(error) if count == 0 => return Err(error),
+                // Told again by the next call.
+                Err(_) => break,
+            }
+        }
+        Ok(count)
     }
 
     /// Reads from the socket once and decrypts. Whether there may be more.
@@ -230,7 +275,7 @@ impl Write for Bare<'_> {
 }
 
 /// `writev` without SIGPIPE.
-fn send(fd: &OwnedFd, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+pub(crate) fn send(fd: &OwnedFd, slices: &[IoSlice<'_>]) -> io::Result<usize> {
     let mut control = SendAncillaryBuffer::default();
     Ok(rustix::net::sendmsg(fd, slices, &mut control, SendFlags::NOSIGNAL)?)
 }

@@ -24,7 +24,8 @@ pub struct NetConfig {
     /// one each, in turn. Those of this cluster are only dialled where rates are found online
     /// ([`Pacing::online`]), and may be empty otherwise.
     pub peers: Vec<Vec<Way>>,
-    /// TLS on connections with other clusters; `None`: none, and then whoever is on the way can read and change what passes.
+    /// TLS on connections with other clusters; `None`: none, and then whoever is on the way can read and change what passes;
+    /// what passes through relays bears checksums then, which find accidents.
     pub security: Option<Security>,
     /// The relays of this cluster, if it has any.
     pub relays: Option<Relays>,
@@ -32,6 +33,8 @@ pub struct NetConfig {
     pub limits: Limits,
     /// How fast to send.
     pub pacing: Pacing,
+    /// Called with what the user should know of connections, from whatever thread, under the lock.
+    pub warn: fn(&str),
 }
 
 /// A way to a process that others do not share.

@@ -17,6 +17,8 @@ pub struct Counts {
     pub received: u64,
     /// Grants that the broker of the cluster has made to this process.
     pub grants: u64,
+    /// Connections that were given up, or did not come about, because what came was not what was sent.
+    pub damaged: u64,
     /// How long something was ready to be sent but waited: for its turn, or for the kernel to take more. Waits of several
     /// connections at the same time count once.
     pub stalled: Duration,

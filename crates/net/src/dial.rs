@@ -13,6 +13,7 @@ use gridmpi_wire::{Errand, Nonce, ProcId, Strand};
 use rustix::net::SendFlags;
 use socket2::{Domain, Protocol, SockRef, Socket as RawSocket, TcpKeepalive, Type};
 
+use crate::accept::Origin;
 use crate::carrier::Carrier;
 use crate::handshake::{Ask, AskStep, Claim};
 use crate::link::received;
@@ -71,6 +72,14 @@ impl Target {
         match (self, error) {
             (Self::Relay(_), DialError::Connect(_) | DialError::Closed) => false,
             _ => error.is_refusal(),
+        }
+    }
+
+    /// How a connection by this way comes to the peer.
+    const fn origin(self) -> Origin {
+        match self {
+            Self::Direct(_) => Origin::Port,
+            Self::Relay(_) => Origin::Circuit,
         }
     }
 
@@ -326,6 +335,7 @@ impl State {
             Ok(Some(resume)) => self.attempt_succeeded(ready.token, *attempt, resume),
             Err(error) => {
                 self.sockets.release(ready.token);
+                self.note_failed(Some(id), Some(attempt.target.address()), &error);
                 drop(attempt);
                 if let Some(dial) = self.peer(id).dial(strand) {
                     dial.attempt = None;
@@ -413,6 +423,8 @@ impl State {
             && self.must_be_secure(attempt.peer)
         {
             attempt.carrier.secure_dialled(security).map_err(DialError::Io)?;
+        } else if self.must_be_checked(attempt.target.origin()) {
+            attempt.carrier.check();
         }
         let (ask, hello) = Ask::new(&self.us, attempt.peer, nonce()?);
         attempt.carrier.write_all(&hello).map_err(DialError::Io)?;
@@ -533,7 +545,7 @@ impl Dial {
 impl From<LinkError> for DialError {
     fn from(error: LinkError) -> Self {
         match error {
-            LinkError::Io(error) => Self::Io(error),
+            LinkError::Io(error) | LinkError::Damaged(error) => Self::Io(error),
             _ => Self::Closed,
         }
     }

@@ -100,6 +100,9 @@ pub enum LinkError {
     /// The system says it failed.
     #[error("{0}")]
     Io(#[from] io::Error),
+    /// What arrived is not what was sent: its checksum, or what TLS has in its place, is wrong.
+    #[error("{0}")]
+    Damaged(io::Error),
     /// What arrived is no frame. Final.
     #[error("the peer sent what is no frame: {0}")]
     Wire(#[from] WireError),
@@ -118,6 +121,11 @@ impl LinkError {
     /// Whether the peer can no longer be trusted.
     pub(crate) fn is_final(&self) -> bool {
         matches!(self, Self::Wire(_) | Self::Misbehaved(_))
+    }
+
+    /// Whether it says more than that the connection has ended.
+    pub(crate) fn says_more(&self) -> bool {
+        self.is_final() || matches!(self, Self::Damaged(_))
     }
 }
 
@@ -171,6 +179,23 @@ impl Failure {
         let what = format!("the connection{at} was closed: {error}");
         let remedy = "run the same version of GridMPI in every cluster; if it is the same, this is a \
                       defect of GridMPI or damaged data: please report it";
+        Self { peer, what, remedy }
+    }
+}
+
+impl Failure {
+    /// So many connections have been given up in so many seconds because of what came over them, and nothing else has come.
+    pub(crate) fn damaged(
+        peer: ProcId,
+        address: Option<SocketAddr>,
+        (times, seconds): (u32, u64),
+        error: &io::Error,
+    ) -> Self {
+        let at = address.map(|address| format!(" ({address})")).unwrap_or_default();
+        let what = format!(
+            "what comes from it{at} is damaged on the way, on {times} connections within {seconds} s: {error}"
+        );
+        let remedy = "a relay, a proxy or a machine on the way is faulty: replace it, or lead the job round it";
         Self { peer, what, remedy }
     }
 }

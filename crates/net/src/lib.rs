@@ -9,15 +9,18 @@
 //! * **Connections** are made when first needed, by trying the peer's addresses in turn; each begins
 //!   with a handshake in which both sides prove the job's key (`handshake`); a lost one is made again
 //!   and the streams resume. Where a cluster has relays, its processes ask those for circuits (`relays`).
+//! * **What passes** is TLS (`security`); where that is off, records with a checksum through relays (`checked`), and frames as they are else.
 //! * **Failures** are sticky and say who, where, what and what may help ([`Failure`]).
 #![forbid(unsafe_code)]
 
 mod accept;
 mod bind;
 mod carrier;
+mod checked;
 mod collective;
 mod config;
 mod counts;
+mod damage;
 mod dial;
 mod driver;
 mod failure;

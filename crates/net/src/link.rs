@@ -28,7 +28,7 @@ pub(crate) enum Most {
 }
 
 /// Payloads with at least this much to come are read straight to where they belong.
-const DIRECT_ABOVE: usize = 8 * 1024;
+pub(crate) const DIRECT_ABOVE: usize = 8 * 1024;
 
 /// What is read beyond a direct payload: the next head, or a few small frames.
 const BEHIND_DIRECT: usize = 4 * 1024;
@@ -174,7 +174,7 @@ impl Link {
                 _ => self.read_staged(endpoint, staging, done, has_turn)?,
             };
             done.bytes += count;
-            if count < asked {
+            if count < asked && !self.carrier.may_have_more() {
                 // The socket is empty; if it ended meanwhile the next event says so.
                 break;
             }
@@ -211,7 +211,9 @@ impl Link {
     ) -> Result<(usize, usize), LinkError> {
         let Some(arriving) = &mut self.arriving else { return Ok((0, 0)) };
         let (carrier, rest) = (&mut self.carrier, arriving.rest());
-        let behind = &mut staging[..BEHIND_DIRECT];
+        // Checked records are read ahead by the carrier, which alone can say whether they are right.
+        let behind = if carrier.is_checked() { 0 } else { BEHIND_DIRECT };
+        let (behind, ahead) = (&mut staging[..behind], behind);
         let tried = endpoint.sink_slices(&arriving.sink, arriving.at, |slices| {
             let direct: usize = slices.iter().map(|slice| slice.len()).sum();
             if direct == 0 {
@@ -223,7 +225,7 @@ impl Link {
             let mut all: Vec<IoSliceMut<'_>> = Vec::with_capacity(slices.len() + 1);
             all.extend(slices.iter_mut().map(|slice| IoSliceMut::new(slice)));
             all.push(IoSliceMut::new(behind));
-            Some((carrier.read_vectored(&mut all), direct, direct + BEHIND_DIRECT))
+            Some((carrier.read_vectored(&mut all), direct, direct + ahead))
         });
         let Some((result, direct, asked)) = tried else {
             return self.read_staged(endpoint, staging, done, true);
@@ -332,6 +334,7 @@ pub(crate) fn received(result: io::Result<usize>) -> Result<Option<usize>, LinkE
         {
             Ok(None)
         }
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(LinkError::Damaged(error)),
         Err(error) => Err(error.into()),
     }
 }

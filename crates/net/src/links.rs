@@ -167,7 +167,7 @@ impl State {
                 if done.frames > 0 {
                     self.signs.advance();
                 }
-                let error = read.err().filter(LinkError::is_final).unwrap_or(error.into());
+                let error = read.err().filter(LinkError::says_more).unwrap_or(error.into());
                 self.end_link(token, &link, &error);
             }
         }
@@ -188,7 +188,13 @@ impl State {
     ) {
         self.signs.advance();
         self.forget_link(id, strand);
-        if error.is_final() {
+        let damaged = match error {
+            LinkError::Damaged(error) => self.damaged_again(id, address, error),
+            _ => None,
+        };
+        if let Some(failure) = damaged {
+            self.give_up(id, &failure.what.clone(), Some(failure));
+        } else if error.is_final() {
             let failure = Failure::misbehaved(id, address, error);
             self.give_up(id, &failure.what.clone(), Some(failure));
         } else if !self.endpoint.peer_closed(id) {

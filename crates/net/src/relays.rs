@@ -9,6 +9,7 @@ use gridmpi_leg::{Ask, AskStep, Asker};
 use gridmpi_wire::{CircuitId, Errand, Inbox, JobKey, LegNotice, ProcId};
 use rustix::net::RecvFlags;
 
+use crate::accept::Origin;
 use crate::dial::{begin_connect, is_connected, nonce, send_all};
 use crate::link::received;
 use crate::poller::{Interest, Ready, Token};
@@ -118,7 +119,7 @@ impl State {
                 // A circuit to us stands. The same descriptor gets another token.
                 let _ = self.poller.remove(&leg.fd);
                 self.sockets.release(ready.token);
-                self.accepted(leg.fd);
+                self.accepted(leg.fd, Origin::Circuit);
             }
             Err(error) => self.end_leg(ready.token, &leg, &error),
         }

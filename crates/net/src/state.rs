@@ -14,6 +14,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use crate::accept::Pending;
 use crate::bind::Bound;
 use crate::counts::{Counts, Stalls};
+use crate::damage::Damage;
 use crate::dial::{Attempt, Dial};
 use crate::handshake::Identity;
 use crate::link::Link;
@@ -52,6 +53,8 @@ pub(crate) struct Peer {
     pub(crate) alone_until: Option<Instant>,
     /// It was given up.
     pub(crate) is_lost: bool,
+    /// What came damaged since something new came.
+    pub(crate) damage: Option<Damage>,
     /// How the last connection ended, if it was not in order.
     pub(crate) ended: Option<String>,
 }

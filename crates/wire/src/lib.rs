@@ -14,6 +14,7 @@ mod handshake;
 mod ids;
 mod inbox;
 mod leg;
+mod record;
 
 pub use auth::{JobKey, MAC_LEN, Mac, Role};
 pub use codec::{HEADER_LEN, Head, Header, MAX_DATA_BEFORE, MAX_HEAD, MAX_PAYLOAD, Parsed, parse};
@@ -29,3 +30,4 @@ pub use leg::{
     CircuitId, Errand, LEG_MAGIC, LEG_VERSION_MAX, LEG_VERSION_MIN, LegAnswer, LegChallenge,
     LegHello, LegNotice, LegRequest, LegVerdict, TokenId,
 };
+pub use record::{MAX_RECORD, RECORD_FIRST, RECORD_HEAD, RecordError, Seal, Verify};

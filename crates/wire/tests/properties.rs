@@ -217,3 +217,119 @@ fn lengths_are_those_of_the_specification() {
     let magic: Vec<String> = MAGIC.iter().map(|byte| format!("{byte:02x}")).collect();
     assert!(text.contains(&magic.join(" ")));
 }
+
+/// A direction's records, each of these payloads in pieces of `piece` bytes.
+fn records(payloads: &[Vec<u8>], piece: usize) -> Vec<u8> {
+    let mut seal = Seal::default();
+    let mut bytes = Vec::new();
+    for payload in payloads {
+        bytes.extend_from_slice(&seal.head(payload.chunks(piece)));
+        bytes.extend_from_slice(payload);
+    }
+    bytes
+}
+
+/// What is good of what comes in pieces of `piece` bytes: payloads of whole records, and how it ended.
+fn verified(mut bytes: &[u8], piece: usize) -> (Vec<Vec<u8>>, Result<(), RecordError>) {
+    let mut verify = Verify::default();
+    let (mut good, mut present) = (Vec::new(), Vec::new());
+    loop {
+        if verify.rest() == 0 {
+            let Some((head, behind)) = bytes.split_first_chunk::<RECORD_HEAD>() else {
+                return (good, Ok(()));
+            };
+            bytes = behind;
+            match verify.head(head) {
+                Ok(len) => assert!((1..=MAX_RECORD).contains(&len) && len == verify.rest()),
+                Err(error) => return (good, Err(error)),
+            }
+        }
+        let (taken, behind) = bytes.split_at(bytes.len().min(piece).min(verify.rest()));
+        if taken.is_empty() {
+            return (good, Ok(()));
+        }
+        bytes = behind;
+        if let Err(error) = verify.payload(taken) {
+            return (good, Err(error));
+        }
+        present.extend_from_slice(taken);
+        if verify.rest() == 0 {
+            good.push(std::mem::take(&mut present));
+        }
+    }
+}
+
+fn payloads() -> impl Strategy<Value = Vec<Vec<u8>>> {
+    let sizes = prop_oneof![1usize..100, 60_000..=MAX_RECORD];
+    let payload = (sizes, any::<u8>()).prop_map(|(len, seed)| {
+        (0..len).map(|at| (at as u8).wrapping_mul(31).wrapping_add(seed)).collect()
+    });
+    prop::collection::vec(payload, 1..5)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn records_come_back_as_they_went_however_they_are_cut(
+        payloads in payloads(), piece in 1usize..70_000, cut in 1usize..70_000,
+    ) {
+        let bytes = records(&payloads, piece);
+        prop_assert_eq!(verified(&bytes, cut), (payloads, Ok(())));
+    }
+
+    #[test]
+    fn nothing_that_was_changed_is_good(
+        payloads in payloads(), cut in 1usize..70_000, at: prop::sample::Index, bit in 0u8..8,
+    ) {
+        let mut bytes = records(&payloads, MAX_RECORD);
+        let at = at.index(bytes.len());
+        bytes[at] ^= 1 << bit;
+        let (good, end) = verified(&bytes, cut);
+        prop_assert!(end.is_err());
+        prop_assert!(payloads.starts_with(&good));
+        prop_assert!(good.len() < payloads.len());
+    }
+
+    #[test]
+    fn records_that_are_lost_doubled_or_exchanged_are_not_good(
+        first in payloads(), second in payloads(), third in payloads(),
+    ) {
+        let all = [first.clone(), second.clone(), third.clone()].concat();
+        let bytes = records(&all, MAX_RECORD);
+        let ends = [&first[..], &all[..first.len() + second.len()]].map(|it| records(it, MAX_RECORD).len());
+        let (a, b, c) = (&bytes[..ends[0]], &bytes[ends[0]..ends[1]], &bytes[ends[1]..]);
+        for others in [[a, c].concat(), [a, b, b].concat(), [a, c, b].concat(), [b, a].concat()] {
+            let (good, end) = verified(&others, MAX_RECORD);
+            prop_assert!(end.is_err());
+            prop_assert!(all.starts_with(&good));
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_records_or_an_error(bytes: Vec<u8>, begins: bool, cut in 1usize..100) {
+        let begin: &[u8] = if begins { &[RECORD_FIRST] } else { &[] };
+        let (good, _) = verified(&[begin, &bytes[..]].concat(), cut);
+        prop_assert!(good.iter().map(Vec::len).sum::<usize>() <= bytes.len());
+    }
+}
+
+#[test]
+fn a_record_is_what_the_specification_says() {
+    let mut seal = Seal::default();
+    let head = seal.head([&b"12345"[..], b"6789"].into_iter());
+    assert_eq!(head[..4], [0xc5, 9, 0, 0]);
+    // CRC-32C by bits, as anybody would write it down.
+    let crc = |bytes: &[u8]| {
+        !bytes.iter().fold(!0u32, |crc, &byte| {
+            (0..8).fold(crc ^ u32::from(byte), |crc, _| {
+                if crc & 1 == 1 { crc >> 1 ^ 0x82f6_3b78 } else { crc >> 1 }
+            })
+        })
+    };
+    assert_eq!(crc(b"123456789"), 0xe306_9283, "the check value of CRC-32C");
+    assert_eq!(head[4..8], crc(&[0xc5, 9, 0, 0]).to_le_bytes());
+    assert_eq!(head[8..], crc(b"\xc5\x09\x00\x00123456789").to_le_bytes());
+    let next = seal.head([&b"x"[..]].into_iter());
+    assert_eq!(next[8..], crc(b"\xc5\x09\x00\x00123456789\xc5\x01\x00\x00x").to_le_bytes());
+}

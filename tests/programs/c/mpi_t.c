@@ -16,8 +16,9 @@ typedef unsigned long long Number;
 /* A job, and clusters beside this one: without them GridMPI's variables are not there, or at rest. */
 static int in_job, across;
 
-static const char *const COUNTERS[] = {"gridmpi_bytes_sent", "gridmpi_bytes_received", "gridmpi_grants", "gridmpi_retransmits"};
-enum { SENT, RECEIVED, GRANTS, RETRANSMITS, COUNTED };
+static const char *const COUNTERS[] = {"gridmpi_bytes_sent", "gridmpi_bytes_received", "gridmpi_grants", "gridmpi_retransmits",
+                                       "gridmpi_damaged"};
+enum { SENT, RECEIVED, GRANTS, RETRANSMITS, DAMAGED, COUNTED };
 
 static int control_name(int index, char *name)
 {

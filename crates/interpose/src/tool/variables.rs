@@ -21,6 +21,7 @@ pub(crate) enum Performance {
     BytesSent,
     BytesReceived,
     TimeStalled,
+    Damaged,
 }
 
 /// What kind of performance variable it is.
@@ -72,13 +73,14 @@ pub(crate) const PACING: usize = 8;
 
 impl Performance {
     /// In the order of their numbers.
-    pub(crate) const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 7] = [
         Self::RateGranted,
         Self::Grants,
         Self::Retransmits,
         Self::BytesSent,
         Self::BytesReceived,
         Self::TimeStalled,
+        Self::Damaged,
     ];
 
     /// Name and description.
@@ -110,6 +112,11 @@ impl Performance {
                 "Seconds in which this process had something ready for another cluster that waited for its turn by the rate, or for \
                  the kernel to take more",
             ),
+            Self::Damaged => (
+                "gridmpi_damaged",
+                "Connections that this process has given up because what came from another cluster was changed on the way; it was \
+                 sent again",
+            ),
         }
     }
 
@@ -135,6 +142,7 @@ impl Performance {
             Self::BytesReceived => job.net.counts().received,
             // 584 years.
             Self::TimeStalled => job.net.counts().stalled.as_nanos() as u64,
+            Self::Damaged => job.net.counts().damaged,
         }
     }
 }
@@ -175,7 +183,7 @@ mod tests {
         assert!(all.iter().all(|name| name.starts_with("gridmpi_")));
         all.sort_unstable();
         all.dedup();
-        assert_eq!(all.len(), 8);
+        assert_eq!(all.len(), 9);
     }
 
     #[test]

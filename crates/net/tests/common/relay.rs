@@ -24,9 +24,19 @@ struct Shared {
     open: Mutex<Vec<TcpStream>>,
     circuits: AtomicU64,
     joined: AtomicUsize,
+    trouble: Mutex<Option<Trouble>>,
 }
 
+/// What becomes of the bytes of a circuit in each direction, pieces of which go through in turn: it says what goes on instead.
+/// The number counts directions from 0, the other the bytes of it before.
+pub type Trouble = Arc<dyn Fn(u64, u64, &mut Vec<u8>) + Send + Sync>;
+
 impl Relay {
+    /// One that does this to what passes on circuits that come about from now on.
+    pub fn trouble(&self, trouble: Option<Trouble>) {
+        *self.shared.trouble.lock().unwrap() = trouble;
+    }
+
     pub fn new(token: JobKey) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -105,17 +115,30 @@ impl Shared {
                 };
                 let _ = stream.write_all(&request.answer(LegVerdict::Accepted));
                 let _ = near.write_all(&opened.answer(LegVerdict::Accepted));
-                self.joined.fetch_add(1, Ordering::SeqCst);
-                forward(near.try_clone().unwrap(), stream.try_clone().unwrap());
-                forward(stream, near);
+                let circuit = self.joined.fetch_add(1, Ordering::SeqCst) as u64;
+                let trouble = self.trouble.lock().unwrap().clone();
+                let (to, from) = (stream.try_clone().unwrap(), near.try_clone().unwrap());
+                forward(near, to, circuit * 2, trouble.clone());
+                forward(stream, from, circuit * 2 + 1, trouble);
             }
         }
     }
 }
 
-fn forward(mut from: TcpStream, mut to: TcpStream) {
+fn forward(mut from: TcpStream, mut to: TcpStream, number: u64, trouble: Option<Trouble>) {
     std::thread::spawn(move || {
-        let _ = std::io::copy(&mut from, &mut to);
+        let mut space = vec![0; 16 * 1024];
+        let mut at = 0;
+        while let Ok(count @ 1..) = from.read(&mut space) {
+            let mut piece = space[..count].to_vec();
+            if let Some(trouble) = &trouble {
+                trouble(number, at, &mut piece);
+            }
+            at += count as u64;
+            if to.write_all(&piece).is_err() {
+                break;
+            }
+        }
         let _ = to.shutdown(Shutdown::Write);
     });
 }
