@@ -6,7 +6,7 @@ use crate::error::BenchError;
 use crate::figure::{self, Figure};
 use crate::group::{Group, When};
 use crate::programs::Fitness;
-use crate::relays::ends;
+use crate::relays::{crowd, ends};
 use crate::session::{self, Limits, Session, Wishes};
 use crate::{grid, network, p2p, rates, relays};
 use clap::{Parser, Subcommand};
@@ -36,7 +36,7 @@ enum Suite {
     /// much of the link was used, and how TCP was set. The exit code is 1 if a figure could not be measured.
     Rates(RatesOptions),
 
-    /// Relays: what they add to latency, what one carries, several at once, and what TLS between processes costs
+    /// Relays: what they add to latency, what one carries, several at once, what TLS between processes costs, and thousands of processes
     ///
     /// In labs on this machine, against no relay, and against HAProxy and nginx where these are installed. The exit code is 1
     /// if a figure could not be measured.
@@ -49,6 +49,10 @@ enum Suite {
     /// The end of a path that measures
     #[command(hide = true)]
     RelaysNear(ends::Near),
+
+    /// All processes of a cluster
+    #[command(hide = true)]
+    RelaysCrowd(crowd::Crowd),
 }
 
 #[derive(Debug, Default, clap::Args)]
@@ -62,7 +66,7 @@ struct Options {
     json: Option<PathBuf>,
 
     /// Measure only these groups (p2p: inside, latency, cable, fast, slow, overlap, memory; rates: pairs, lone, all, both,
-    /// exactness, programs, npb; relays: latency, throughput, trunks, tls)
+    /// exactness, programs, npb; relays: latency, throughput, trunks, tls, scale)
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
 
@@ -140,6 +144,7 @@ pub fn run(args: Args) -> ExitCode {
         ),
         Suite::RelaysFar(args) => return ends::end(ends::far(&args)),
         Suite::RelaysNear(args) => return ends::end(ends::near(&args)),
+        Suite::RelaysCrowd(args) => return ends::end(crowd::play(&args)),
     };
     match result {
         Ok(true) => ExitCode::SUCCESS,

@@ -3,7 +3,7 @@
 use crate::error::BenchError;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::Read;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -41,10 +41,26 @@ pub struct Running {
 /// # Errors
 /// It cannot be started.
 pub fn start(name: &str, command: &mut Command) -> Result<Running, BenchError> {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let child =
+    command.stdin(Stdio::null());
+    spawn(name, command).map(|(running, _)| running)
+}
+
+/// Starts a command that does what it is told; `name` is what errors call it. It is told by what is returned beside it.
+///
+/// # Errors
+/// It cannot be started.
+pub fn converse(name: &str, command: &mut Command) -> Result<(Running, ChildStdin), BenchError> {
+    command.stdin(Stdio::piped());
+    let (running, input) = spawn(name, command)?;
+    let no_input = || BenchError::Output(format!("{name} has no standard input"));
+    Ok((running, input.ok_or_else(no_input)?))
+}
+
+fn spawn(name: &str, command: &mut Command) -> Result<(Running, Option<ChildStdin>), BenchError> {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child =
         command.spawn().map_err(|error| BenchError::Start { command: name.to_owned(), error })?;
-    let pid = child.id();
+    let (pid, input) = (child.id(), child.stdin.take());
     let (tell_end, ended) = channel();
     let (tell_line, lines) = channel();
     // Both end with the command, which `Running` bounds.
@@ -53,7 +69,7 @@ pub fn start(name: &str, command: &mut Command) -> Result<Running, BenchError> {
         let _ = tell_end.send(watch(child, &|line| drop(tell_line.send(line))));
     });
     let name = name.to_owned();
-    Ok(Running { name, pid, started: Instant::now(), ended, lines, is_over: false })
+    Ok((Running { name, pid, started: Instant::now(), ended, lines, is_over: false }, input))
 }
 
 fn watch(mut child: Child, tell_line: &dyn Fn(String)) -> (std::io::Result<ExitStatus>, Said) {
@@ -91,16 +107,37 @@ impl Running {
     /// It ends without, or the time is over.
     pub fn expect(&mut self, text: &str, until: Instant) -> Result<String, BenchError> {
         loop {
-            match self.lines.recv_timeout(left(until)) {
-                Ok(line) if line.contains(text) => return Ok(line),
-                Ok(_) => {}
-                Err(RecvTimeoutError::Timeout) => return Err(self.late(until)),
-                Err(RecvTimeoutError::Disconnected) => {
-                    let message = format!("{} ended without saying `{text}`", self.name);
-                    return Err(BenchError::Output(message));
-                }
+            let line = self.line(text, until)?;
+            if line.contains(text) {
+                return Ok(line);
             }
         }
+    }
+
+    /// The next line it says; `text` is what errors say that it has not said.
+    ///
+    /// # Errors
+    /// It ends without, or the time is over.
+    pub fn line(&mut self, text: &str, until: Instant) -> Result<String, BenchError> {
+        match self.lines.recv_timeout(left(until)) {
+            Ok(line) => Ok(line),
+            Err(RecvTimeoutError::Timeout) => Err(self.late(until)),
+            Err(RecvTimeoutError::Disconnected) => {
+                let message = format!("{} ended without saying `{text}`", self.name);
+                Err(BenchError::Output(message))
+            }
+        }
+    }
+
+    /// The lines it has said that nobody has waited for.
+    pub fn said(&self) -> impl Iterator<Item = String> {
+        self.lines.try_iter()
+    }
+
+    /// Its process.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.pid
     }
 
     /// Waits until it has ended well.

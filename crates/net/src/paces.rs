@@ -230,7 +230,10 @@ impl State {
         if link.is_far {
             self.counts.sent += written.bytes as u64;
         }
-        if link.pulse.is_some() && written.bytes > 0 {
+        if written.bytes > 0
+            && let Some(pulse) = &mut link.pulse
+        {
+            pulse.wrote();
             self.watch_pulse();
         }
         Ok(written)

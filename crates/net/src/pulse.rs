@@ -19,10 +19,15 @@ const EVERY: Duration = Duration::from_millis(250);
 const SILENCE: Duration = Duration::from_millis(1250);
 
 /// What was acknowledged on a connection, and since when no more.
+///
+/// Each circuit is a connection of its own to the relay: a firewall may forget one and keep the others. So each is asked by
+/// itself, but only while something written on it may be on its way: of thousands that are idle none is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pulse {
     acknowledged: u64,
     since: Instant,
+    /// Something was written, and has not been seen to have arrived.
+    is_watched: bool,
 }
 
 /// What a look at a connection says.
@@ -36,17 +41,30 @@ enum Sign {
 
 impl Pulse {
     pub(crate) const fn new(now: Instant) -> Self {
-        Self { acknowledged: 0, since: now }
+        Self { acknowledged: 0, since: now, is_watched: false }
+    }
+
+    /// Something was written. What was silent before, because there was nothing to say, is no silence.
+    pub(crate) fn wrote(&mut self) {
+        if !self.is_watched {
+            (self.is_watched, self.since) = (true, Instant::now());
+        }
     }
 
     fn look(&mut self, fd: &OwnedFd, now: Instant) -> Sign {
+        if !self.is_watched {
+            return Sign::Idle;
+        }
         let Ok(carried) = carried(fd) else { return Sign::Idle };
-        self.judge(carried.acknowledged, carried.is_on_its_way, now)
+        let sign = self.judge(carried.acknowledged, carried.is_on_its_way, now);
+        // What the relay has no room for yet leaves without another word of ours.
+        self.is_watched = sign != Sign::Idle || !carried.is_all;
+        sign
     }
 
     fn judge(&mut self, acknowledged: u64, is_on_its_way: bool, now: Instant) -> Sign {
         if !is_on_its_way || acknowledged != self.acknowledged {
-            *self = Self { acknowledged, since: now };
+            (self.acknowledged, self.since) = (acknowledged, now);
             return if is_on_its_way { Sign::Alive } else { Sign::Idle };
         }
         if now.saturating_duration_since(self.since) >= SILENCE {
@@ -74,7 +92,7 @@ impl State {
             let Socket::Link(link) = socket else { continue };
             let Some(pulse) = &mut link.pulse else { continue };
             let sign = pulse.look(&link.carrier.fd, now);
-            is_any |= sign == Sign::Alive;
+            is_any |= sign != Sign::Silent && pulse.is_watched;
             if sign == Sign::Silent {
                 silent.push(token);
             }
@@ -114,5 +132,20 @@ mod tests {
             "the far end takes no more, but its host answers"
         );
         assert_eq!(pulse.judge(10, true, at(63_000)), Sign::Alive);
+    }
+    #[test]
+    fn a_long_rest_before_the_first_word_is_no_silence() {
+        let (_reader, writer) = std::os::unix::net::UnixStream::pair().unwrap();
+        let now = Instant::now();
+        let mut pulse = Pulse::new(now.checked_sub(Duration::from_secs(3600)).unwrap());
+        assert_eq!(
+            pulse.look(&writer.into(), now),
+            Sign::Idle,
+            "nobody has written: not even asked"
+        );
+        pulse.wrote();
+        assert!(pulse.is_watched && pulse.since >= now);
+        assert_eq!(pulse.judge(0, true, now + Duration::from_millis(250)), Sign::Alive);
+        assert_eq!(pulse.judge(0, true, now + 2 * SILENCE), Sign::Silent);
     }
 }

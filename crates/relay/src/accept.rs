@@ -8,7 +8,7 @@ use gridmpi_wire::{Errand, LEG_MAGIC, LegVerdict, Nonce};
 use rustix::net::{RecvFlags, SocketFlags};
 use socket2::Socket as RawSocket;
 use thiserror::Error;
-use tracing::{debug, info};
+use tracing::debug;
 
 use crate::channel::{Channel, received, send};
 use crate::daemon::{Daemon, Due};
@@ -73,14 +73,16 @@ impl Daemon {
                 // The connection ended while it waited, or the like: the next one.
                 Err(rustix::io::Errno::CONNABORTED | rustix::io::Errno::INTR) => {}
                 Err(errno) => {
-                    debug!("cannot accept: {errno}");
+                    self.cannot_accept(errno);
                     self.timer(Instant::now() + RETRY, Due::Accept);
-                    self.is_accepting = false;
+                    (self.is_accepting, self.is_short) = (false, true);
                     break;
                 }
             }
         }
-        self.watch_listeners();
+        if !self.is_accepting {
+            self.watch_listeners();
+        }
     }
 
     /// Whether another connection may be held whose other side is unknown; makes room if one is idle.
@@ -130,16 +132,48 @@ impl Daemon {
         let Ok(key) = added else { return };
         self.pending.push(key);
         let unproven = &self.config.unproven;
-        let (begin, end) = (now + unproven.begin.min(unproven.end), now + unproven.end);
+        self.look_at_unproven_by(now + unproven.begin.min(unproven.end));
+    }
+
+    /// One timer for all unproven connections: most are through with their handshake long before it is due.
+    fn look_at_unproven_by(&mut self, at: Instant) {
+        if self.unproven_due.is_none_or(|due| at < due) {
+            self.unproven_due = Some(at);
+            self.timer(at, Due::Unproven);
+        }
+    }
+
+    pub(crate) fn look_at_unproven(&mut self, now: Instant) {
+        if self.unproven_due.take_if(|due| *due <= now).is_none() {
+            // Another one is to come.
+            return;
+        }
+        for key in self.pending.clone() {
+            self.pending_due(key);
+        }
+        let unproven = &self.config.unproven;
+        let (begin, end) = (unproven.begin.min(unproven.end), unproven.end);
         // Twice: to let somebody else in early, and to end it.
-        self.timer(begin, Due::Pending(key));
-        self.timer(end, Due::Pending(key));
+        let due = |since: Instant| if since + begin > now { since + begin } else { since + end };
+        let next = self.pending.iter().filter_map(|key| self.unproven_since(*key)).map(due).min();
+        if let Some(next) = next {
+            self.look_at_unproven_by(next);
+        }
+    }
+
+    /// Since when a connection is there whose other side has not proven itself.
+    fn unproven_since(&self, key: SocketKey) -> Option<Instant> {
+        match self.sockets.all.get(key)? {
+            Socket::Pending(pending) => Some(pending.accepted),
+            Socket::Trunk(trunk) if !matches!(trunk.stage, TrunkStage::Up(_)) => Some(trunk.since),
+            _ => None,
+        }
     }
 
     /// Forgets that a connection was unproven; there is room for another.
     pub(crate) fn end_pending(&mut self, key: SocketKey) {
         self.pending.retain(|other| *other != key);
-        if !self.is_accepting && !self.is_draining() {
+        if !self.is_accepting && !self.is_short && !self.is_draining() {
             self.is_accepting = true;
             self.watch_listeners();
         }
@@ -148,14 +182,10 @@ impl Daemon {
     /// The time of an unproven connection is over, or (early) another one might need its place.
     pub(crate) fn pending_due(&mut self, key: SocketKey) {
         let end = self.config.unproven.end;
-        let since = match self.sockets.all.get(key) {
-            Some(Socket::Pending(pending)) => pending.accepted,
-            Some(Socket::Trunk(trunk)) if !matches!(trunk.stage, TrunkStage::Up(_)) => trunk.since,
-            _ => return,
-        };
+        let Some(since) = self.unproven_since(key) else { return };
         if since.elapsed() >= end {
             self.refuse(key, &Refused::Late);
-        } else if !self.is_accepting {
+        } else if !self.is_accepting && !self.is_short {
             self.is_accepting = true;
             self.watch_listeners();
         }
@@ -164,9 +194,9 @@ impl Daemon {
     pub(crate) fn refuse(&mut self, key: SocketKey, why: &Refused) {
         match self.sockets.all.get(key) {
             Some(Socket::Pending(pending)) => {
-                self.counts.rejected += 1;
-                info!(from = ?pending.address, "connection refused: {why}");
+                let from = pending.address;
                 self.sockets.all.remove(key);
+                self.rejected(from, why);
             }
             Some(Socket::Trunk(_)) => {
                 self.sockets.end_trunk(key, why.to_string());
@@ -188,9 +218,8 @@ impl Daemon {
                 self.tls_came(key, bytes.get(..have).unwrap_or_default())
             }
             Ok(Found::Told(verdict)) => {
-                self.counts.rejected += 1;
                 if let Some(Socket::Pending(pending)) = self.sockets.all.get(key) {
-                    info!(from = ?pending.address, "leg refused: {verdict}");
+                    self.rejected(pending.address, &Refused::Leg(LegError::Refused(verdict)));
                 }
                 self.end_pending(key);
                 self.sockets.close_slowly(key);
@@ -356,7 +385,7 @@ impl Daemon {
             return None;
         }
         self.pending.push(key);
-        self.timer(pending.accepted + self.config.unproven.end, Due::Pending(key));
+        self.look_at_unproven_by(pending.accepted + self.config.unproven.end);
         Some(key)
     }
 }

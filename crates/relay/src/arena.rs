@@ -128,13 +128,6 @@ impl<T> Arena<T> {
         })
     }
 
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (Key<T>, &mut T)> {
-        self.slots.iter_mut().enumerate().filter_map(|(index, slot)| {
-            let key = Key { index: index as u32, generation: slot.generation, of: PhantomData };
-            Some((key, slot.value.as_mut()?))
-        })
-    }
-
     pub(crate) fn keys(&self) -> Vec<Key<T>> {
         self.iter().map(|(key, _)| key).collect()
     }

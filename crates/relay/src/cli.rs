@@ -21,7 +21,7 @@ use crate::file::{self, LogFormat, Settings};
 use crate::identity::create_secret;
 use crate::secret::read_secret;
 use crate::tls::{Fingerprint, Identity};
-use crate::{http, notify};
+use crate::{bounds, http, notify};
 
 /// Carries traffic between clusters whose processes cannot connect to each other.
 ///
@@ -135,6 +135,7 @@ fn serve(args: Serve) -> Result<(), Failure> {
         None => by_options(&args)?,
     };
     let level = start_log(settings.log, settings.level);
+    bounds::raise_descriptors();
     let daemon = Daemon::new(settings.config)?;
     if let Some(address) = settings.metrics {
         let bound = http::serve(address, daemon.handle())?;

@@ -47,6 +47,8 @@ pub struct Limits {
     pub memory: usize,
     /// Circuits at a time.
     pub circuits: usize,
+    /// Connections at a time, legs and those to other relays together: as many as descriptors allow. Only legs are refused.
+    pub connections: usize,
     /// Paths that one connection to another relay may tell.
     pub routes: usize,
     /// How long a process has to accept a circuit.
@@ -68,6 +70,7 @@ impl Default for Limits {
         Self {
             memory: 256_000_000,
             circuits: 65_536,
+            connections: usize::MAX,
             routes: 4096,
             accept: Duration::from_secs(10),
             answer: Duration::from_secs(12),
@@ -77,6 +80,17 @@ impl Default for Limits {
             rest: Duration::from_secs(5),
         }
     }
+}
+
+/// What there is too little of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Bound {
+    /// [`Limits::memory`].
+    Memory,
+    /// [`Limits::circuits`].
+    Circuits,
+    /// [`Limits::connections`].
+    Connections,
 }
 
 /// What is to be done with a connection. `Close`, `Reset` and a refusal are the last that is said of it.
@@ -193,6 +207,10 @@ pub struct Gauges {
     pub circuits: usize,
     /// Processes that have registered.
     pub registered: usize,
+    /// Connections of processes and to other relays.
+    pub connections: usize,
+    /// Most that they may be.
+    pub most_connections: usize,
     /// Spans of processes for which there is a way.
     pub routes: usize,
     /// Bytes that senders are granted together.
@@ -221,6 +239,8 @@ pub struct Core {
     now: Duration,
     budget: Budget,
     links: Arena<Link>,
+    /// Those of them that lead to other relays.
+    trunks: Vec<LinkKey>,
     circuits: Arena<Circuit>,
     registered: HashMap<(JobId, ProcId), LinkKey>,
     routes: Routes,
@@ -237,10 +257,14 @@ pub struct Core {
     fresh: Vec<(CircuitKey, Side)>,
     /// Flows whose senders have more than they may send.
     wanting: Vec<(CircuitKey, Side)>,
+    /// Flows that may have more than their first window, and have to give it back when they rest.
+    grown: Vec<(CircuitKey, Side)>,
     actions: VecDeque<Action>,
     rested: Duration,
     tended: Duration,
     is_draining: bool,
+    /// Why somebody was refused lately.
+    full: Option<Bound>,
     counts: Counts,
 }
 
@@ -252,6 +276,7 @@ impl Core {
             now: Duration::ZERO,
             budget: Budget::new(limits.memory),
             links: Arena::default(),
+            trunks: Vec::new(),
             circuits: Arena::default(),
             registered: HashMap::new(),
             routes: Routes::new(me, limits.routes),
@@ -262,10 +287,12 @@ impl Core {
             again: Vec::new(),
             fresh: Vec::new(),
             wanting: Vec::new(),
+            grown: Vec::new(),
             actions: VecDeque::new(),
             rested: Duration::ZERO,
             tended: Duration::ZERO,
             is_draining: false,
+            full: None,
             counts: Counts::default(),
             limits,
         }
@@ -283,6 +310,8 @@ impl Core {
         let mut gauges = Gauges {
             circuits: self.circuits.len(),
             registered: self.registered.len(),
+            connections: self.links.len(),
+            most_connections: self.limits.connections,
             routes: self.routes.all().count(),
             granted: self.budget.used(),
             budget: self.budget.total(),
@@ -295,6 +324,11 @@ impl Core {
             of_job.bytes += circuit.flows.iter().map(|flow| flow.passed).sum::<u64>();
         }
         gauges
+    }
+
+    /// What there was too little of since this was last asked, so that somebody was refused.
+    pub fn take_full(&mut self) -> Option<Bound> {
+        self.full.take()
     }
 
     /// How many circuits stand or are being opened.
@@ -335,6 +369,7 @@ impl Core {
     pub fn trunk_up(&mut self, wire: Wire, peer: RelayId, is_dialer: bool) -> LinkKey {
         let now = self.now;
         let key = self.links.insert(Link::trunk(wire, peer, is_dialer, now));
+        self.trunks.push(key);
         self.routes.link_up(key, peer);
         self.spread_news();
         key
@@ -362,6 +397,7 @@ impl Core {
                     self.cut(circuit, Reason::Lost, LegVerdict::Unanswered, Some(key));
                 }
                 self.links.remove(key);
+                self.trunks.retain(|other| *other != key);
                 self.routes.link_down(key);
                 self.spread_news();
             }
@@ -394,6 +430,11 @@ impl Core {
         if let Some(Link { kind: Kind::Trunk(trunk), .. }) = self.links.get_mut(key) {
             trunk.seen(now);
         }
+    }
+
+    /// The connections to other relays that stand.
+    pub fn trunks(&self) -> impl Iterator<Item = (LinkKey, Wire)> {
+        self.trunks.iter().filter_map(|key| Some((*key, self.links.get(*key)?.wire)))
     }
 
     /// The round trip to another relay as last measured.
@@ -468,6 +509,18 @@ impl Core {
             }
             self.counts.bytes_held += count as u64;
         }
+    }
+
+    /// Whether there may be so many more legs. Those that were called to accept a circuit have their places.
+    fn has_places(&self, legs: usize) -> bool {
+        let taken = self.links.len() + self.waiting.len();
+        taken.saturating_add(legs) <= self.limits.connections
+    }
+
+    /// Somebody is refused for want of it.
+    fn full(&mut self, bound: Bound) -> LegVerdict {
+        self.full = Some(bound);
+        LegVerdict::Full
     }
 
     fn charge(&mut self, flows: &mut [Flow; 2], windows: [bool; 2]) -> bool {

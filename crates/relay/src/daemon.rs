@@ -14,11 +14,12 @@ use socket2::{Domain, Protocol, Socket as RawSocket, Type};
 use tracing::{info, warn};
 
 use crate::arena::{Arena, Key};
+use crate::bounds::{self, Said, Strangers};
 use crate::cell::RelayId;
 use crate::channel::received;
 use crate::config::{Config, Proof};
 use crate::control::{Command, Handle};
-use crate::core::Core;
+use crate::core::{Core, Wire};
 use crate::dial::Known;
 use crate::metrics::{PeerSeen, Snapshot};
 use crate::notify;
@@ -35,6 +36,9 @@ const CLOSING: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Due {
     Accept,
+    /// Of those who have connected.
+    Unproven,
+    /// Of one that we have dialled.
     Pending(SocketKey),
     Dial(Key<Known>),
     Closing,
@@ -61,6 +65,11 @@ pub struct Daemon {
     /// Connections whose other side has not proven itself, oldest first.
     pub(crate) pending: Vec<SocketKey>,
     pub(crate) is_accepting: bool,
+    /// The system has given no descriptor for one that came: accepting rests.
+    pub(crate) is_short: bool,
+    pub(crate) strangers: Strangers,
+    /// What was said to be full.
+    pub(crate) said: Said,
     pub(crate) inbound: Vec<u8>,
     /// Anybody's between calls.
     pub(crate) scratch: Vec<u8>,
@@ -73,6 +82,10 @@ pub struct Daemon {
     started: Instant,
     draining: Option<Instant>,
     is_over: bool,
+    /// When unproven connections are looked at.
+    pub(crate) unproven_due: Option<Instant>,
+    /// A look at those that were refused is among the timers.
+    is_closing_due: bool,
     /// What those are answered with who begin with TLS.
     pub(crate) tls: Option<Arc<rustls::ServerConfig>>,
 }
@@ -81,8 +94,9 @@ impl Daemon {
     /// Listens, and dials; nothing is answered before [`Self::run`].
     ///
     /// # Errors
-    /// An address that cannot be listened on, or no descriptors.
-    pub fn new(config: Config) -> io::Result<Self> {
+    /// An address that cannot be listened on, or too few descriptors.
+    pub fn new(mut config: Config) -> io::Result<Self> {
+        bounds::bound_connections(&mut config)?;
         let handle = Handle::new()?;
         let mut sockets = Sockets::new()?;
         sockets.add(handle.wake_fd()?, Interest::Read, Socket::Wake)?;
@@ -107,6 +121,9 @@ impl Daemon {
             listeners: Vec::new(),
             pending: Vec::new(),
             is_accepting: true,
+            is_short: false,
+            strangers: Strangers::default(),
+            said: Said::default(),
             inbound: vec![0; INBOUND],
             scratch: vec![0; INBOUND],
             ranges: Vec::new(),
@@ -117,6 +134,8 @@ impl Daemon {
             started: Instant::now(),
             draining: None,
             is_over: false,
+            unproven_due: None,
+            is_closing_due: false,
             tls: None,
             config,
         };
@@ -202,6 +221,7 @@ impl Daemon {
             }
             self.do_what_is_due(now);
             self.settle();
+            self.say_what_is_full();
             self.end_if_drained();
         }
         Ok(())
@@ -282,11 +302,12 @@ impl Daemon {
     fn snapshot(&self) -> Snapshot {
         let mut peers: Vec<PeerSeen> = Vec::new();
         for (key, known) in self.known.iter() {
-            let links = self.sockets.all.iter().filter_map(|(_, socket)| match socket {
-                Socket::Trunk(trunk) if trunk.known == Some(key) => trunk.link(),
-                _ => None,
-            });
-            let round_trip = links.filter_map(|link| self.core.round_trip(link)).min();
+            let is_its = |wire: Wire| match self.sockets.all.get(wire.into()) {
+                Some(Socket::Trunk(trunk)) => trunk.known == Some(key),
+                _ => false,
+            };
+            let links = self.core.trunks().filter(|(_, wire)| is_its(*wire));
+            let round_trip = links.filter_map(|(link, _)| self.core.round_trip(link)).min();
             let (name, connections) = (known.peer.name.clone(), known.up);
             peers.push(PeerSeen { name, connections, round_trip });
         }
@@ -332,9 +353,10 @@ impl Daemon {
             self.timers.pop();
             match due {
                 Due::Accept => {
-                    self.is_accepting = true;
+                    (self.is_accepting, self.is_short) = (true, false);
                     self.watch_listeners();
                 }
+                Due::Unproven => self.look_at_unproven(now),
                 Due::Pending(key) => self.pending_due(key),
                 Due::Dial(key) => self.dial(key),
                 Due::Closing => self.close_late(now),
@@ -352,7 +374,14 @@ impl Daemon {
             }
             !is_late && all.get(*key).is_some()
         });
-        if let Some((since, _)) = self.sockets.closing.first() {
+        self.is_closing_due = false;
+        self.end_closing_in_time();
+    }
+
+    /// Those that were refused have not for ever.
+    fn end_closing_in_time(&mut self) {
+        if let (false, Some((since, _))) = (self.is_closing_due, self.sockets.closing.front()) {
+            self.is_closing_due = true;
             self.timer(*since + CLOSING, Due::Closing);
         }
     }
@@ -360,11 +389,8 @@ impl Daemon {
     /// Lets the core do what it has to do, and looks after what fails on the way.
     fn settle(&mut self) {
         loop {
-            let closing = self.sockets.closing.len();
             self.core.flush(&[], &mut self.sockets);
-            if closing == 0 && !self.sockets.closing.is_empty() {
-                self.timer(Instant::now() + CLOSING, Due::Closing);
-            }
+            self.end_closing_in_time();
             let failed = std::mem::take(&mut self.sockets.failed);
             if failed.is_empty() && self.sockets.lost.is_empty() {
                 return;
@@ -387,7 +413,8 @@ fn listener(address: SocketAddr) -> io::Result<(OwnedFd, SocketAddr)> {
     let socket = RawSocket::new(Domain::for_address(address), kind, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;
-    socket.listen(1024)?;
+    // A job's processes come all at once. What the system allows (net.core.somaxconn) may be less.
+    socket.listen(4096)?;
     let bound = socket.local_addr()?.as_socket().unwrap_or(address);
     Ok((socket.into(), bound))
 }

@@ -4,6 +4,7 @@
 
 mod accept;
 mod arena;
+mod bounds;
 mod budget;
 mod cell;
 mod channel;

@@ -101,6 +101,12 @@ pub(crate) fn encode(seen: &Snapshot) -> Result<String, fmt::Error> {
     let Snapshot { counts, gauges, outside, .. } = seen;
     page.gauge("circuits", "Circuits that stand or are being opened", gauges.circuits);
     page.gauge("registered", "Processes that have registered", gauges.registered);
+    page.gauge("connections", "Connections of processes and to other relays", gauges.connections);
+    page.gauge(
+        "connections_limit",
+        "Most that they may be, by RLIMIT_NOFILE",
+        gauges.most_connections,
+    );
     page.gauge("routes", "Clusters of jobs to which there is a way", gauges.routes);
     page.gauge(
         "granted_bytes",

@@ -3,6 +3,7 @@
 use tracing::{info, warn};
 
 use crate::arena::Key;
+use crate::bounds;
 use crate::config::{Config, Peer, Proof};
 use crate::daemon::Daemon;
 use crate::dial::Known;
@@ -30,6 +31,9 @@ impl Daemon {
         }
         let (listen, identity) = (self.config.listen.clone(), self.config.identity.clone());
         self.config = Config { listen, identity, ..config };
+        if let Err(error) = bounds::bound_connections(&mut self.config) {
+            warn!("{error}");
+        }
         self.core.set_limits(self.config.limits.clone());
         self.reload_peers();
         if let Err(error) = self.prepare_tls() {

@@ -1,5 +1,6 @@
 //! All sockets, as the core uses them.
 
+use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -20,6 +21,9 @@ use crate::poller::{Interest, Poller};
 
 /// Names a socket; the kernel keeps it with the socket.
 pub(crate) type SocketKey = Key<Socket>;
+
+/// Most connections that were refused and have still to close.
+pub(crate) const CLOSING_MOST: usize = 256;
 
 impl From<SocketKey> for Wire {
     fn from(key: SocketKey) -> Self {
@@ -128,17 +132,7 @@ pub(crate) struct Sockets {
     pub(crate) failed: Vec<(LinkKey, SocketKey, String)>,
     pub(crate) lost: Vec<Lost>,
     /// Refused connections, and since when.
-    pub(crate) closing: Vec<(Instant, SocketKey)>,
-}
-
-impl Trunk {
-    /// How the core knows it, once it does.
-    pub(crate) fn link(&self) -> Option<LinkKey> {
-        match self.stage {
-            TrunkStage::Up(link) => Some(link),
-            _ => None,
-        }
-    }
+    pub(crate) closing: VecDeque<(Instant, SocketKey)>,
 }
 
 impl Sockets {
@@ -151,7 +145,7 @@ impl Sockets {
             is_pushed: false,
             failed: Vec::new(),
             lost: Vec::new(),
-            closing: Vec::new(),
+            closing: VecDeque::new(),
         })
     }
 
@@ -233,9 +227,23 @@ impl Sockets {
             Socket::Closing(fd)
         });
         if is_watched {
-            self.closing.push((Instant::now(), key));
+            self.make_room_for_closing();
+            self.closing.push_back((Instant::now(), key));
         } else {
             self.all.remove(key);
+        }
+    }
+
+    /// Refused connections have a fixed number of places: the oldest one's is for the next.
+    fn make_room_for_closing(&mut self) {
+        let Self { closing, all, .. } = self;
+        if closing.len() >= CLOSING_MOST {
+            closing.retain(|(_, key)| all.get(*key).is_some());
+        }
+        if closing.len() >= CLOSING_MOST
+            && let Some((_, oldest)) = closing.pop_front()
+        {
+            all.remove(oldest);
         }
     }
 

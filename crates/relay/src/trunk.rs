@@ -16,7 +16,7 @@ use crate::dial::Known;
 use crate::greet::{GreetError, GreetStep, Greeting, Means};
 use crate::options;
 use crate::poller::Ready;
-use crate::sockets::{Socket, SocketKey, TrunkStage};
+use crate::sockets::{SocketKey, TrunkStage};
 
 /// Bytes between two looks up to which a connection counts as idle: pings and the like.
 const IDLE: u64 = 10_000;
@@ -167,17 +167,12 @@ impl Daemon {
 
     /// Gives each connection its part of what may be sent to its relay, and by this one at all.
     pub(crate) fn share_rates(&mut self) {
-        let Self { sockets, known, config, .. } = self;
-        let trunks = |(_, socket): (_, &Socket)| match socket {
-            Socket::Trunk(trunk) if trunk.link().is_some() => Some(trunk.is_active),
-            _ => None,
-        };
-        let active = sockets.all.iter().filter_map(trunks).filter(|is_active| *is_active).count();
-        for (_, socket) in sockets.all.iter_mut() {
-            let Socket::Trunk(trunk) = socket else { continue };
-            if trunk.link().is_none() {
-                continue;
-            }
+        let Self { sockets, core, known, config, .. } = self;
+        let trunks: Vec<SocketKey> = core.trunks().map(|(_, wire)| wire.into()).collect();
+        let is_active = |key: &&SocketKey| sockets.trunk(**key).is_some_and(|it| it.is_active);
+        let active = trunks.iter().filter(is_active).count();
+        for key in trunks {
+            let Some(trunk) = sockets.trunk(key) else { continue };
             // One that begins to send is one more.
             let sharers = (active + usize::from(!trunk.is_active)).max(1);
             let own = config.rate.map(|rate| rate / sharers as u64);
@@ -202,9 +197,8 @@ impl Daemon {
     /// Sees where bytes have arrived though nothing was said: a slow path is no dead one.
     pub(crate) fn look_at_trunks(&mut self) {
         let Self { sockets, core, .. } = self;
-        for (_, socket) in sockets.all.iter_mut() {
-            let Socket::Trunk(trunk) = socket else { continue };
-            let TrunkStage::Up(link) = trunk.stage else { continue };
+        for (link, wire) in core.trunks().collect::<Vec<_>>() {
+            let Some(trunk) = sockets.trunk(wire.into()) else { continue };
             let Some(acknowledged) = options::acknowledged(&trunk.channel.fd) else { continue };
             let more = acknowledged - std::mem::replace(&mut trunk.acknowledged, acknowledged);
             trunk.is_active = more > IDLE;

@@ -4,6 +4,7 @@
 //! A conversation: 8 bytes, little-endian. 0 is answered by 8 bytes at once; any other number of bytes follows, and
 //! is answered when all of them have come.
 
+use super::cost::computed;
 use gridmpi_leg::{Ask, AskStep, Asker, LegError};
 use gridmpi_wire::{Errand, JobKey, LegNotice, ProcId};
 use std::io::{self, Read, Write};
@@ -15,7 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// The job whose processes the two ends are, to the relays.
-const JOB: [u8; 16] = *b"gridmpi relays b";
+pub(super) const JOB: [u8; 16] = *b"gridmpi relays b";
 /// The near end, to the relays.
 const NEAR: ProcId = ProcId(0);
 /// How long a way may take to come about, and anything on it.
@@ -208,20 +209,12 @@ fn words(values: &[f64]) -> String {
     values.iter().map(f64::to_string).collect::<Vec<_>>().join(" ")
 }
 
-/// Seconds that all threads of these processes have computed; `None` of none, or where the kernel does not say.
+/// Seconds that these processes have computed; `None` of none, or where the kernel does not say.
 fn busy(processes: &[u32]) -> Option<f64> {
-    let of_thread = |task: io::Result<std::fs::DirEntry>| {
-        let text = std::fs::read_to_string(task.ok()?.path().join("schedstat")).ok()?;
-        text.split_ascii_whitespace().next()?.parse::<f64>().ok()
-    };
-    let of = |pid: &u32| {
-        let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
-        tasks.map(of_thread).sum::<Option<f64>>()
-    };
     if processes.is_empty() {
         return None;
     }
-    processes.iter().map(of).sum::<Option<f64>>().map(|ns| ns / 1e9)
+    processes.iter().map(|pid| computed(*pid)).sum()
 }
 
 /// Seconds one way.
@@ -299,7 +292,7 @@ fn ask(relay: SocketAddr, asker: &Asker, errand: Errand) -> io::Result<TcpStream
     }
 }
 
-fn read_token(path: &Path) -> io::Result<JobKey> {
+pub(super) fn read_token(path: &Path) -> io::Result<JobKey> {
     let text = std::fs::read_to_string(path)?;
     let wrong = || io::Error::other(format!("{} must hold 64 hexadecimal digits", path.display()));
     let digits = text.trim();

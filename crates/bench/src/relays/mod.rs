@@ -1,17 +1,22 @@
 //! What relays cost and carry, beside proxies that only pass bytes on.
 
 mod across;
+mod cost;
+pub mod crowd;
 pub mod ends;
+mod mesh;
 mod passage;
 mod proxies;
+mod scale;
 mod servers;
+mod talk;
 mod tls;
 mod trunks;
 
 use crate::group::{Group, When};
 
 /// All groups, in the order in which they are run.
-pub const GROUPS: [Group; 4] = [
+pub const GROUPS: [Group; 5] = [
     Group {
         name: "latency",
         about: "8-byte ping-pong through a pair of relays",
@@ -35,5 +40,11 @@ pub const GROUPS: [Group; 4] = [
         about: "processes' own TLS on a link of 1 Gbit/s",
         when: When::Always,
         measure: tls::measure,
+    },
+    Group {
+        name: "scale",
+        about: "relays of 4 clusters with 1,000 processes each, idle and chattering",
+        when: When::Whole,
+        measure: scale::measure,
     },
 ];

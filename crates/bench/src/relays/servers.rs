@@ -88,6 +88,16 @@ impl Keys {
         Ok((directory, said.trim().to_owned()))
     }
 
+    /// Writes a file beside them.
+    pub(super) fn write(&self, name: &str, text: &str) -> Result<PathBuf, BenchError> {
+        let file = self.directory.join(name);
+        std::fs::write(&file, text).map_err(|error| {
+            let what = format!("cannot write {}", file.display());
+            BenchError::File { what, error }
+        })?;
+        Ok(file)
+    }
+
     fn peer(&self, server: &Server, until: Instant) -> Result<String, BenchError> {
         let Some(other) = &server.other else { return Ok(String::new()) };
         let proof = match server.trunk {
@@ -126,12 +136,8 @@ impl Keys {
         front: &[&str],
         until: Instant,
     ) -> Result<Started, BenchError> {
-        let file = self.directory.join(format!("{}-{}.toml", server.node, server.port));
         let settings = self.settings(server, until)?;
-        std::fs::write(&file, settings).map_err(|error| {
-            let what = format!("cannot write {}", file.display());
-            BenchError::File { what, error }
-        })?;
+        let file = self.write(&format!("{}-{}.toml", server.node, server.port), &settings)?;
         let program = own_program()?;
         let (program, file) = (program.to_string_lossy(), file.to_string_lossy());
         let mut command = front.to_vec();
@@ -150,6 +156,9 @@ pub(super) struct Started {
     pub(super) pid: u32,
 }
 
+/// In front of a command: says its process and lets its standard error be heard, too.
+pub(super) const SPEAKING: [&str; 4] = ["sh", "-c", "echo pid $$; exec \"$@\" 2>&1", "start"];
+
 /// Starts it; what it says goes to standard output, so that it can be waited for.
 pub(super) fn start(
     lab: &Lab,
@@ -157,7 +166,7 @@ pub(super) fn start(
     command: &[&str],
     until: Instant,
 ) -> Result<Started, BenchError> {
-    let mut words = vec!["sh", "-c", "echo pid $$; exec \"$@\" 2>&1", "start"];
+    let mut words = SPEAKING.to_vec();
     words.extend(command);
     let mut running = lab.start(node, &words)?;
     let line = running.expect("pid ", until)?;

@@ -182,7 +182,11 @@ impl Core {
                 return Err(CellError::Credit(number));
             }
             flow.has_said_blocked = false;
+            let has_grown = flow.credit > FIRST_WINDOW;
             self.wake(circuit, flow_side);
+            if has_grown {
+                self.watch_grown(circuit, flow_side);
+            }
         }
         Ok(())
     }

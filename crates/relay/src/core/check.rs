@@ -1,7 +1,8 @@
 //! What must hold at all times between two calls, for tests and fuzzing.
 
 use super::circuit::{End, Side};
-use super::{Core, Kind};
+use super::{CircuitKey, Core, Kind};
+use crate::cell::FIRST_WINDOW;
 
 impl Core {
     /// Looks through all books.
@@ -16,6 +17,7 @@ impl Core {
                 let flow = &circuit.flows[side as usize];
                 assert!(flow.fresh.is_empty(), "bytes of a buffer that is used anew");
                 assert!(flow.held.len() <= flow.window, "more is held than was charged");
+                self.check_growth(key, side);
                 let end = circuit.ends[side as usize];
                 if let End::Trunk(link, number) = end {
                     let parts = flow.granted + flow.held.len() + flow.returning;
@@ -31,20 +33,37 @@ impl Core {
         }
         assert_eq!(self.budget.used(), charged, "what is charged is what is granted");
         assert!(self.budget.used() <= self.budget.total());
-        let mut numbers = 0;
+        let (mut numbers, mut trunks) = (0, 0);
         for (_, link) in self.links.iter() {
             match &link.kind {
-                Kind::Trunk(trunk) => numbers += trunk.numbers.len(),
+                Kind::Trunk(trunk) => {
+                    numbers += trunk.numbers.len();
+                    trunks += 1;
+                }
                 Kind::Leg { circuit, .. } => {
                     assert!(self.circuits.get(*circuit).is_some(), "a leg without a circuit");
                 }
                 Kind::Registered { .. } => {}
             }
         }
+        assert_eq!(trunks, self.trunks().count(), "the list of connections to relays");
         let trunk_ends = self.circuits.iter().flat_map(|(_, circuit)| circuit.ends);
         let trunk_ends = trunk_ends.filter(|end| matches!(end, End::Trunk(..))).count();
         assert_eq!(numbers, trunk_ends, "numbers without circuits");
         assert!(self.waiting.values().all(|key| self.circuits.get(*key).is_some()));
         assert!(self.until.iter().all(|(_, key)| self.circuits.get(*key).is_some()));
+    }
+
+    /// What can be given back is in the list of what is looked at.
+    fn check_growth(&self, key: CircuitKey, side: Side) {
+        let Some(circuit) = self.circuits.get(key) else { return };
+        let flow = &circuit.flows[side as usize];
+        let has_grown = match (circuit.ends[side as usize], circuit.ends[side.across() as usize]) {
+            (_, End::Trunk(..)) => flow.credit > FIRST_WINDOW,
+            (End::Leg(_), End::Leg(_)) => flow.window > FIRST_WINDOW,
+            _ => false,
+        };
+        assert!(!has_grown || flow.is_grown, "growth that nobody looks at");
+        assert_eq!(flow.is_grown, self.grown.contains(&(key, side)), "the list of what has grown");
     }
 }

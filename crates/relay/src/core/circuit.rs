@@ -97,6 +97,8 @@ pub(super) struct Flow {
     pub(super) is_readable: bool,
     /// It is in line on the connection that it leaves by.
     pub(super) is_in_line: bool,
+    /// It is among those that may have more than their first window.
+    pub(super) is_grown: bool,
     /// Its end has come.
     pub(super) has_ended: bool,
     /// Its end was passed on.

@@ -4,7 +4,7 @@ use gridmpi_wire::{CircuitId, Errand, JobId, LegNotice, LegRequest, LegVerdict, 
 
 use super::circuit::{Circuit, End, Side, State};
 use super::link::{Kind, Link};
-use super::{Action, CircuitKey, Core, LinkKey, Wire};
+use super::{Action, Bound, CircuitKey, Core, LinkKey, Wire};
 use crate::cell::{Cell, FIRST_WINDOW, MAX_HOPS, Reason, RelayId, Span};
 
 /// Who wants a circuit to whom.
@@ -23,6 +23,7 @@ impl Core {
         let (job, from) = (request.job, request.from);
         let result = match request.errand {
             _ if self.is_draining => Err(LegVerdict::Draining),
+            Errand::Register { .. } if !self.has_places(1) => Err(self.full(Bound::Connections)),
             Errand::Register { first, count } => {
                 Ok(self.register(wire, from, Span { job, first, count }))
             }
@@ -107,11 +108,14 @@ impl Core {
             return Err(LegVerdict::Draining);
         }
         if self.circuits.len() >= self.limits.circuits {
-            return Err(LegVerdict::Full);
+            return Err(self.full(Bound::Circuits));
         }
         let is_from_leg = except.is_none();
         let Wanted { job, from, to, hops } = wanted;
         let registered = self.registered.get(&(job, to)).copied();
+        if !self.has_places(usize::from(is_from_leg) + usize::from(registered.is_some())) {
+            return Err(self.full(Bound::Connections));
+        }
         let next = match registered {
             Some(_) => None,
             None => Some(self.choose(wanted, except).ok_or(LegVerdict::NoRoute)?),
@@ -125,7 +129,7 @@ impl Core {
         // What comes from a relay is granted; what goes between two legs may be held.
         let windows = [!is_from_leg || next.is_none(), next.is_some() || is_from_leg];
         if !self.charge(&mut circuit.flows, windows) {
-            return Err(LegVerdict::Full);
+            return Err(self.full(Bound::Memory));
         }
         let key = self.circuits.insert(circuit);
         let end = opener(self, key);

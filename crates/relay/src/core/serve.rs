@@ -231,6 +231,7 @@ impl Core {
             // All that the window let in has left at once.
             if is_all && count >= flow.window && count < BATCH && self.budget.grow(flow.window) {
                 flow.window *= 2;
+                self.watch_grown(key, side);
             }
         }
     }

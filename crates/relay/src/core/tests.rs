@@ -625,6 +625,36 @@ fn who_does_not_come_is_given_up_and_a_silent_relay_is_dead() {
     assert!(!world.leg(b).is_reset || world.now - since > Duration::from_secs(1));
 }
 
+/// How often a relay has to be woken in a minute in which nothing happens.
+fn wakeups_of_a_minute(world: &mut World) -> usize {
+    let until = world.now + Duration::from_secs(60);
+    for count in 0.. {
+        let due = world.nodes.iter().filter_map(|node| node.core.next_due()).min().unwrap();
+        if due > until {
+            return count;
+        }
+        world.pass_time(due.saturating_sub(world.now));
+        world.settle();
+    }
+    unreachable!()
+}
+
+#[test]
+fn circuits_that_rest_cost_no_time() {
+    let (mut world, _) = line(2, &Limits::default());
+    wakeups_of_a_minute(&mut world);
+    let without = wakeups_of_a_minute(&mut world);
+    let mut ways = ways(&mut world, 2, 100, usize::MAX);
+    for way in &mut ways {
+        // Enough for some to grow.
+        way.send(&mut world, 100_000);
+    }
+    wakeups_of_a_minute(&mut world);
+    world.check();
+    assert!(world.nodes.iter().all(|node| node.core.grown.is_empty()));
+    assert_eq!(wakeups_of_a_minute(&mut world), without);
+}
+
 #[test]
 fn an_idle_connection_is_used_from_time_to_time() {
     let (mut world, _) = line(2, &Limits::default());

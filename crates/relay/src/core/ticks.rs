@@ -6,7 +6,7 @@ use gridmpi_wire::LegVerdict;
 
 use super::circuit::{End, Side};
 use super::link::{Kind, Link, Trunk};
-use super::{Action, Core, LinkKey};
+use super::{Action, CircuitKey, Core, LinkKey};
 use crate::cell::{Cell, FIRST_WINDOW, Reason};
 
 /// How often a relay is looked at from which something should come.
@@ -49,11 +49,11 @@ impl Core {
     pub fn next_due(&self) -> Option<Duration> {
         let mut due = self.until.first().map(|(at, _)| *at);
         let mut add = |at: Option<Duration>| due = due.into_iter().chain(at).min();
-        if self.circuits.len() > 0 {
+        if !self.grown.is_empty() {
             add(Some(self.rested + LOOK));
         }
-        for (_, link) in self.links.iter() {
-            if let Kind::Trunk(trunk) = &link.kind {
+        for key in &self.trunks {
+            if let Some(Link { kind: Kind::Trunk(trunk), .. }) = self.links.get(*key) {
                 add(trunk.ping_due(self.limits.probe, self.limits.keepalive));
                 // Before it is dead it is looked at whether its host still acknowledges.
                 add(trunk.waits.map(|since| (self.tended + WATCH).min(since + self.limits.dead)));
@@ -72,10 +72,10 @@ impl Core {
             self.until.remove(&(at, key));
             self.cut(key, Reason::Unanswered, LegVerdict::Unanswered, None);
         }
-        for key in self.links.keys() {
+        for key in self.trunks.clone() {
             self.tend(key);
         }
-        if now >= self.rested + LOOK {
+        if !self.grown.is_empty() && now >= self.rested + LOOK {
             self.rested = now;
             self.look_for_rest();
         }
@@ -113,34 +113,50 @@ impl Core {
         trunk.waits = trunk.is_outstanding.then_some(now);
     }
 
+    /// A flow has grown beyond its first window: it is looked at until it has given that back.
+    pub(super) fn watch_grown(&mut self, key: CircuitKey, side: Side) {
+        let Some(circuit) = self.circuits.get_mut(key) else { return };
+        if !std::mem::replace(&mut circuit.flows[side as usize].is_grown, true) {
+            self.grown.push((key, side));
+        }
+    }
+
     /// Circuits that rest give back what they may send beyond their first window, so that others can be granted it.
     fn look_for_rest(&mut self) {
-        let (now, rest) = (self.now, self.limits.rest);
-        let mut returned = Vec::new();
-        for (_, circuit) in self.circuits.iter_mut().filter(|(_, circuit)| circuit.is_standing()) {
-            for side in Side::BOTH {
-                let sink = circuit.ends[side.across() as usize];
-                let is_from_leg = matches!(circuit.ends[side as usize], End::Leg(_));
-                let flow = &mut circuit.flows[side as usize];
-                if now < flow.used + rest || !flow.held.is_empty() || flow.is_in_line {
-                    continue;
-                }
-                match sink {
-                    End::Trunk(link, number) if flow.credit > FIRST_WINDOW => {
-                        let bytes = flow.credit - FIRST_WINDOW;
-                        flow.credit = FIRST_WINDOW;
-                        returned.push((link, number, bytes));
-                    }
-                    End::Leg(_) if is_from_leg && flow.window > FIRST_WINDOW => {
-                        self.budget.give(flow.window - FIRST_WINDOW);
-                        flow.window = FIRST_WINDOW;
-                    }
-                    _ => {}
-                }
+        let grown = std::mem::take(&mut self.grown);
+        for (key, side) in grown {
+            if self.still_grown(key, side) {
+                self.grown.push((key, side));
             }
         }
-        for (link, number, bytes) in returned {
-            self.say(link, number, &Cell::Return(bytes as u32));
+    }
+
+    /// Whether the flow has to be looked at again.
+    fn still_grown(&mut self, key: CircuitKey, side: Side) -> bool {
+        let (now, rest) = (self.now, self.limits.rest);
+        let Some(circuit) = self.circuits.get_mut(key) else { return false };
+        let sink = circuit.ends[side.across() as usize];
+        let flow = &mut circuit.flows[side as usize];
+        let more = match sink {
+            End::Trunk(..) => flow.credit,
+            _ => flow.window,
+        };
+        let more = more.saturating_sub(FIRST_WINDOW);
+        flow.is_grown = more > 0;
+        if more == 0 || now < flow.used + rest || !flow.held.is_empty() || flow.is_in_line {
+            return flow.is_grown;
         }
+        flow.is_grown = false;
+        match sink {
+            End::Trunk(link, number) => {
+                flow.credit = FIRST_WINDOW;
+                self.say(link, number, &Cell::Return(more as u32));
+            }
+            End::Leg(_) | End::Nobody => {
+                flow.window = FIRST_WINDOW;
+                self.budget.give(more);
+            }
+        }
+        false
     }
 }

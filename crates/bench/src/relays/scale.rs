@@ -1,0 +1,223 @@
+//! Thousands of processes at relays: what each relay holds and computes while they are idle and while they chatter.
+
+use super::cost::{self, Cost};
+use super::mesh::{Crowds, Mesh};
+use super::servers::Keys;
+use crate::error::BenchError;
+use crate::figure::{Bound, Figure};
+use crate::samples::{Samples, quantile};
+use crate::session::Session;
+use std::thread;
+use std::time::Duration;
+
+const CLUSTERS: u32 = 4;
+/// What the figures are held against: the same with so few processes in each cluster.
+const FEW: u32 = 10;
+/// A relay's `memory`, by default, MB.
+const MEMORY: f64 = 256.0;
+/// Of one core, that a relay without traffic may take, %.
+const IDLE: f64 = 1.0;
+/// How often it may be woken then, 1/s.
+const WAKEUPS: f64 = 10.0;
+/// After the circuits were opened the relays' own words settle.
+const SETTLE: Duration = Duration::from_secs(2);
+
+/// What is done with a number of processes.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    processes: u32,
+    idle: Duration,
+    chat: Duration,
+    /// Messages per second of all together, each echoed.
+    rate: u32,
+}
+
+impl Plan {
+    fn circuits(self) -> u32 {
+        self.processes * CLUSTERS * (CLUSTERS - 1)
+    }
+
+    /// Circuits that begin or end at each relay.
+    fn circuits_each(self) -> f64 {
+        f64::from(2 * self.circuits() / CLUSTERS)
+    }
+
+    /// How often a message or its echo passes each relay: both pass two.
+    fn passages(self) -> f64 {
+        f64::from(self.rate) * self.chat.as_secs_f64() * 4.0 / f64::from(CLUSTERS)
+    }
+}
+
+/// What was seen; of each relay where it is not of all.
+#[derive(Debug)]
+struct Seen {
+    plan: Plan,
+    register: Samples,
+    open: Samples,
+    chat: Samples,
+    /// Resident bytes: nobody there, all registered, all circuits open, after they have chattered.
+    resident: [Vec<f64>; 4],
+    /// Memory of the kernel for one leg, both ends.
+    leg: Option<f64>,
+    /// Bytes that are granted: idle, and after chattering.
+    granted: [Vec<f64>; 2],
+    /// What a second idle costs, and all of the chattering.
+    idle: Vec<Cost>,
+    chattering: Vec<Cost>,
+}
+
+pub(super) fn measure(session: &mut Session) -> Result<Vec<Figure>, BenchError> {
+    let seconds = Duration::from_secs;
+    let (processes, rate) = session.choose((100, 1000), (1000, 2000));
+    let (idle, chat) = session.choose((seconds(3), seconds(4)), (seconds(20), seconds(20)));
+    let many = run(session, Plan { processes, idle, chat, rate })?;
+    let few = run(session, Plan { processes: FEW, idle, chat, rate })?;
+    figures(&many, &few)
+}
+
+fn run(session: &mut Session, plan: Plan) -> Result<Seen, BenchError> {
+    session.drop_lab();
+    let keys = Keys::make(session)?;
+    let until = session.until()?;
+    let mesh = Mesh::start(&keys, CLUSTERS, until)?;
+    let mut crowds = Crowds::start(&mesh, &keys, plan.processes)?;
+    let resident =
+        || Ok::<Vec<f64>, BenchError>(mesh.costs()?.iter().map(|c| c.resident).collect());
+    let empty = resident()?;
+    let kernel = cost::of_kernel();
+    let register = crowds.order("register", &mesh, until)?;
+    let registered = resident()?;
+    let open = crowds.order("open", &mesh, until)?;
+    thread::sleep(SETTLE);
+    let opened = resident()?;
+    let legs = f64::from(plan.processes * CLUSTERS + 2 * plan.circuits());
+    let leg = cost::of_kernel().zip(kernel).map(|(after, before)| (after - before) / legs);
+    let granted = mesh.gauges("granted_bytes")?;
+    let before = mesh.costs()?;
+    thread::sleep(plan.idle);
+    let idle = since(&mesh.costs()?, &before, plan.idle.as_secs_f64());
+    let before = mesh.costs()?;
+    let rate = f64::from(plan.rate / CLUSTERS);
+    let chat = crowds.order(&format!("chat {rate} {}", plan.chat.as_secs()), &mesh, until)?;
+    let chattering = since(&mesh.costs()?, &before, 1.0);
+    let granted = [granted, mesh.gauges("granted_bytes")?];
+    let resident = [empty, registered, opened, resident()?];
+    Ok(Seen { plan, register, open, chat, resident, leg, granted, idle, chattering })
+}
+
+/// What was used between, by so many of something.
+fn since(after: &[Cost], before: &[Cost], count: f64) -> Vec<Cost> {
+    let less = |(after, before): (&Cost, &Cost)| Cost {
+        cpu: (after.cpu - before.cpu) / count,
+        wakeups: (after.wakeups - before.wakeups) / count,
+        resident: after.resident,
+    };
+    after.iter().zip(before).map(less).collect()
+}
+
+fn figures(many: &Seen, few: &Seen) -> Result<Vec<Figure>, BenchError> {
+    let whom = format!("{FEW} × {CLUSTERS}");
+    let row = |name: String, unit, of: &dyn Fn(&Seen) -> Vec<f64>, bound| {
+        Figure::new(name, unit, &of(many), &whom, &of(few), bound)
+    };
+    let (processes, circuits) = (many.plan.processes * CLUSTERS, many.plan.circuits());
+    let mut figures = Vec::new();
+    for (samples, others, name) in [
+        (&many.register, &few.register, format!("until {processes} processes are registered")),
+        (&many.open, &few.open, format!("until {circuits} circuits are open")),
+    ] {
+        // The last of the clusters counts.
+        let last = |samples: &Samples| Ok::<_, BenchError>([quantile(samples.get("took")?, 1.0)]);
+        figures.push(Figure::new(name, "s", &last(samples)?, &whom, &last(others)?, Bound::Told));
+    }
+    for (stage, name) in
+        ["nobody there", "registered", "circuits idle", "after chattering"].iter().enumerate()
+    {
+        let megabytes = |seen: &Seen| scaled(&seen.resident[stage], 1e-6);
+        figures.push(row(
+            format!("relay's resident memory, {name}"),
+            "MB",
+            &megabytes,
+            Bound::Told,
+        ));
+    }
+    figures.extend(memory(many));
+    figures.push(row(
+        "granted, circuits idle".into(),
+        "MB",
+        &|s| scaled(&s.granted[0], 1e-6),
+        Bound::AtMost(MEMORY),
+    ));
+    figures.push(row(
+        "granted, after chattering".into(),
+        "MB",
+        &|s| scaled(&s.granted[1], 1e-6),
+        Bound::AtMost(MEMORY),
+    ));
+    let share = |seen: &Seen| seen.idle.iter().map(|cost| cost.cpu * 100.0).collect();
+    figures.push(row("relay's share of a core, idle".into(), "%", &share, Bound::AtMost(IDLE)));
+    let wakeups = |seen: &Seen| seen.idle.iter().map(|cost| cost.wakeups).collect();
+    figures.push(row("relay's wake-ups, idle".into(), "1/s", &wakeups, Bound::AtMost(WAKEUPS)));
+    figures.extend(chattering(many, few, &whom)?);
+    Ok(figures)
+}
+
+/// What one more costs in memory.
+fn memory(many: &Seen) -> Vec<Figure> {
+    let [empty, registered, opened, _] = &many.resident;
+    let each = |after: &[f64], before: &[f64], count: f64| -> Vec<f64> {
+        after.iter().zip(before).map(|(after, before)| (after - before) / count / 1e3).collect()
+    };
+    let circuits = many.plan.circuits_each();
+    let of_circuit = each(opened, registered, circuits);
+    let granted = scaled(&many.granted[0], 1e-3 / circuits);
+    let mut figures = vec![Figure::new(
+        "relay's memory for an idle circuit",
+        "KB",
+        &of_circuit,
+        "granted to its senders",
+        &granted,
+        Bound::Told,
+    )];
+    let of_process = each(registered, empty, f64::from(many.plan.processes));
+    let kernel: Vec<f64> = many.leg.iter().map(|bytes| bytes / 1e3).collect();
+    let name = "relay's memory for a registered process";
+    let whom = "kernel, a leg's both ends";
+    figures.push(Figure::new(name, "KB", &of_process, whom, &kernel, Bound::Told));
+    figures
+}
+
+fn chattering(many: &Seen, few: &Seen, whom: &str) -> Result<Vec<Figure>, BenchError> {
+    let rate = many.plan.rate;
+    let share = |seen: &Seen| -> Vec<f64> {
+        let all = seen.plan.chat.as_secs_f64();
+        seen.chattering.iter().map(|cost| cost.cpu / all * 100.0).collect()
+    };
+    let passage = |seen: &Seen| -> Vec<f64> {
+        seen.chattering.iter().map(|cost| cost.cpu * 1e6 / seen.plan.passages()).collect()
+    };
+    let told = |name: String, unit, of: &dyn Fn(&Seen) -> Vec<f64>| {
+        Figure::new(name, unit, &of(many), whom, &of(few), Bound::Told)
+    };
+    let mut figures = vec![
+        told(format!("relay's share of a core, {rate} messages/s echoed"), "%", &share),
+        told("processor time of a message through one relay".into(), "µs", &passage),
+    ];
+    let (ours, theirs) = (many.chat.get("round-trip")?, few.chat.get("round-trip")?);
+    for (at, name) in
+        [(0.5, "median"), (0.9, "90 %"), (0.99, "99 %"), (0.999, "99.9 %"), (1.0, "slowest")]
+    {
+        let [ours, theirs] = [ours, theirs].map(|took| [quantile(took, at) / 1e3]);
+        let name = format!("round trip of a message, {name}");
+        figures.push(Figure::new(name, "ms", &ours, whom, &theirs, Bound::Told));
+    }
+    let skipped =
+        |seen: &Seen| Ok::<_, BenchError>([seen.chat.get("skipped")?.iter().sum::<f64>()]);
+    let name = "messages not sent, the one before still on its way";
+    figures.push(Figure::new(name, "", &skipped(many)?, whom, &skipped(few)?, Bound::Told));
+    Ok(figures)
+}
+
+fn scaled(values: &[f64], factor: f64) -> Vec<f64> {
+    values.iter().map(|value| value * factor).collect()
+}
