@@ -40,6 +40,9 @@ type CircuitKey = Key<Circuit>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Wire(pub u64);
 
+/// Pieces of a flow for which room is kept from one read to the next.
+const FRESH: usize = 16;
+
 /// Bounds of what a relay takes on.
 #[derive(Clone, Debug)]
 pub struct Limits {
@@ -221,6 +224,8 @@ pub struct Core {
     now: Duration,
     budget: Budget,
     links: Arena<Link>,
+    /// Those of them that lead to other relays.
+    trunks: Vec<LinkKey>,
     circuits: Arena<Circuit>,
     registered: HashMap<(JobId, ProcId), LinkKey>,
     routes: Routes,
@@ -252,6 +257,7 @@ impl Core {
             now: Duration::ZERO,
             budget: Budget::new(limits.memory),
             links: Arena::default(),
+            trunks: Vec::new(),
             circuits: Arena::default(),
             registered: HashMap::new(),
             routes: Routes::new(me, limits.routes),
@@ -335,6 +341,7 @@ impl Core {
     pub fn trunk_up(&mut self, wire: Wire, peer: RelayId, is_dialer: bool) -> LinkKey {
         let now = self.now;
         let key = self.links.insert(Link::trunk(wire, peer, is_dialer, now));
+        self.trunks.push(key);
         self.routes.link_up(key, peer);
         self.spread_news();
         key
@@ -362,6 +369,7 @@ impl Core {
                     self.cut(circuit, Reason::Lost, LegVerdict::Unanswered, Some(key));
                 }
                 self.links.remove(key);
+                self.trunks.retain(|other| *other != key);
                 self.routes.link_down(key);
                 self.spread_news();
             }
@@ -457,14 +465,17 @@ impl Core {
 
     /// What came of a circuit's bytes that could not be passed on is kept.
     fn settle(&mut self, inbound: &[u8]) {
-        for (key, side) in std::mem::take(&mut self.fresh) {
+        for (key, side) in self.fresh.drain(..) {
             let Some(circuit) = self.circuits.get_mut(key) else { continue };
             let flow = &mut circuit.flows[side as usize];
             let mut count = 0;
-            for range in std::mem::take(&mut flow.fresh) {
+            for range in flow.fresh.drain(..) {
                 let bytes = inbound.get(range).unwrap_or_default();
                 flow.held.push(bytes);
                 count += bytes.len();
+            }
+            if flow.fresh.capacity() > FRESH {
+                flow.fresh = VecDeque::new();
             }
             self.counts.bytes_held += count as u64;
         }

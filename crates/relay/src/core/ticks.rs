@@ -52,8 +52,8 @@ impl Core {
         if self.circuits.len() > 0 {
             add(Some(self.rested + LOOK));
         }
-        for (_, link) in self.links.iter() {
-            if let Kind::Trunk(trunk) = &link.kind {
+        for key in &self.trunks {
+            if let Some(Link { kind: Kind::Trunk(trunk), .. }) = self.links.get(*key) {
                 add(trunk.ping_due(self.limits.probe, self.limits.keepalive));
                 // Before it is dead it is looked at whether its host still acknowledges.
                 add(trunk.waits.map(|since| (self.tended + WATCH).min(since + self.limits.dead)));
@@ -72,7 +72,7 @@ impl Core {
             self.until.remove(&(at, key));
             self.cut(key, Reason::Unanswered, LegVerdict::Unanswered, None);
         }
-        for key in self.links.keys() {
+        for key in self.trunks.clone() {
             self.tend(key);
         }
         if now >= self.rested + LOOK {
