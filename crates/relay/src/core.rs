@@ -40,6 +40,9 @@ type CircuitKey = Key<Circuit>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Wire(pub u64);
 
+/// Pieces of a flow for which room is kept from one read to the next.
+const FRESH: usize = 16;
+
 /// Bounds of what a relay takes on.
 #[derive(Clone, Debug)]
 pub struct Limits {
@@ -498,14 +501,17 @@ impl Core {
 
     /// What came of a circuit's bytes that could not be passed on is kept.
     fn settle(&mut self, inbound: &[u8]) {
-        for (key, side) in std::mem::take(&mut self.fresh) {
+        for (key, side) in self.fresh.drain(..) {
             let Some(circuit) = self.circuits.get_mut(key) else { continue };
             let flow = &mut circuit.flows[side as usize];
             let mut count = 0;
-            for range in std::mem::take(&mut flow.fresh) {
+            for range in flow.fresh.drain(..) {
                 let bytes = inbound.get(range).unwrap_or_default();
                 flow.held.push(bytes);
                 count += bytes.len();
+            }
+            if flow.fresh.capacity() > FRESH {
+                flow.fresh = VecDeque::new();
             }
             self.counts.bytes_held += count as u64;
         }

@@ -13,6 +13,7 @@ use rustix::net::RecvFlags;
 use socket2::{Domain, Protocol, Socket as RawSocket, Type};
 use tracing::{info, warn};
 
+use crate::alarm::Alarm;
 use crate::arena::{Arena, Key};
 use crate::bounds::{self, Said, Strangers};
 use crate::cell::RelayId;
@@ -79,6 +80,9 @@ pub struct Daemon {
     pub(crate) counts: Counts,
     addresses: Vec<SocketAddr>,
     timers: BinaryHeap<Reverse<(Instant, Due)>>,
+    /// When the first was due as the loop last looked, the core's among them.
+    due: Option<Instant>,
+    alarm: Alarm,
     started: Instant,
     draining: Option<Instant>,
     is_over: bool,
@@ -100,6 +104,8 @@ impl Daemon {
         let handle = Handle::new()?;
         let mut sockets = Sockets::new()?;
         sockets.add(handle.wake_fd()?, Interest::Read, Socket::Wake)?;
+        let alarm = Alarm::new()?;
+        sockets.add(alarm.fd()?, Interest::Changes, Socket::Alarm)?;
         let me = match &config.identity {
             Some(identity) => identity.fingerprint().relay(),
             None => {
@@ -131,6 +137,8 @@ impl Daemon {
             counts: Counts::default(),
             addresses: Vec::new(),
             timers: BinaryHeap::new(),
+            due: None,
+            alarm,
             started: Instant::now(),
             draining: None,
             is_over: false,
@@ -209,9 +217,10 @@ impl Daemon {
     /// The kernel's event queue fails.
     pub fn run(mut self) -> io::Result<()> {
         let mut ready = Vec::new();
+        let mut now = Instant::now();
         while !self.is_over {
-            self.wait(&mut ready)?;
-            let now = Instant::now();
+            self.wait(&mut ready, now)?;
+            now = Instant::now();
             self.core.at(now.saturating_duration_since(self.started));
             for key in std::mem::take(&mut self.again) {
                 self.read_trunk(key);
@@ -227,7 +236,11 @@ impl Daemon {
         Ok(())
     }
 
-    fn wait(&mut self, ready: &mut Vec<Ready>) -> io::Result<()> {
+    /// `now`: before what was done since the last wait.
+    fn wait(&mut self, ready: &mut Vec<Ready>, now: Instant) -> io::Result<()> {
+        let own = self.timers.peek().map(|Reverse((at, _))| *at);
+        let cores = self.core.next_due().map(|due| self.started + due);
+        self.due = own.into_iter().chain(cores).min();
         if !self.again.is_empty() || self.core.has_more() {
             return self.sockets.poller.wait(Some(Duration::ZERO), ready);
         }
@@ -241,12 +254,10 @@ impl Daemon {
                 }
             }
         }
-        let now = Instant::now();
-        let own = self.timers.peek().map(|Reverse((at, _))| *at);
-        let cores = self.core.next_due().map(|due| self.started + due);
-        let due = own.into_iter().chain(cores).min();
-        let timeout = due.map(|due| due.saturating_duration_since(now));
-        self.sockets.poller.wait(timeout, ready)
+        if let Some(due) = self.due {
+            self.alarm.set(due, now)?;
+        }
+        self.sockets.poller.wait(None, ready)
     }
 
     fn dispatch(&mut self, ready: Ready) {
@@ -262,7 +273,7 @@ impl Daemon {
                 }
             }
             Some(Socket::Wake(_)) => self.obey(),
-            None => {}
+            Some(Socket::Alarm(_)) | None => {}
         }
     }
 
@@ -343,6 +354,10 @@ impl Daemon {
     }
 
     fn do_what_is_due(&mut self, now: Instant) {
+        // What has become due earlier meanwhile the next wait will find.
+        if self.due.is_none_or(|due| now < due) {
+            return;
+        }
         if self.core.next_due().is_some_and(|due| self.started + due <= now) {
             self.look_at_trunks();
             self.core.tick();

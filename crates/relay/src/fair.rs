@@ -24,14 +24,15 @@ impl<K, V> Default for Ring<K, V> {
 }
 
 impl<K: Copy + Eq + Hash, V: Default> Ring<K, V> {
-    fn enter(&mut self, key: K) -> &mut V {
+    /// `left`: what it may send in its first turn, if it is not there already.
+    fn enter(&mut self, key: K, left: i64) -> &mut V {
         let order = &mut self.order;
         &mut self
             .nodes
             .entry(key)
             .or_insert_with(|| {
                 order.push_back(key);
-                (QUANTUM as i64, V::default())
+                (left, V::default())
             })
             .1
     }
@@ -70,17 +71,36 @@ impl<K: Copy + Eq + Hash, V: Default> Ring<K, V> {
 
 type Circuits<L> = Ring<L, ()>;
 type Clusters<L> = Ring<ProcId, Circuits<L>>;
+type Jobs<L> = Ring<JobId, Clusters<L>>;
+
+/// One that has something to send.
+#[derive(Debug)]
+struct Sender<L> {
+    job: JobId,
+    cluster: ProcId,
+    leaf: L,
+    /// What is left of its turn, and of its cluster's and job's.
+    left: i64,
+}
+
+#[derive(Debug)]
+enum Line<L> {
+    Nobody,
+    /// Alone it needs no rings: each message of a circuit that rests between would build and tear them down.
+    Lone(Sender<L>),
+    Many(Jobs<L>),
+}
 
 /// Everything that has something to send on a connection.
 #[derive(Debug)]
 pub(crate) struct Fair<L> {
-    jobs: Ring<JobId, Clusters<L>>,
+    line: Line<L>,
     len: usize,
 }
 
 impl<L> Default for Fair<L> {
     fn default() -> Self {
-        Self { jobs: Ring::default(), len: 0 }
+        Self { line: Line::Nobody, len: 0 }
     }
 }
 
@@ -91,41 +111,81 @@ impl<L: Copy + Eq + Hash> Fair<L> {
 
     /// This has something to send from now on. It must not be there already.
     pub(crate) fn enter(&mut self, job: JobId, cluster: ProcId, leaf: L) {
-        self.jobs.enter(job).enter(cluster).enter(leaf);
+        let sender = Sender { job, cluster, leaf, left: QUANTUM as i64 };
         self.len += 1;
+        self.line = match std::mem::replace(&mut self.line, Line::Nobody) {
+            Line::Nobody => Line::Lone(sender),
+            Line::Lone(first) => {
+                let mut jobs = Jobs::default();
+                seat(&mut jobs, first);
+                seat(&mut jobs, sender);
+                Line::Many(jobs)
+            }
+            Line::Many(mut jobs) => {
+                seat(&mut jobs, sender);
+                Line::Many(jobs)
+            }
+        };
     }
 
     /// Whose turn it is.
     pub(crate) fn turn(&mut self) -> Option<L> {
-        let (_, clusters) = self.jobs.turn()?;
-        let (_, circuits) = clusters.turn()?;
-        Some(circuits.turn()?.0)
+        match &mut self.line {
+            Line::Nobody => None,
+            Line::Lone(sender) => {
+                while sender.left <= 0 {
+                    sender.left += QUANTUM as i64;
+                }
+                Some(sender.leaf)
+            }
+            Line::Many(jobs) => {
+                let (_, clusters) = jobs.turn()?;
+                let (_, circuits) = clusters.turn()?;
+                Some(circuits.turn()?.0)
+            }
+        }
     }
 
     /// The one whose turn it is has sent so many bytes.
     pub(crate) fn spent(&mut self, bytes: usize) {
         let bytes = bytes as i64;
-        let Some((of_job, clusters)) = self.jobs.front() else { return };
-        *of_job -= bytes;
-        let Some((of_cluster, circuits)) = clusters.front() else { return };
-        *of_cluster -= bytes;
-        let Some((of_circuit, ())) = circuits.front() else { return };
-        *of_circuit -= bytes;
+        match &mut self.line {
+            Line::Nobody => {}
+            Line::Lone(sender) => sender.left -= bytes,
+            Line::Many(jobs) => {
+                let Some((of_job, clusters)) = jobs.front() else { return };
+                *of_job -= bytes;
+                let Some((of_cluster, circuits)) = clusters.front() else { return };
+                *of_cluster -= bytes;
+                let Some((of_circuit, ())) = circuits.front() else { return };
+                *of_circuit -= bytes;
+            }
+        }
     }
 
     /// The one whose turn it is has no more to send.
     pub(crate) fn leave(&mut self) {
-        let Some((_, clusters)) = self.jobs.front() else { return };
-        let Some((_, circuits)) = clusters.front() else { return };
-        circuits.leave_front();
-        self.len -= 1;
-        if circuits.is_empty() {
-            clusters.leave_front();
-            if clusters.is_empty() {
-                self.jobs.leave_front();
+        if let Line::Many(jobs) = &mut self.line {
+            let Some((_, clusters)) = jobs.front() else { return };
+            let Some((_, circuits)) = clusters.front() else { return };
+            circuits.leave_front();
+            if circuits.is_empty() {
+                clusters.leave_front();
+                if clusters.is_empty() {
+                    jobs.leave_front();
+                }
             }
         }
+        self.len = self.len.saturating_sub(1);
+        if self.len == 0 {
+            self.line = Line::Nobody;
+        }
     }
+}
+
+fn seat<L: Copy + Eq + Hash>(jobs: &mut Jobs<L>, sender: Sender<L>) {
+    let Sender { job, cluster, leaf, left } = sender;
+    jobs.enter(job, left).enter(cluster, left).enter(leaf, left);
 }
 
 #[cfg(test)]
@@ -160,6 +220,25 @@ mod tests {
         {
             assert!((share / expected - 1.0).abs() < 0.03, "{shares:?}");
         }
+    }
+
+    #[test]
+    fn what_one_has_sent_alone_counts_when_another_comes() {
+        let mut fair = Fair::default();
+        fair.enter(A, ProcId(0), 1);
+        assert_eq!(fair.turn(), Some(1));
+        fair.spent(3 * QUANTUM);
+        fair.enter(B, ProcId(0), 2);
+        // The first has had three turns at once: the other has as many before it comes again.
+        for _ in 0..3 {
+            assert_eq!(fair.turn(), Some(2));
+            fair.spent(QUANTUM);
+        }
+        assert_eq!(fair.turn(), Some(1));
+        fair.leave();
+        assert_eq!((fair.turn(), fair.len()), (Some(2), 1));
+        fair.leave();
+        assert_eq!((fair.turn(), fair.len()), (None, 0));
     }
 
     proptest! {

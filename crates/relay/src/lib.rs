@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod accept;
+mod alarm;
 mod arena;
 mod bounds;
 mod budget;

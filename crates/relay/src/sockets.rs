@@ -10,6 +10,7 @@ use std::time::Instant;
 use gridmpi_leg::{Host, Request};
 use gridmpi_wire::LegVerdict;
 use rustix::net::{RecvFlags, Shutdown};
+use smallvec::SmallVec;
 
 use crate::arena::{Arena, Key};
 use crate::channel::{Channel, received, send};
@@ -43,6 +44,8 @@ pub(crate) enum Socket {
     Listener(OwnedFd),
     /// Somebody has something to say to the loop.
     Wake(#[expect(dead_code, reason = "open as long as it is watched")] OwnedFd),
+    /// Something is due.
+    Alarm(#[expect(dead_code, reason = "open as long as it is watched")] OwnedFd),
     Pending(Box<Pending>),
     Leg(Leg),
     Trunk(Box<Trunk>),
@@ -301,7 +304,7 @@ impl Wires for Sockets {
         let key = SocketKey::from(wire);
         let Self { all, pulled, failed, .. } = self;
         let mut count = 0;
-        let slices: Vec<IoSlice<'_>> = pieces
+        let slices: SmallVec<[IoSlice<'_>; 8]> = pieces
             .iter()
             .map(|piece| {
                 count += piece.len();

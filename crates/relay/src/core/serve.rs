@@ -1,6 +1,7 @@
 //! Passing on.
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 
 use super::circuit::{Circuit, End, Flow, Side};
 use super::link::{Kind, Link};
@@ -20,15 +21,18 @@ const PIECES: usize = 768;
 /// Most pieces of one cell of data.
 const PIECES_OF_CELL: usize = 64;
 
+/// As a small message needs no more, it takes no memory.
+type Pieces<'a> = SmallVec<[Piece<'a>; 4]>;
+
 /// What goes in one push.
 #[derive(Debug, Default)]
 struct Batch<'a> {
-    pieces: Vec<Piece<'a>>,
+    pieces: Pieces<'a>,
     bytes: usize,
     /// Cells of data.
     cells: u64,
     /// Flows of which something was passed on.
-    passed: Vec<(CircuitKey, Side)>,
+    passed: SmallVec<[(CircuitKey, Side); 2]>,
     /// Circuits of which an end was passed on.
     ended: Vec<CircuitKey>,
 }
@@ -187,7 +191,7 @@ impl Core {
             if flow.held.is_empty() && flow.fresh.is_empty() {
                 pulled = pull_for_leg(flow, wires);
             }
-            let mut pieces: Vec<Piece<'_>> = flow.held.slices(PIECES).map(Piece::Slice).collect();
+            let mut pieces: Pieces<'_> = flow.held.slices(PIECES).map(Piece::Slice).collect();
             let fresh = flow.fresh.iter().take(PIECES - pieces.len().min(PIECES));
             pieces.extend(
                 fresh.map(|range| Piece::Slice(inbound.get(range.clone()).unwrap_or_default())),
@@ -195,6 +199,7 @@ impl Core {
             pieces.extend(pulled.clone().map(Piece::Pulled));
             let count: usize = pieces.iter().map(Piece::len).sum();
             if count == 0 {
+                drop(pieces);
                 self.shut_leg(wire, circuit, side);
                 return false;
             }
