@@ -5,7 +5,8 @@ use arbitrary::Arbitrary;
 use gridmpi_buffer::{Layout, RecvBuffer, SendBuffer};
 use gridmpi_engine::{Config, Endpoint, Mode, RequestId, Source, TagMatch};
 use gridmpi_wire::{
-    ContextId, Demand, Envelope, Frame, Grant, Header, ProcId, Rank, Seen, Share, Start, Strand, Transfer, parse,
+    ContextId, Demand, Envelope, Frame, Grant, Header, Limit, Part, ProcId, Rank, Seen, Share, Start, Strand,
+    Transfer, parse,
 };
 use libfuzzer_sys::fuzz_target;
 use std::sync::Arc;
@@ -124,6 +125,17 @@ enum What {
         rate: u64,
         link: u64,
     },
+    Part {
+        from: u32,
+        to: u32,
+        process: u32,
+        is_active: bool,
+    },
+    Limit {
+        process: u32,
+        cluster: u32,
+        rate: u64,
+    },
     Demand {
         cluster: u32,
         rate: u64,
@@ -217,6 +229,10 @@ impl Model {
             }
             What::Share { to, share } => Frame::Share(Share { to, share }),
             What::Start { cluster, rate, link } => Frame::Start(Start { cluster, rate, link }),
+            What::Part { from, to, process, is_active } => {
+                Frame::Part(Part { from, to, process, is_active })
+            }
+            What::Limit { process, cluster, rate } => Frame::Limit(Limit { process, cluster, rate }),
             What::Demand { cluster, rate } => Frame::Demand(Demand { cluster, rate }),
             What::Seen { cluster, arrived, resent } => {
                 Frame::Seen(Seen { cluster, arrived, resent })

@@ -5,6 +5,9 @@ import fnmatch
 import json
 import os
 import re
+import socket
+import threading
+import time
 from pathlib import Path
 
 from . import jobs
@@ -75,6 +78,47 @@ def _case(tally: Tally, tags: str, delay_ms: int, nodes: int) -> None:
     _judge(tally, f"{name}-run", result, None if good else f"exit code {result.code}: {result.output.strip()[-300:]}", log)
 
 
+def _by_hand(tally: Tally) -> None:
+    """A job in which one cluster joins by hand, its link being measured first; and one that says --measure where nobody measures."""
+    here, there = BY_TAG["dm"], BY_TAG["do"]
+    if missing := here.missing() or there.missing():
+        tally.skips("probe", "join", f"{missing} is not installed; run tools/setup")
+        return
+    ring = next(program for program in ALL if program.name == "ring")
+    scratch = LOGS / "probe" / "join"
+    job, token = scratch.with_suffix(".toml"), scratch.with_suffix(".token")
+    jobs.job_file(job, [("a", here, 2, command_of(ring, here), {})])
+    job.write_text(job.read_text() + '\n[[cluster]]\nname = "b"\nlauncher = "join"\n[[link]]\nbetween = ["a", "b"]\nbandwidth = "measure"\n')
+    token.unlink(missing_ok=True)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        at = f"127.0.0.1:{probe.getsockname()[1]}"
+    joined: list[Result] = []
+    has_joined = threading.Event()
+
+    def join(_mark: str) -> None:
+        end = time.monotonic() + 20
+        while not (token.exists() and token.read_text().endswith("\n")) and time.monotonic() < end:
+            time.sleep(0.05)
+        launcher = [there.launcher, "-n", "2", *there.launcher_args, *command_of(ring, there)]
+        command = [str(gridmpi()), "join", "--measure", "--cluster", "b", "--token-file", str(token), at, "--", *launcher]
+        joined.append(run(command, log=scratch.with_suffix(".join.log"), seconds=90, env=there.env))
+        has_joined.set()
+
+    log = scratch.with_suffix(".log")
+    command = [str(gridmpi()), "run", "--listen", at, "--token-file", str(token), str(job)]
+    result = run(command, log=log, seconds=100, env={key: value for key, value in here.env.items() if "_ROOT" in key}, during=join)
+    has_joined.wait(30)
+    wrong = None
+    if result.code or result.left or not re.search(r"measured: a ↔ b: ", result.output) or "--measure" not in result.output:
+        wrong = f"exit code {result.code}, left {result.left}: {result.output.strip()[-300:]}"
+    elif not joined or joined[0].code or joined[0].left:
+        wrong = f"join: {joined}"
+    elif not re.search(r"ok ring on 4 ranks", result.output + joined[0].output):
+        wrong = f"no ring: {result.output.strip()[-300:]}"
+    _judge(tally, "join", result, wrong, log)
+
+
 def _judge(tally: Tally, name: str, result: Result, wrong: str | None, log: Path) -> None:
     if wrong:
         tally.fails("probe", name, result.seconds, wrong, os.path.relpath(log))
@@ -85,6 +129,8 @@ def _judge(tally: Tally, name: str, result: Result, wrong: str | None, log: Path
 def run_all(tally: Tally, patterns: list[str]) -> None:
     """Every case, or those whose names match."""
     build([next(program for program in ALL if program.name == "ring")], list(BY_TAG.values()))
+    if not patterns or any(fnmatch.fnmatch("join", pattern) for pattern in patterns):
+        _by_hand(tally)
     for tags, delay_ms, nodes in CASES:
         if patterns and not any(fnmatch.fnmatch(f"{tags}-{delay_ms}-{nodes}", pattern) for pattern in patterns):
             continue

@@ -31,6 +31,8 @@ class Program:
     bandwidth: str = ""
     #: What the job file says that each node may send; empty: nothing.
     matb: str = ""
+    #: What the lab's link loses at random; empty: nothing.
+    loss: str = ""
     #: How many connections the job file lets two processes have; 0: nothing.
     connections: int = 0
     #: Of a Fortran program, the binding that it uses; empty: the one of its name.
@@ -142,6 +144,9 @@ ALL = [
     # Its argument is what must come of the job file's rate and the environment's.
     _c("mpi_t", case="job-file", args=("20000000",), matb="20 Mbit/s", ways=("two", "three")),
     _c("mpi_t", case="environment", args=("30000000",), matb="20 Mbit/s", env=(("GRIDMPI_MATB", "30M"),), ways=("two", "three")),
+    _c("retransmits", case="lossy", args=("lossy",), loss="2 %", ways=("lab",), chosen=True),
+    # At a rate far below the link's nothing is lost where senders meet.
+    _c("retransmits", case="clean", args=("clean",), matb="20 Mbit/s", ways=("two", "three", "lab"), chosen=True),
     Program("matb-fortran", PROGRAMS / "fortran" / "matb.f90", needs="usempi", env=(("GRIDMPI_PACING", "auto"),),
             bandwidth="160 Mbit/s", ways=("two", "three", "lab"), chosen=True),
     Program("heat", ROOT / "demo" / "heat.c", args=("-n", "300", "-t", "100", "-v"), chosen=True,

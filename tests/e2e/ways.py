@@ -37,7 +37,7 @@ class Way:
         job = scratch.with_suffix(".toml")
         if self.kind == "lab":
             commands = [command_of(program, vendor) for vendor in vendors]
-            command = lab_command(scratch, vendors, list(self.ranks), commands, self.delay_ms, dict(program.env))
+            command = lab_command(scratch, vendors, list(self.ranks), commands, self.delay_ms, dict(program.env), program.loss)
         else:
             command = [str(gridmpi()), "run", str(jobs.across(job, program, vendors, list(self.ranks)))]
         if program.bandwidth:
@@ -54,7 +54,13 @@ class Way:
 
 
 def lab_command(
-    scratch: Path, vendors: list[Vendor], ranks: list[int], commands: list[list[str]], delay_ms: int, env: dict[str, str]
+    scratch: Path,
+    vendors: list[Vendor],
+    ranks: list[int],
+    commands: list[list[str]],
+    delay_ms: int,
+    env: dict[str, str],
+    loss: str = "",
 ) -> list[str]:
     """A job in a lab of its own, both described beside `scratch`."""
     lab = scratch.with_suffix(".lab.toml")
@@ -63,6 +69,8 @@ def lab_command(
         for i, (vendor, count) in enumerate(zip(vendors, ranks, strict=True))
     ]
     link = f'[[link]]\ndelay = "{delay_ms} ms"\nbandwidth = "160 Mbit/s"\n' if delay_ms else "[[link]]\n"
+    # What loses packets is emulated, also without a delay.
+    link += f'emulate = true\nloss = "{loss}"\n' if loss else ""
     lab.parent.mkdir(parents=True, exist_ok=True)
     lab.write_text("\n".join([*clusters, link]))
     job = jobs.in_lab(scratch.with_suffix(".toml"), vendors, ranks, commands, env)

@@ -27,10 +27,12 @@ pub struct Network {
     pub least_timeout_ms: f64,
     /// Their congestion control.
     pub congestion_control: String,
+    /// Who spaces packets out where a rate holds them back: TCP, or a discipline of the interface.
+    pub pacing: String,
 }
 
 impl Network {
-    fn cells(&self) -> [String; 10] {
+    fn cells(&self) -> [String; 11] {
         let share =
             |part: u64| format!("{:.2} %", 100.0 * part as f64 / self.packets.max(1) as f64);
         let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
@@ -45,6 +47,7 @@ impl Network {
             or_none(self.connections.map(|count| count.to_string())),
             format!("{} ms", short(self.least_timeout_ms)),
             self.congestion_control.clone(),
+            self.pacing.clone(),
         ]
     }
 }
@@ -64,6 +67,7 @@ pub fn table(figures: &[Figure]) -> Option<Table> {
         "connections a node",
         "least timeout",
         "congestion control",
+        "paced by",
     ]);
     let mut is_empty = true;
     for figure in figures {
@@ -92,6 +96,7 @@ mod tests {
             connections: None,
             least_timeout_ms: 40.0,
             congestion_control: "cubic".to_owned(),
+            pacing: "eth0: TCP paces (noqueue)".to_owned(),
         };
         let figure = Figure::new("f", "ms", &[1.0], "v", &[2.0], Bound::Told);
         assert!(table(std::slice::from_ref(&figure)).is_none());
@@ -99,5 +104,6 @@ mod tests {
         assert_eq!(serde_json::to_value(&figure).unwrap()["network"]["timeouts"], 7);
         let text = table(&[figure]).unwrap().to_text();
         assert!(text.contains("5 (0.50 %)") && text.contains("97.1 %"), "{text}");
+        assert!(text.contains("TCP paces"), "{text}");
     }
 }

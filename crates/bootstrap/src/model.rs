@@ -120,6 +120,8 @@ pub struct NetworkInfo {
     pub links: Vec<LinkInfo>,
     /// Bits per second of each node's interface towards the wide area, by cluster, if stated.
     pub interfaces: Vec<Option<u64>>,
+    /// Bits per second that all of a cluster's links carry together, each way, by cluster, if stated.
+    pub uplinks: Vec<Option<u64>>,
     /// How senders are held back, if stated.
     pub pacing: Option<Pacing>,
     /// What each node may send to each other cluster, bits per second, by cluster, if stated: nothing else counts then.
@@ -182,6 +184,19 @@ impl NetworkInfo {
     #[must_use]
     pub fn bandwidth(&self, one: usize, other: usize) -> Option<u64> {
         self.links.iter().find(|link| link.joins(one, other))?.bandwidth_bits_per_s
+    }
+
+    /// The bandwidth of a cluster's uplink, if it is known, bits per second.
+    #[must_use]
+    pub fn uplink(&self, cluster: usize) -> Option<u64> {
+        self.uplinks.get(cluster).copied().flatten()
+    }
+
+    /// What gets from one cluster to another at most, if anything of it is known: by the link between them, and by the uplinks of both.
+    #[must_use]
+    pub fn carried(&self, one: usize, other: usize) -> Option<u64> {
+        let necks = [self.bandwidth(one, other), self.uplink(one), self.uplink(other)];
+        necks.into_iter().flatten().min()
     }
 }
 

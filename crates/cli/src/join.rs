@@ -40,6 +40,10 @@ pub(crate) struct Args {
     #[arg(value_name = "HOST:PORT", value_parser = addresses)]
     address: Addresses,
 
+    /// Measure this cluster's links first (where `gridmpi run` has printed it): with what the launcher starts in the program's place
+    #[arg(long, conflicts_with_all = ["relay", "described"])]
+    measure: bool,
+
     /// File with the join token [default: the variable GRIDMPI_TOKEN]
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
@@ -90,6 +94,7 @@ pub(crate) fn run(args: Args) -> i32 {
         cluster: args.cluster,
         coordinators: args.address.0,
         line: args.line,
+        measure: args.measure,
         described: args.described,
         token_file: args.token_file,
         relays: args.relay,

@@ -81,6 +81,27 @@ pub enum Kind {
     InfiniBand,
 }
 
+/// Who spaces packets out, where a rate holds a connection back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PacedBy {
+    /// TCP itself.
+    Tcp,
+    /// The `fq` discipline.
+    Fq,
+    /// The card, by what `fq` leaves to it.
+    Card,
+}
+
+/// How an interface queues what leaves.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Queueing {
+    /// The root discipline, as `tc` calls it.
+    pub discipline: String,
+    /// Who paces.
+    pub paced_by: PacedBy,
+}
+
 /// An interface of a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interface {
@@ -94,6 +115,8 @@ pub struct Interface {
     pub mtu: Option<u32>,
     /// What it says it carries, bit/s.
     pub speed: Option<u64>,
+    /// How it queues what leaves, if the kernel says so.
+    pub queueing: Option<Queueing>,
     /// Its addresses and how many bits of each name the network.
     pub addresses: Vec<(IpAddr, u8)>,
 }
@@ -348,8 +371,11 @@ impl Machine {
     /// Whether it keeps to the bounds.
     #[must_use]
     pub fn is_sound(&self) -> bool {
-        let interface =
-            |one: &Interface| is_short(&one.name) && one.addresses.len() <= MAX_ADDRESSES;
+        let interface = |one: &Interface| {
+            is_short(&one.name)
+                && one.addresses.len() <= MAX_ADDRESSES
+                && one.queueing.as_ref().is_none_or(|queueing| is_short(&queueing.discipline))
+        };
         self.node.is_sound()
             && self.told.len() <= MAX_TOLD
             && self.interfaces.len() <= MAX_INTERFACES

@@ -1,6 +1,8 @@
 //! Looks at this machine.
 
-use crate::facts::{Interface, Kind, MAX_ADDRESSES, MAX_INTERFACES, Machine, Node};
+use crate::facts::{
+    Interface, Kind, MAX_ADDRESSES, MAX_INTERFACES, Machine, Node, PacedBy, Queueing,
+};
 use nix::ifaddrs::{InterfaceAddress, getifaddrs};
 use nix::net::if_::InterfaceFlags;
 use nix::sys::socket::SockaddrStorage;
@@ -112,8 +114,20 @@ fn interface(one: &InterfaceAddress) -> Interface {
         is_up: one.flags.contains(InterfaceFlags::IFF_UP),
         mtu: read("mtu").and_then(|mtu| u32::try_from(mtu).ok()),
         speed: speed.and_then(|mbit| mbit.checked_mul(1_000_000)).filter(|speed| *speed > 0),
+        queueing: gridmpi_net::queueing(&name).ok().flatten().map(Queueing::from),
         addresses: Vec::new(),
         name,
+    }
+}
+
+impl From<gridmpi_net::Queueing> for Queueing {
+    fn from(seen: gridmpi_net::Queueing) -> Self {
+        let paced_by = match seen.paced_by {
+            gridmpi_net::PacedBy::Tcp => PacedBy::Tcp,
+            gridmpi_net::PacedBy::Fq => PacedBy::Fq,
+            gridmpi_net::PacedBy::Card => PacedBy::Card,
+        };
+        Self { discipline: seen.discipline, paced_by }
     }
 }
 
@@ -207,6 +221,7 @@ mod tests {
         assert!(machine.is_sound());
         let loopback = machine.with("127.0.0.1".parse().unwrap()).unwrap();
         assert_eq!((loopback.kind, loopback.is_up), (Kind::Loopback, true));
+        assert!(loopback.queueing.is_some(), "{loopback:?}");
         assert!(loopback.addresses.contains(&("127.0.0.1".parse().unwrap(), 8)));
         assert!(machine.last_number("net.ipv4.tcp_rmem").unwrap() > 0);
         assert!(machine.open_files.is_some());

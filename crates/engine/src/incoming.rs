@@ -319,6 +319,8 @@ impl Endpoint {
             (_, Frame::Start(start)) => self.keep_word(id, Word::Start(start)),
             (_, Frame::Seen(seen)) => self.keep_word(id, Word::Seen(seen)),
             (_, Frame::Demand(demand)) => self.keep_word(id, Word::Demand(demand)),
+            (_, Frame::Part(part)) => self.keep_word(id, Word::Part(part)),
+            (_, Frame::Limit(limit)) => self.keep_word(id, Word::Limit(limit)),
             (_, Frame::Close) => {
                 self.peers.open(id, &self.config).closed.theirs = Some(sink.header.seq);
                 Ok(())

@@ -1,7 +1,9 @@
 //! What callers of the engine name: requests, patterns, completions, faults.
 
 use gridmpi_trunk::Bounds;
-use gridmpi_wire::{ContextId, Demand, Frame, Grant, ProcId, Rank, Seen, Share, Start, Transfer};
+use gridmpi_wire::{
+    ContextId, Demand, Frame, Grant, Limit, Part, ProcId, Rank, Seen, Share, Start, Transfer,
+};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -62,6 +64,10 @@ pub enum Word {
     Seen(Seen),
     /// A process says what it uses of a rate.
     Demand(Demand),
+    /// A rate broker tells another of a process's part of a transfer.
+    Part(Part),
+    /// A rate broker tells another what a process uses.
+    Limit(Limit),
 }
 
 impl From<Word> for Frame {
@@ -73,6 +79,8 @@ impl From<Word> for Frame {
             Word::Share(share) => Self::Share(share),
             Word::Seen(seen) => Self::Seen(seen),
             Word::Demand(demand) => Self::Demand(demand),
+            Word::Part(part) => Self::Part(part),
+            Word::Limit(limit) => Self::Limit(limit),
         }
     }
 }

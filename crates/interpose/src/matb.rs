@@ -86,7 +86,7 @@ impl Matb {
     pub(crate) fn new(table: &JobTable, ours: usize, me: ProcId) -> Self {
         let (nodes, mates) = pacing::mates(table, ours, me);
         let others = (0..table.clusters.len()).filter(|&to| to != ours);
-        let shared = others.filter_map(|to| table.network.bandwidth(ours, to)).min();
+        let shared = others.filter_map(|to| table.network.carried(ours, to)).min();
         Self {
             shared,
             max_rate: shared.map(|bits| Box::new(kilobytes(bits as f64))),

@@ -57,7 +57,8 @@ fn static_rates(table: &JobTable, ours: usize, me: ProcId) -> Vec<Option<Rate>> 
     let interface = table.network.interfaces.get(ours).copied().flatten();
     let interface = interface.map_or(f64::INFINITY, |bits| bits as f64);
     let rate = |to| {
-        let node = table.network.bandwidth(ours, to)? as f64 / nodes.max(1) as f64;
+        let link = if to == ours { None } else { table.network.carried(ours, to) };
+        let node = link? as f64 / nodes.max(1) as f64;
         Rate::from_bits_per_second(node.min(interface) / here as f64)
     };
     (0..table.clusters.len()).map(rate).collect()
@@ -66,7 +67,10 @@ fn static_rates(table: &JobTable, ours: usize, me: ProcId) -> Vec<Option<Rate>> 
 /// Nodes, interfaces and links as all processes of the job number them. Nothing where no link is known.
 fn online(table: &JobTable) -> Option<Online> {
     let is_known = |link: &gridmpi_bootstrap::LinkInfo| link.bandwidth_bits_per_s.is_some();
-    table.network.links.iter().find(|link| is_known(link))?;
+    let has_uplink = table.network.uplinks.iter().any(Option::is_some);
+    if !has_uplink && !table.network.links.iter().any(is_known) {
+        return None;
+    }
     let mut network = Network::new();
     let mut nodes = Vec::with_capacity(table.size());
     let mut brokers = Vec::new();
@@ -99,7 +103,7 @@ fn add_nodes(
     }
 }
 
-/// Each direction of each link whose bandwidth is known.
+/// Each direction of each link and of each cluster's uplink whose bandwidth is known.
 fn add_links(network: &mut Network, table: &JobTable, ids: &[ClusterId]) {
     for (from, &one) in ids.iter().enumerate() {
         for (to, &other) in ids.iter().enumerate().filter(|&(to, _)| to != from) {
@@ -108,6 +112,13 @@ fn add_links(network: &mut Network, table: &JobTable, ids: &[ClusterId]) {
                 network.add_link(bandwidth, &[(one, other)]);
             }
         }
+    }
+    for (cluster, &one) in ids.iter().enumerate() {
+        let uplink = table.network.uplink(cluster).map(|bits| bits as f64);
+        let Some(uplink) = uplink.and_then(Rate::from_bits_per_second) else { continue };
+        let others = || ids.iter().copied().filter(|&other| other != one);
+        network.add_link(uplink, &others().map(|other| (one, other)).collect::<Vec<_>>());
+        network.add_link(uplink, &others().map(|other| (other, one)).collect::<Vec<_>>());
     }
 }
 
@@ -153,6 +164,7 @@ mod tests {
                 reconnect_s: None,
                 links: vec![link([0, 1], Some(160_000_000)), link([1, 2], None)],
                 interfaces: vec![None, Some(50_000_000)],
+                uplinks: vec![],
                 pacing: None,
                 matb: vec![],
                 connections: None,
@@ -193,7 +205,23 @@ mod tests {
         let rates = allocator.allocate(&online.network, &all);
         assert!((rates.iter().sum::<f64>() - 160e6).abs() < 1.0, "{rates:?}");
         let mut table = table();
+        // What goes to one cluster leaves less for another where both share an uplink.
+        table.network.uplinks = vec![None, Some(40_000_000), None];
+        let online = of(wish(Setting::Auto), &table, 1, ProcId(3)).online.unwrap();
+        let transfer = |from: usize, to: usize| {
+            gridmpi_rate::Transfer::new(online.nodes[from], online.nodes[to])
+        };
+        let rates = allocator.allocate(&online.network, &[transfer(1, 0), transfer(3, 6)]);
+        assert_eq!(rates, [20e6, 20e6]);
+        let numbers = online.nodes.iter().map(|&node| online.network.cluster(node));
+        let clusters: std::collections::BTreeSet<_> = numbers.collect();
+        let all: Vec<_> = clusters.into_iter().collect();
+        assert_eq!(online.network.rivals(all[0]), [all[2]]);
+        let rates = of(wish(Setting::Static), &table, 1, ProcId(3)).rates;
+        let rate = Rate::from_bits_per_second(10e6);
+        assert_eq!(rates, [rate, None, rate]);
         table.network.links.clear();
+        table.network.uplinks.clear();
         assert!(of(wish(Setting::Auto), &table, 1, ProcId(3)).online.is_none());
     }
 }

@@ -109,6 +109,7 @@ fn cluster(mut table: Table<'_>) -> Result<ClusterSpec, FileError> {
     spec.env = table.variables("env")?;
     spec.interface = plain(table.text("interface")?);
     spec.interface_bandwidth = table.rate("interface_bandwidth")?;
+    spec.uplink_bandwidth = table.rate("uplink_bandwidth")?;
     spec.matb = table.rate("matb")?;
     spec.relays = relays(&mut table)?;
     spec.relay_token = plain(table.text("relay_token")?).map(Into::into);
@@ -302,6 +303,7 @@ relays = ["gw1:7118", "gw2:7118"]
 relay_token = "relay-token"
 interface = "eth1"
 interface_bandwidth = "50 Mbit/s"
+uplink_bandwidth = "1 Gbit/s"
 matb = "20 Mbit/s"
 program = "./other"
 args = []

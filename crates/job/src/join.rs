@@ -4,15 +4,18 @@ use crate::compose::Surroundings;
 use crate::console::say;
 use crate::crew::{Crew, Streams};
 use crate::head;
+use crate::hidden::NODE;
 use crate::input::Input;
+use crate::measure;
 use crate::output::Sink;
 use crate::relays;
 use crate::resolve::{self, Resolved};
 use crate::run::{BAD_JOB, own_interface};
 use crate::signals;
-use crate::spec::{Family, Style};
+use crate::spec::{ClusterSpec, Family, Launcher, Style};
 use crate::supervise::GRACE;
 use crate::token;
+use gridmpi_bootstrap::line::Pass;
 use gridmpi_bootstrap::{
     ClusterName, JobEnv, JoinControl, JoinOrder, JoinRequest, JoinTerms, RelayAccess, RelayToken,
     Secret, Settings,
@@ -37,6 +40,8 @@ pub struct JoinOptions {
     pub coordinators: Vec<SocketAddr>,
     /// The launcher's command line, program included.
     pub line: Vec<String>,
+    /// Links are to be measured first, by nodes that the same launcher starts.
+    pub measure: bool,
     /// The launcher is described by `gridmpi run` in the environment instead.
     pub described: bool,
     /// The file that holds the join token; else it is in the environment.
@@ -88,6 +93,9 @@ fn start(options: &JoinOptions) -> Result<Part, (String, i32)> {
     let resolved = resolve(options).map_err(bad)?;
     let relays = relay_access(options).map_err(bad)?;
     let settings = Settings::from_process().map_err(|error| bad(error.to_string()))?;
+    if options.measure {
+        be_measured(options, &secret).map_err(failed)?;
+    }
     let (sender, happenings) = channel();
     let orders = sender.clone();
     let (terms, control) = gridmpi_bootstrap::join(
@@ -120,6 +128,24 @@ fn start(options: &JoinOptions) -> Result<Part, (String, i32)> {
     let cluster = options.cluster.clone();
     let (interrupts, ending, killed) = (0, None, false);
     Ok(Part { cluster, crew, member, control, happenings, interrupts, ending, killed })
+}
+
+/// Nodes take part in measuring this cluster's links, until `gridmpi run` lets them go.
+fn be_measured(options: &JoinOptions, secret: &Secret) -> Result<(), String> {
+    let command = [options.gridmpi.display().to_string(), NODE.to_owned()];
+    let resolved = resolve::line_of_tool(&options.line, options.style, &command);
+    let resolved = resolved.map_err(|error| error.to_string())?;
+    let cluster = ClusterSpec::new(options.cluster.clone(), Launcher::Join);
+    let env = measure::env(&Pass::from(secret), options.coordinators.clone(), &cluster, None);
+    say!("cluster `{}`: its links are measured before the job starts", options.cluster);
+    let line = resolved.command(&env);
+    match measure::serve(&line, secret, &options.cluster, &options.gridmpi)? {
+        0 => Ok(()),
+        code => Err(format!(
+            "its links were not measured: the launcher of what measures ended with exit code {code}; what that said stands above. --measure \
+             belongs to a job whose `gridmpi run` has printed it"
+        )),
+    }
 }
 
 fn resolve(options: &JoinOptions) -> Result<Resolved, String> {

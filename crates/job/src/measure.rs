@@ -15,7 +15,9 @@ use crate::run::own_interface;
 use crate::spec::{ClusterSpec, JobSpec, Launcher};
 use gridmpi_bootstrap::env::TOKEN;
 use gridmpi_bootstrap::line::Pass;
-use gridmpi_bootstrap::{ClusterName, JobEnv, LinkInfo, RelayAccess, RelayToken, Secret, Settings};
+use gridmpi_bootstrap::{
+    ClusterName, JobEnv, LinkInfo, RelayAccess, RelayToken, Secret, Settings, Via,
+};
 use gridmpi_probe::{Conductor, Gathering, Options, PathReport};
 use gridmpi_report::units::{format_duration, format_rate};
 use std::collections::BTreeSet;
@@ -27,11 +29,24 @@ use std::time::{Duration, Instant};
 
 /// Launchers may take so long to start the nodes, unless the job says otherwise.
 pub(crate) const WAIT: Duration = Duration::from_secs(60);
+/// People may take so long to start theirs: nodes that are there already wait for orders a little longer.
+const WAIT_BY_HAND: Duration = Duration::from_secs(540);
 /// And so long to end after them.
 const END: Duration = Duration::from_secs(5);
 
 /// Two clusters, by their positions.
 pub type Pair = [u16; 2];
+
+/// Tells people how to start clusters, by their positions, that come to these addresses.
+type Invite<'a> = dyn Fn(&[usize], &[SocketAddr]) -> Result<(), String> + 'a;
+
+/// How clusters take part that are started by hand.
+pub(crate) struct ByHand<'a> {
+    /// What they prove to hold: the job's own secret, since people are given one command for both.
+    pub(crate) secret: &'a Secret,
+    /// To be called before anybody is waited for.
+    pub(crate) invite: &'a Invite<'a>,
+}
 
 /// Every pair of clusters that this machine can start nodes in, and the clusters that it cannot.
 #[must_use]
@@ -54,25 +69,52 @@ pub fn measure(
     options: &Options,
 ) -> Result<Vec<PathReport>, Vec<String>> {
     let one = |problem: String| vec![problem];
-    let involved: BTreeSet<usize> = pairs.iter().flatten().map(|n| usize::from(*n)).collect();
-    let clusters: Vec<&ClusterSpec> = involved.iter().map(|n| &spec.clusters[*n]).collect();
-    clusters.iter().try_for_each(|cluster| check(cluster)).map_err(one)?;
-    let secret = Secret::random().map_err(|error| one(error.to_string()))?;
-    let (listener, at) = listen(spec).map_err(one)?;
+    involved(pairs).into_iter().try_for_each(|n| check(&spec.clusters[n])).map_err(one)?;
+    let listening = listen(spec).map_err(one)?;
+    measure_at(spec, pairs, gridmpi, options, listening, None)
+}
+
+/// The clusters of these pairs, by their positions.
+fn involved(pairs: &[Pair]) -> BTreeSet<usize> {
+    pairs.iter().flatten().map(|n| usize::from(*n)).collect()
+}
+
+fn measure_at(
+    spec: &JobSpec,
+    pairs: &[Pair],
+    gridmpi: &Path,
+    options: &Options,
+    (listener, at): (TcpListener, Vec<SocketAddr>),
+    by_hand: Option<&ByHand<'_>>,
+) -> Result<Vec<PathReport>, Vec<String>> {
+    let one = |problem: String| vec![problem];
+    let involved = involved(pairs);
+    let (others, ours): (Vec<usize>, Vec<usize>) =
+        involved.iter().partition(|n| spec.clusters[**n].launcher == Launcher::Join);
+    let clusters: Vec<&ClusterSpec> = ours.iter().map(|n| &spec.clusters[*n]).collect();
+    let secret = by_hand.map_or_else(Secret::random, |by_hand| Ok(by_hand.secret.clone()));
+    let secret = secret.map_err(|error| one(error.to_string()))?;
     let names: Vec<ClusterName> = clusters.iter().map(|cluster| cluster.name.clone()).collect();
     let mut crew = Crew::new(gridmpi, secret.job(), &names)
         .map_err(|error| one(format!("cannot prepare to launch: {error}")))?;
+    let invited = match by_hand {
+        Some(by_hand) if !others.is_empty() => (by_hand.invite)(&others, &at),
+        _ => Ok(()),
+    };
+    let wait = if others.is_empty() { WAIT } else { WAIT_BY_HAND };
     let starter = Starter { spec, gridmpi, secret: &secret, at, relays: false };
-    let launched = clusters.iter().try_for_each(|cluster| starter.launch(cluster, &mut crew));
+    let launched = invited
+        .and_then(|()| clusters.iter().try_for_each(|cluster| starter.launch(cluster, &mut crew)));
     let found = launched.and_then(|()| {
+        let expected = |n: &usize| {
+            let cluster = &spec.clusters[*n];
+            (cluster.name.to_string(), nodes(cluster).rank_count().filter(|_| !others.contains(n)))
+        };
         let gathering = Gathering {
             listeners: vec![listener],
             pass: Pass::from(&secret),
-            clusters: clusters
-                .iter()
-                .map(|c| (c.name.to_string(), nodes(c).rank_count()))
-                .collect(),
-            wait: spec.wait.unwrap_or(WAIT),
+            clusters: involved.iter().map(expected).collect(),
+            wait: spec.wait.unwrap_or(wait),
         };
         conduct(gathering, &mut crew, &names, pairs, spec, options)
     });
@@ -88,8 +130,27 @@ fn check(cluster: &ClusterSpec) -> Result<(), String> {
     Err(format!(
         "cluster `{name}` is started by hand (launcher = \"join\"), so its links cannot be measured from here: run \
          `gridmpi probe --listen` on nodes of `{name}` and `gridmpi probe HOST:PORT ...` on one of the other cluster, and \
-         write what it prints into the job file"
+         write what it prints into the job file. A guess will do, too: `bandwidth = \"...\"` is put right while the job runs (pacing = \
+         \"auto\")"
     ))
+}
+
+/// Whether processes of the two meet through relays, so that connections between nodes would show another path, or none.
+fn is_relayed(spec: &JobSpec, [a, b]: Pair) -> bool {
+    let has_relays =
+        |at: u16| spec.clusters.get(usize::from(at)).is_some_and(|c| !c.relays.is_empty());
+    let said =
+        spec.links.iter().find(|link| link.joins(a.into(), b.into())).and_then(|link| link.via);
+    said.map_or(has_relays(a) && has_relays(b), |via| via == Via::Relays)
+}
+
+fn relayed(spec: &JobSpec, pair: Pair) -> String {
+    let [a, b] = pair.map(|index| &spec.clusters[usize::from(index)].name);
+    format!(
+        "the link of clusters `{a}` and `{b}` leads through relays, so connections between their nodes cannot measure it: run `gridmpi \
+         probe --listen` on the machine of one's relay and `gridmpi probe HOST:PORT` on that of the other's, write `bandwidth` into the \
+         job file, and the same as `rate` into the relays' settings, which pace what they send to each other"
+    )
 }
 
 /// Where nodes come to: as the job says, so that a port that a firewall lets through serves both.
@@ -164,7 +225,7 @@ impl Starter<'_> {
     }
 }
 
-fn env(
+pub(crate) fn env(
     pass: &Pass,
     coordinators: Vec<SocketAddr>,
     cluster: &ClusterSpec,
@@ -252,11 +313,21 @@ pub(crate) fn play_head(name: &str, at: &str) -> Result<i32, String> {
     let env = env(&Pass::from(&secret), at, cluster, relays);
     let mut line = command_line(cluster, &described.env, &gridmpi, &env)?;
     line.unset.push(head::DESCRIPTION);
+    serve(&line, &secret, &cluster.name, &gridmpi)
+}
+
+/// Starts nodes by their launcher here, and waits until that has ended. Its exit code.
+pub(crate) fn serve(
+    line: &CommandLine,
+    secret: &Secret,
+    cluster: &ClusterName,
+    gridmpi: &Path,
+) -> Result<i32, String> {
     let failed = |error: std::io::Error| format!("cannot launch: {error}");
-    let clusters = [cluster.name.clone()];
-    let mut crew = Crew::new(&gridmpi, secret.job(), &clusters).map_err(failed)?;
+    let clusters = [cluster.clone()];
+    let mut crew = Crew::new(gridmpi, secret.job(), &clusters).map_err(failed)?;
     let streams = Streams { input: Input::Null, out: Sink::File(to_stderr()?), err: Sink::Inherit };
-    let member = crew.launch(&line, streams).map_err(failed)?;
+    let member = crew.launch(line, streams).map_err(failed)?;
     // Nodes leave when the far end has gone, so their launcher ends in any case.
     let code = loop {
         if let Some((_, code)) = crew.reap().into_iter().find(|(ended, _)| *ended == member) {
@@ -268,15 +339,32 @@ pub(crate) fn play_head(name: &str, at: &str) -> Result<i32, String> {
     Ok(code)
 }
 
-/// Measures what the job file wants measured (all links of unknown bandwidth, if `all`), and puts it into the job.
-pub(crate) fn fill(spec: &JobSpec, all: bool, gridmpi: &Path) -> Result<JobSpec, Vec<String>> {
+/// Measures what the job file wants measured (all links of unknown bandwidth, if `all`), and puts it into the job. Where people were told to
+/// start clusters by hand, the job listens where these came.
+pub(crate) fn fill(
+    spec: &JobSpec,
+    all: bool,
+    gridmpi: &Path,
+    by_hand: &ByHand<'_>,
+) -> Result<JobSpec, Vec<String>> {
+    let one = |problem: String| vec![problem];
     let pairs = wanted(spec, all);
     let mut spec = spec.clone();
     if pairs.is_empty() {
         return Ok(spec);
     }
+    let problems: Vec<_> = pairs.iter().filter(|pair| is_relayed(&spec, **pair)).collect();
+    if !problems.is_empty() {
+        return Err(problems.into_iter().map(|pair| relayed(&spec, *pair)).collect());
+    }
     say!("measuring {} before the job starts", names(&spec, &pairs));
-    let reports = measure(&spec, &pairs, gridmpi, &Options::default())?;
+    let listening = listen(&spec).map_err(one)?;
+    let at = listening.0.local_addr().map_err(|error| one(error.to_string()))?;
+    let reports =
+        measure_at(&spec, &pairs, gridmpi, &Options::default(), listening, Some(by_hand))?;
+    if involved(&pairs).into_iter().any(|n| spec.clusters[n].launcher == Launcher::Join) {
+        spec.listen = Some(at.to_string());
+    }
     for (pair, report) in pairs.iter().zip(&reports) {
         enter(&mut spec, *pair, report);
         say!("{}", told(report));
@@ -376,5 +464,23 @@ mod tests {
         let spec = spec(CLUSTERS);
         let problems = measure(&spec, &[[0, 2]], Path::new("x"), &Options::default()).unwrap_err();
         assert!(problems[0].contains("`c`") && problems[0].contains("gridmpi probe --listen"));
+    }
+
+    #[test]
+    fn links_through_relays_have_a_remedy() {
+        let two = "[job]\nrelay_token = \"t\"\n[[cluster]]\nname = \"a\"\nrelays = [\"x:1\"]\n\
+                   [[cluster]]\nname = \"b\"\nrelays = [\"y:1\"]\n[[cluster]]\nname = \"c\"\n";
+        let link = "[[link]]\nbetween = [\"a\", \"b\"]\nbandwidth = \"measure\"\n";
+        let secret = Secret::random().unwrap();
+        let by_hand = ByHand { secret: &secret, invite: &|_, _| Ok(()) };
+        let problems =
+            fill(&spec(&format!("{two}{link}")), false, Path::new("x"), &by_hand).unwrap_err();
+        assert!(
+            problems[0].contains("`a` and `b`") && problems[0].contains("`rate`"),
+            "{problems:?}"
+        );
+        assert!(!is_relayed(&spec(two), [0, 2]));
+        let direct = spec(&format!("{two}{link}via = \"direct\"\n"));
+        assert!(!is_relayed(&direct, [0, 1]));
     }
 }

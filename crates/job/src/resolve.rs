@@ -58,6 +58,12 @@ pub enum ResolveError {
          `mpi = \"mpich\"` or `mpi = \"openmpi\"` (--mpi NAME=FAMILY)"
     )]
     NoFamily(String),
+    /// Nodes of a measurement cannot take the program's place.
+    #[error(
+        "cannot tell where the program stands in `{0}`, and so not start what measures in its place: leave out --measure here and \
+         bandwidth = \"measure\" in the job file, or give the program itself (an MPI program's file)"
+    )]
+    NoPlace(String),
     /// Open MPI refuses root.
     #[error(
         "Open MPI's launcher refuses to run as root. Run as an ordinary user; or, where root is \
@@ -171,6 +177,29 @@ pub(crate) fn line(
         line: line.to_vec(),
         style,
         library: Some(library::find(family, gridmpi)?),
+        variables: BTreeMap::new(),
+        extra: Vec::new(),
+        directory: None,
+    })
+}
+
+/// Settles such a line with `command` instead of its program, which is no MPI program: the library stays out.
+pub(crate) fn line_of_tool(
+    line: &[String],
+    style: Option<Style>,
+    command: &[String],
+) -> Result<Resolved, ResolveError> {
+    let launcher = line.first().ok_or(ResolveError::NoProgram)?;
+    let style = style.map_or_else(|| launcher::style(launcher), Ok)?;
+    let place = line.iter().skip(1).position(|word| is_mpi_program(word));
+    let place = place.ok_or_else(|| ResolveError::NoPlace(line[1..].join(" ")))?;
+    let mut words = line[..=place].to_vec();
+    words.extend(command.iter().cloned());
+    check_root(style, &words, &BTreeMap::new())?;
+    Ok(Resolved {
+        line: words,
+        style,
+        library: None,
         variables: BTreeMap::new(),
         extra: Vec::new(),
         directory: None,

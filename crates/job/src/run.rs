@@ -7,7 +7,7 @@ use crate::crew::{Crew, Streams};
 use crate::doctor;
 use crate::head::{self, Description};
 use crate::input::Input;
-use crate::measure;
+use crate::measure::{self, ByHand};
 use crate::output::{Bases, OutputOptions};
 use crate::relays;
 use crate::resolve::{self, CommandLine, Resolved};
@@ -20,6 +20,8 @@ use gridmpi_bootstrap::{
     ClusterName, Coordinator, CoordinatorConfig, Expected, JobEnv, NetworkInfo, Pacing,
     RelayAccess, Secret, Settings,
 };
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::mpsc::{Sender, channel};
@@ -90,14 +92,20 @@ fn start(spec: &JobSpec, options: &RunOptions) -> Result<Supervisor, Problems> {
     if options.doctor {
         doctor::before(spec, &options.gridmpi)?;
     }
-    let spec = &measured(spec, options, &settings)?;
+    let secret = Secret::random().map_err(|error| one(error.to_string()))?;
+    let invited = RefCell::new(BTreeSet::new());
+    let invite_some = |who: &[usize], at: &[SocketAddr]| {
+        invited.borrow_mut().extend(who.iter().copied());
+        invite(spec, options, &secret, at, who, " --measure")
+    };
+    let by_hand = ByHand { secret: &secret, invite: &invite_some };
+    let spec = &measured(spec, options, &settings, &by_hand)?;
     if let Some(warning) = unpaced(spec, &settings) {
         say!("{warning}");
     }
     let connections = settings.connections.or(spec.connections);
     let (pacing, tls) = (settings.pacing, settings.tls);
     let network = NetworkInfo { pacing, tls, connections, ..spec.network() };
-    let secret = Secret::random().map_err(|error| one(error.to_string()))?;
     let (sender, events) = channel();
     let meeting = Meeting::start(spec, network, &secret, sender.clone()).map_err(one)?;
     signals::watch(move |number| drop(sender.send(Happening::Signal(number))))
@@ -128,7 +136,10 @@ fn start(spec: &JobSpec, options: &RunOptions) -> Result<Supervisor, Problems> {
     }
     let limits = Limits { wait: spec.wait, timeout: spec.timeout };
     let Starter { crew, bases, .. } = starter;
-    invite(spec, options, &secret, &meeting.at).map_err(one)?;
+    let is_uninvited =
+        |n: &usize| spec.clusters[*n].launcher == Launcher::Join && !invited.borrow().contains(n);
+    let who: Vec<usize> = (0..spec.clusters.len()).filter(is_uninvited).collect();
+    invite(spec, options, &secret, &meeting.at, &who, "").map_err(one)?;
     let map = options.display_map;
     let doctor = doctor::later(spec, options);
     let supervisor = Supervisor::new(seats, crew, meeting.coordinator, events, bases, map, limits);
@@ -156,10 +167,11 @@ fn measured(
     spec: &JobSpec,
     options: &RunOptions,
     settings: &Settings,
+    by_hand: &ByHand<'_>,
 ) -> Result<JobSpec, Problems> {
     let is_asked = options.measure || !spec.measure.is_empty();
     if settings.pacing != Some(Pacing::Off) {
-        return measure::fill(spec, options.measure, &options.gridmpi);
+        return measure::fill(spec, options.measure, &options.gridmpi, by_hand);
     }
     if is_asked {
         say!("nothing is paced (pacing = \"off\"), so links are not measured");
@@ -364,15 +376,16 @@ impl Starter<'_> {
     }
 }
 
-/// Tells the user how to start the clusters that come by hand.
+/// Tells the user how to start these clusters, which come by hand; `more` are options of `gridmpi join`.
 fn invite(
     spec: &JobSpec,
     options: &RunOptions,
     secret: &Secret,
     at: &[SocketAddr],
+    who: &[usize],
+    more: &str,
 ) -> Result<(), String> {
-    let by_hand = |cluster: &&ClusterSpec| cluster.launcher == Launcher::Join;
-    let names: Vec<_> = spec.clusters.iter().filter(by_hand).map(|c| c.name.as_str()).collect();
+    let names: Vec<_> = who.iter().map(|n| spec.clusters[*n].name.as_str()).collect();
     if names.is_empty() {
         return Ok(());
     }
@@ -385,7 +398,7 @@ fn invite(
     };
     let at = at.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(",");
     let command = |name: &&str| {
-        format!("{before}gridmpi join --cluster {name} {at}{option} -- LAUNCHER ... PROGRAM")
+        format!("{before}gridmpi join{more} --cluster {name} {at}{option} -- LAUNCHER ... PROGRAM")
     };
     let commands: Vec<_> = names.iter().map(command).collect();
     say!("waiting for others to join:\n{}", commands.join("\n"));

@@ -50,6 +50,7 @@ impl JobSpec {
         NetworkInfo {
             links: self.links.clone(),
             interfaces: interfaces.collect(),
+            uplinks: self.clusters.iter().map(|cluster| cluster.uplink_bandwidth).collect(),
             pacing: self.pacing,
             tls: self.tls,
             reconnect_s: self.reconnect.map(|reconnect| reconnect.as_secs().max(1)),
@@ -70,7 +71,11 @@ impl JobSpec {
         let is_held = |cluster: usize| self.matb(&self.clusters[cluster]).is_some();
         let is_known = |a, b| {
             let is_it = |link: &LinkInfo| link.bandwidth_bits_per_s.is_some() && link.joins(a, b);
-            (is_held(a) && is_held(b)) || self.links.iter().any(is_it)
+            let has_uplink = |at: usize| self.clusters[at].uplink_bandwidth.is_some();
+            (is_held(a) && is_held(b))
+                || has_uplink(a)
+                || has_uplink(b)
+                || self.links.iter().any(is_it)
         };
         let mut pairs = (0..self.clusters.len()).flat_map(|b| (0..b).map(move |a| (a, b)));
         let (a, b) = pairs.find(|&(a, b)| !is_known(a, b))?;
@@ -110,6 +115,9 @@ pub struct ClusterSpec {
     /// What that carries on each node, bits per second.
     #[serde(default)]
     pub interface_bandwidth: Option<u64>,
+    /// What all its links carry together, each way, bits per second.
+    #[serde(default)]
+    pub uplink_bandwidth: Option<u64>,
     /// What each of its nodes may send to each other cluster, bits per second.
     #[serde(default)]
     pub matb: Option<u64>,
@@ -177,6 +185,7 @@ impl ClusterSpec {
             env: BTreeMap::new(),
             interface: None,
             interface_bandwidth: None,
+            uplink_bandwidth: None,
             matb: None,
             relays: Vec::new(),
             relay_token: None,
@@ -308,6 +317,9 @@ mod tests {
         spec.links[1].bandwidth_bits_per_s = Some(1);
         assert_eq!(names(&spec), None);
         spec.links[1].bandwidth_bits_per_s = None;
+        spec.clusters[2].uplink_bandwidth = Some(1);
+        assert_eq!(names(&spec), None);
+        spec.clusters[2].uplink_bandwidth = None;
         spec.clusters[0].matb = Some(1);
         assert_eq!(names(&spec).as_deref(), Some("ac"));
         spec.clusters[2].matb = Some(1);

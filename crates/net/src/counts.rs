@@ -2,7 +2,11 @@
 //!
 //! What is counted where bytes flow costs an increment, or a comparison: the clock is read only when a wait begins or ends.
 
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
+
+use socket2::SockRef;
 
 use crate::link::Link;
 use crate::options::retransmits;
@@ -81,6 +85,18 @@ impl State {
         let mut counts = self.counts;
         counts.stalled = self.stalls.total(Instant::now());
         counts
+    }
+
+    /// The addresses from which connections go to other clusters.
+    pub(crate) fn sources(&self) -> BTreeSet<IpAddr> {
+        let source = |socket: &Socket| match socket {
+            Socket::Link(link) if link.is_far => {
+                let local = SockRef::from(&link.carrier.fd).local_addr().ok()?;
+                local.as_socket().map(|at| at.ip().to_canonical())
+            }
+            _ => None,
+        };
+        self.sockets.iter().filter_map(source).collect()
     }
 
     /// Segments that the kernel has sent again on connections to other clusters.

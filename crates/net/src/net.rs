@@ -13,6 +13,7 @@ use nix::sys::signal::{SigSet, SigmaskHow, pthread_sigmask};
 use parking_lot::{Mutex, MutexGuard};
 use socket2::SockRef;
 
+use crate::discipline::{PacedBy, queueing_from};
 use crate::driver::Shared;
 use crate::state::{Peer, Socket, State};
 use crate::{Bound, Counts, Failure, NetConfig, Stats};
@@ -137,6 +138,14 @@ impl Net {
     /// How many segments the kernel has sent again to other clusters so far: asks it of each connection.
     pub fn retransmits(&self) -> u64 {
         self.shared.state.lock().retransmits()
+    }
+
+    /// Who paces what leaves for other clusters: the least of those that connections leave by; `None` if there is no connection, or
+    /// the kernel does not say.
+    pub fn paced_by(&self) -> Option<PacedBy> {
+        let sources = self.shared.state.lock().sources();
+        let by = |ip| Some(queueing_from(ip).ok()??.paced_by);
+        sources.into_iter().filter_map(by).min()
     }
 
     /// What has happened so far.

@@ -10,10 +10,8 @@ use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::ops::Bound;
 use std::time::{Duration, Instant};
 
+use gridmpi_rate::{ACKNOWLEDGEMENT, SEGMENT};
 use gridmpi_wire::ProcId;
-
-/// What TCP carries in a full frame of Ethernet's, with its timestamps.
-pub(crate) const SEGMENT: usize = 1448;
 
 /// How long a turn takes. Longer ones are longer waits for the others, shorter ones more wake-ups.
 const TURN: Duration = Duration::from_millis(5);
@@ -33,9 +31,6 @@ const CREDIT: f64 = 0.4;
 /// Messages up to this wait for nobody's turn, while not more than [`SMALL_LEAD`] is before them.
 const SMALL: u64 = 2 * SEGMENT as u64;
 const SMALL_LEAD: f64 = 4.0 * SEGMENT as f64;
-
-/// What the acknowledgement of a received byte takes on the way back: one bare frame for two full ones.
-const ACKNOWLEDGEMENT: f64 = 90.0 / (2.0 * 1538.0);
 
 /// What a connection has to write.
 #[derive(Clone, Copy, Debug)]

@@ -5,19 +5,16 @@
 use std::io;
 use std::time::Instant;
 
-use gridmpi_rate::{Claims, Rate};
+use gridmpi_rate::{Claims, PAYLOAD, Rate, SEGMENT};
 use gridmpi_wire::ProcId;
 
 use crate::Pacing;
 use crate::link::{Left, Link, Most, Written};
 use crate::options::{set_pacing_rate, window};
-use crate::pace::{Ask, Pacer, SEGMENT, Turn};
+use crate::pace::{Ask, Pacer, Turn};
 use crate::poller::Interest;
 use crate::state::{Socket, State};
 use crate::timers::Due;
-
-/// Links and interfaces count whole frames, with what is before and between them; the kernel counts what TCP carries.
-const PAYLOAD: f64 = SEGMENT as f64 / 1538.0;
 
 /// The kernel does not space out the first ten segments of a connection.
 pub(crate) const YOUNG: u64 = 10 * SEGMENT as u64;

@@ -8,12 +8,11 @@ use std::time::{Duration, Instant};
 
 use gridmpi_engine::Word;
 use gridmpi_rate::{
-    Broker, Claimed, ClusterId, Correction, NodeId, Notice, Order, Path, Rate, Seen,
+    Broker, Claimed, ClusterId, Correction, NodeId, Notice, Order, Path, Rate, SEGMENT, Seen,
 };
-use gridmpi_wire::{Demand, Grant, ProcId, Share, Start, Transfer};
+use gridmpi_wire::{Demand, Grant, Limit, Part, ProcId, Share, Start, Transfer};
 
 use crate::Online;
-use crate::pace::SEGMENT;
 use crate::state::State;
 use crate::timers::Due;
 
@@ -141,7 +140,12 @@ impl Regulation {
             Word::Share(Share { to, share }) if share > 0 => {
                 Order::Share { to: network.node(to)?, share: f64::from(share) / EQUAL_SHARE }
             }
-            Word::Share(_) | Word::Transfer(_) | Word::Seen(_) | Word::Demand(_) => return None,
+            Word::Share(_)
+            | Word::Transfer(_)
+            | Word::Seen(_)
+            | Word::Demand(_)
+            | Word::Part(_)
+            | Word::Limit(_) => return None,
         })
     }
 
@@ -164,9 +168,40 @@ impl Regulation {
             }
             (true, false) if sender == node => seated.broker.end(from.0, sender, to),
             (false, _) if self.online.brokers.get(cluster.index()) == Some(&from) => {
-                seated.broker.heard(cluster, Notice { from: sender, to, is_active });
+                seated.broker.heard(cluster, Notice::Transfer { from: sender, to, is_active });
             }
             (_, _) => {}
+        }
+    }
+
+    /// What the broker of another cluster says of a process there. Nonsense changes nothing.
+    fn hear_rival(&mut self, from: ProcId, word: Word) {
+        let cluster = self.cluster(from);
+        if self.is_near(from) || self.online.brokers.get(cluster.index()) != Some(&from) {
+            return;
+        }
+        let notice = self.notice_of(cluster, word);
+        if let (Seat::Here(seated), Some(notice)) = (&mut self.broker, notice) {
+            seated.broker.heard(cluster, notice);
+        }
+    }
+
+    /// A word about a process of a cluster, if it is one of its.
+    fn notice_of(&self, cluster: ClusterId, word: Word) -> Option<Notice> {
+        let network = &self.online.network;
+        let node = |process: u32| self.online.nodes.get(process as usize).copied();
+        match word {
+            Word::Part(Part { from, to, process, is_active }) => {
+                let (from, to) = (network.node(from)?, network.node(to)?);
+                let is_its = node(process) == Some(from);
+                is_its.then_some(Notice::Part { from, to, process, is_active })
+            }
+            Word::Limit(Limit { process, cluster: to, rate }) => {
+                let (to, rate) = (network.cluster_number(to)?, rate_of(rate)?);
+                let is_its = network.cluster(node(process)?) == cluster;
+                is_its.then_some(Notice::Limit { process, to, rate })
+            }
+            _ => None,
         }
     }
 
@@ -298,6 +333,8 @@ impl State {
             regulation.hear_seen(from, seen);
         } else if let Word::Demand(demand) = word {
             regulation.hear_demand(from, demand);
+        } else if let Word::Part(_) | Word::Limit(_) = word {
+            regulation.hear_rival(from, word);
         } else if regulation.obeys(from)
             && let Some(order) = regulation.order_of(word)
         {
@@ -399,9 +436,9 @@ impl State {
         let (orders, notices) = (seated.broker.step(now), seated.broker.notices());
         // A broker of very many does nothing else most of the time, or less.
         seated.next = now + STEP.max(4 * now.elapsed());
-        for (cluster, Notice { from, to, is_active }) in &notices {
+        for (cluster, notice) in &notices {
             if let Some(&at) = online.brokers.get(cluster.index()) {
-                self.endpoint.tell(at, transfer(*from, *to, *is_active));
+                self.endpoint.tell(at, notice_word(*notice));
             }
         }
         if let Some(due) = seated.alarm(now) {
@@ -454,6 +491,20 @@ fn transfer(from: NodeId, to: NodeId, is_active: bool) -> Word {
     Word::Transfer(Transfer { from: from.index() as u32, to: to.index() as u32, is_active })
 }
 
+/// A notice as it goes over the wire.
+fn notice_word(notice: Notice) -> Word {
+    match notice {
+        Notice::Transfer { from, to, is_active } => transfer(from, to, is_active),
+        Notice::Part { from, to, process, is_active } => {
+            let (from, to) = (from.index() as u32, to.index() as u32);
+            Word::Part(Part { from, to, process, is_active })
+        }
+        Notice::Limit { process, to, rate } => {
+            Word::Limit(Limit { process, cluster: to.index() as u32, rate: bits_of(rate) })
+        }
+    }
+}
+
 /// An order as it goes over the wire.
 fn word_of(order: Order) -> Word {
     match order {
@@ -481,4 +532,38 @@ fn bits_of(rate: Rate) -> u64 {
 
 fn rate_of(bits: u64) -> Option<Rate> {
     if bits == u64::MAX { Some(Rate::UNBOUNDED) } else { Rate::from_bits_per_second(bits as f64) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gridmpi_rate::Network;
+
+    /// The broker of the first of three clusters of a node each, the second with two processes.
+    fn regulation() -> Regulation {
+        let mut network = Network::new();
+        let clusters = [(); 3].map(|()| network.add_cluster());
+        let nodes = clusters.map(|cluster| network.add_node(cluster, Rate::UNBOUNDED));
+        let [a, b, c] = nodes;
+        let names = ["a", "b", "c"].map(str::to_owned).to_vec();
+        let (brokers, nodes) = ([0, 1, 3].map(ProcId).to_vec(), vec![a, b, b, c]);
+        let online = Online { network, nodes, brokers, names, warn: |_| {} };
+        Regulation::new(online, ProcId(0), Instant::now()).unwrap()
+    }
+
+    #[test]
+    fn what_a_broker_says_of_others_processes_is_nonsense() {
+        let regulation = regulation();
+        let cluster = regulation.cluster(ProcId(1));
+        let part = |from, to, process| Word::Part(Part { from, to, process, is_active: true });
+        let limit = |process, cluster, rate| Word::Limit(Limit { process, cluster, rate });
+        let is_heard = |word| regulation.notice_of(cluster, word).is_some();
+        assert!(is_heard(part(1, 2, 1)) && is_heard(part(1, 0, 2)));
+        assert!(is_heard(limit(2, 0, 1_000_000)) && is_heard(limit(1, 2, u64::MAX)));
+        // Of another node or cluster, or none; to nowhere; at no rate.
+        assert!(!is_heard(part(1, 2, 0)) && !is_heard(part(1, 2, 77)) && !is_heard(part(7, 2, 1)));
+        assert!(!is_heard(part(1, 7, 1)) && !is_heard(limit(3, 0, 1)) && !is_heard(limit(9, 0, 1)));
+        assert!(!is_heard(limit(1, 9, 1)) && !is_heard(limit(1, 0, 0)));
+        assert!(!is_heard(transfer(regulation.node(ProcId(1)), regulation.node, true)));
+    }
 }

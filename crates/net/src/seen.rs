@@ -2,11 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use gridmpi_rate::Seen;
+use gridmpi_rate::{SEGMENT, Seen};
 
 use crate::link::Link;
 use crate::options::{Carried, carried};
-use crate::pace::SEGMENT;
 use crate::paces::wire_bits;
 use crate::state::{Socket, State};
 use crate::timers::Due;
@@ -18,6 +17,10 @@ const PROCESSES: u32 = 16;
 /// Of the connections to one cluster since they were looked at before.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
+    /// Bytes that have been acknowledged, by the far process or the nearest relay.
+    used: u64,
+    /// What went directly: bytes that have been acknowledged, and segments that were sent again. Of a leg to a relay the kernel sees the
+    /// way to that relay, which says nothing of the link behind it.
     acknowledged: u64,
     resent: u64,
 }
@@ -40,7 +43,7 @@ impl State {
         let sums = self.look();
         let mut has_some = false;
         for (cluster, sum) in (0u16..).zip(sums) {
-            self.note_use(cluster, sum.acknowledged, now);
+            self.note_use(cluster, sum.used, now);
             let seen = Seen { arrived: sum.acknowledged / SEGMENT as u64, resent: sum.resent };
             if seen != Seen::default() {
                 has_some = true;
@@ -53,7 +56,7 @@ impl State {
         }
     }
 
-    /// So much of what was sent to a cluster has arrived: the broker is told if that is less than is granted.
+    /// So much of what was sent to a cluster has arrived, or is at a relay: the broker is told if that is less than is granted.
     fn note_use(&mut self, cluster: u16, acknowledged: u64, now: Instant) {
         let Some(paced) = self.paces.get(cluster) else { return };
         if paced.claims.used(wire_bits(acknowledged), now)
@@ -85,8 +88,12 @@ impl Sum {
         }
         let Ok(now) = carried(&link.carrier.fd) else { return };
         let Carried { acknowledged, resent, .. } = link.carried;
-        self.acknowledged += now.acknowledged.saturating_sub(acknowledged);
-        self.resent += now.resent.saturating_sub(resent);
+        let used = now.acknowledged.saturating_sub(acknowledged);
+        self.used += used;
+        if link.pulse.is_none() {
+            self.acknowledged += used;
+            self.resent += now.resent.saturating_sub(resent);
+        }
         if now.is_all {
             link.looked_at = link.written;
         }

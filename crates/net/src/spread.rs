@@ -3,11 +3,12 @@
 use std::io;
 use std::time::{Duration, Instant};
 
+use gridmpi_rate::SEGMENT;
 use gridmpi_wire::{ProcId, Strand};
 
 use crate::link::{Left, Link, Most};
 use crate::options::{set_pacing_rate, window};
-use crate::pace::{Ask, SEGMENT, Turn};
+use crate::pace::{Ask, Turn};
 use crate::paces::YOUNG;
 use crate::poller::{Interest, Token};
 use crate::state::{Socket, State};

@@ -1,9 +1,8 @@
 //! What a measurement has found, and what it means.
 
+use gridmpi_rate::PAYLOAD;
 use serde::Serialize;
 
-/// What TCP carries in a full packet, and what that takes of a link (docs/rates.md).
-const PAYLOAD: f64 = 1448.0 / 1538.0;
 /// From this part of a limit on, the limit is taken to be what counts.
 const FULL: f64 = 0.92;
 

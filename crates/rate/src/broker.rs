@@ -9,6 +9,7 @@ use crate::crowd::Crowd;
 use crate::estimate::Estimate;
 use crate::inlets::{Inlets, Load};
 use crate::limits::Limits;
+use crate::rivals::{Notice, Portion, Rival, Told, portions};
 use crate::{Allocator, ClusterId, Network, NodeId, Rate, Seen, Transfer};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::num::NonZero;
@@ -18,14 +19,7 @@ use std::time::{Duration, Instant};
 pub type Process = u32;
 
 /// A node sends to a node.
-type Pair = (NodeId, NodeId);
-
-/// A transfer of ours: of all processes that have it, or of one of them where somebody uses less than it gets.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Own {
-    pub(crate) pair: Pair,
-    pub(crate) only: Option<Process>,
-}
+pub(crate) type Pair = (NodeId, NodeId);
 
 /// What a process may send to a cluster in all, bits per second, and to how many nodes.
 type Sums = BTreeMap<(Process, ClusterId), (f64, u32)>;
@@ -67,17 +61,6 @@ pub enum Order {
     },
 }
 
-/// What the brokers of other clusters have to know of ours, where transfers of both can meet ([`Network::rivals`]).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Notice {
-    /// Who sends.
-    pub from: NodeId,
-    /// Who receives.
-    pub to: NodeId,
-    /// Whether that has begun or ended.
-    pub is_active: bool,
-}
-
 /// A link has turned out to carry something else than was said of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Correction {
@@ -117,7 +100,9 @@ pub struct Broker {
     /// Who of our processes sends, and how many transfers it has there.
     ours: BTreeMap<Pair, BTreeMap<Process, u32>>,
     /// What other clusters' brokers have told.
-    theirs: BTreeMap<ClusterId, BTreeSet<Pair>>,
+    theirs: BTreeMap<ClusterId, Rival>,
+    /// And what they were told of parts and limits.
+    told: Told,
     /// The last grant of each, bits per second, and whether it was settled.
     granted: HashMap<(Process, ClusterId), (f64, bool)>,
     /// When somebody's youth ends, in order.
@@ -155,6 +140,7 @@ impl Broker {
             allocator: Allocator::new(),
             ours: BTreeMap::new(),
             theirs: BTreeMap::new(),
+            told: Told::default(),
             granted: HashMap::new(),
             young: VecDeque::new(),
             old_from: HashMap::new(),
@@ -197,7 +183,7 @@ impl Broker {
         }
         self.tell_crowd(cluster);
         if is_first {
-            self.tell(from, to, true);
+            self.tell(Notice::Transfer { from, to, is_active: true });
         }
     }
 
@@ -212,7 +198,7 @@ impl Broker {
             && crowd.end(process)
         {
             self.granted.remove(&(process, cluster));
-            self.limits.forget(process, cluster);
+            self.limits.set(self.cluster, process, cluster, Rate::UNBOUNDED);
             self.old_from.remove(&(process, cluster));
         }
         if !is_over {
@@ -223,7 +209,8 @@ impl Broker {
         self.has_changed = true;
         if senders.is_empty() {
             self.ours.remove(&(from, to));
-            self.tell(from, to, false);
+            self.told.forget((from, to));
+            self.tell(Notice::Transfer { from, to, is_active: false });
         }
     }
 
@@ -242,7 +229,7 @@ impl Broker {
     /// Nothing if it has nothing.
     pub fn demand(&mut self, process: Process, to: ClusterId, rate: Rate) {
         if self.granted.contains_key(&(process, to)) {
-            self.has_changed |= self.limits.set(process, to, rate);
+            self.has_changed |= self.limits.set(self.cluster, process, to, rate);
         }
     }
 
@@ -277,21 +264,32 @@ impl Broker {
         std::mem::take(&mut self.corrections)
     }
 
-    /// The broker of another cluster tells of a transfer there. Nothing if it is not one of its nodes.
+    /// The broker of another cluster tells of a transfer there, or of a process. Nothing if it is not one of its nodes.
     pub fn heard(&mut self, cluster: ClusterId, notice: Notice) {
-        let Notice { from, to, is_active } = notice;
-        if !self.network.has(from) || !self.network.has(to) || self.network.cluster(from) != cluster
-        {
-            return;
-        }
-        let known = self.theirs.entry(cluster).or_default();
-        self.has_changed |=
-            if is_active { known.insert((from, to)) } else { known.remove(&(from, to)) };
+        let is_its = |from, to| {
+            let network = &self.network;
+            network.has(from) && network.has(to) && network.cluster(from) == cluster
+        };
+        let theirs = &mut self.theirs;
+        self.has_changed |= match notice {
+            Notice::Transfer { from, to, is_active } if is_its(from, to) => {
+                theirs.entry(cluster).or_default().set((from, to), is_active)
+            }
+            Notice::Part { from, to, process, is_active } if is_its(from, to) => {
+                theirs.entry(cluster).or_default().split((from, to), process, is_active)
+            }
+            Notice::Limit { process, to, rate } if cluster != self.cluster => {
+                self.limits.set(cluster, process, to, rate)
+            }
+            _ => false,
+        };
     }
 
     /// The broker of another cluster cannot be heard any more: what it has told counts no longer.
     pub fn deaf_to(&mut self, cluster: ClusterId) {
-        self.has_changed |= self.theirs.remove(&cluster).is_some_and(|known| !known.is_empty());
+        let had_limits = cluster != self.cluster && self.limits.forget(cluster);
+        let had_transfers = self.theirs.remove(&cluster).is_some_and(|rival| !rival.is_idle());
+        self.has_changed |= had_limits || had_transfers;
     }
 
     /// Whether a step may change something.
@@ -332,9 +330,13 @@ impl Broker {
     /// What each process may send to each node that it sends to, bits per second.
     fn parts(&mut self, now: Instant) -> Vec<(Process, NodeId, f64)> {
         let own = self.own();
+        if !self.rivals.is_empty() {
+            let news = self.told.news(&own, self.cluster, &self.limits);
+            news.into_iter().for_each(|notice| self.tell(notice));
+        }
         let rates = self.allocate(&own, now);
         let mut parts = Vec::with_capacity(own.len());
-        for (Own { pair, only }, rate) in own.iter().zip(rates) {
+        for (Portion { pair, only, .. }, rate) in own.iter().zip(rates) {
             let to = pair.1;
             match (only, self.ours.get(pair)) {
                 (Some(process), _) => parts.push((*process, to, rate)),
@@ -349,29 +351,29 @@ impl Broker {
     }
 
     /// Our transfers, in order.
-    fn own(&self) -> Vec<Own> {
+    fn own(&self) -> Vec<Portion> {
         let mut own = Vec::with_capacity(self.ours.len());
         for (&pair, senders) in &self.ours {
             let to = self.network.cluster(pair.1);
-            if senders.keys().any(|&process| self.limits.has(process, to)) {
-                own.extend(senders.keys().map(|&process| Own { pair, only: Some(process) }));
-            } else {
-                own.push(Own { pair, only: None });
-            }
+            let is_limited = |&process: &Process| self.limits.has(self.cluster, process, to);
+            let is_split = senders.keys().any(is_limited);
+            own.extend(portions(pair, senders.keys().copied(), is_split));
         }
         own
     }
 
-    /// The rate of each transfer, ours first.
-    fn allocate(&mut self, own: &[Own], now: Instant) -> Vec<f64> {
-        let mut transfers = self.transfers(own);
+    /// The rate of each transfer of ours.
+    fn allocate(&mut self, own: &[Portion], now: Instant) -> Vec<f64> {
+        let theirs = self.theirs.values().flat_map(Rival::portions);
+        let all: Vec<_> = own.iter().copied().chain(theirs).collect();
+        let mut transfers = self.transfers(&all);
         let is_lone = transfers.iter().all(|transfer| transfer.from == transfers[0].from);
         let network = if is_lone { &mut self.lone } else { &mut self.shared };
         let capacity = |node| self.network.inward(node).bits_per_second();
         let mut binding = Vec::new();
         self.inlets.begin(now);
         let (rates, loads) = loop {
-            let rates = self.limits.allocate(&mut self.allocator, network, &mut transfers, own);
+            let rates = self.limits.allocate(&mut self.allocator, network, &mut transfers, &all);
             let loads = loads(&transfers, rates);
             let more = self.inlets.more(&loads, capacity);
             if more.is_empty() {
@@ -479,23 +481,21 @@ impl Broker {
         (process, Order::Start { to, rate, link })
     }
 
-    /// Ours, in order, and then theirs.
-    fn transfers(&self, own: &[Own]) -> Vec<Transfer> {
-        let theirs = || self.theirs.values().flatten();
+    /// What shares the network, in order.
+    fn transfers(&self, all: &[Portion]) -> Vec<Transfer> {
+        let theirs = self.theirs.values().flat_map(Rival::pairs);
         let mut fans: HashMap<NodeId, u32> = HashMap::new();
-        self.ours.keys().chain(theirs()).for_each(|(from, _)| *fans.entry(*from).or_default() += 1);
-        let transfer = |&(from, to): &Pair, parts: u32| {
-            let weight = NonZero::new(NODE / fans[&from] / parts.max(1));
+        self.ours.keys().chain(theirs).for_each(|(from, _)| *fans.entry(*from).or_default() += 1);
+        let transfer = |portion: &Portion| {
+            let (from, to) = portion.pair;
+            let weight = NonZero::new(NODE / fans[&from] / portion.of.max(1));
             let weight = weight.unwrap_or(NonZero::<u32>::MIN);
             Transfer { weight, ..Transfer::new(from, to) }
         };
-        let parts = |own: &Own| own.only.map_or(1, |_| self.ours[&own.pair].len() as u32);
-        let ours = own.iter().map(|own| transfer(&own.pair, parts(own)));
-        ours.chain(theirs().map(|pair| transfer(pair, 1))).collect()
+        all.iter().map(transfer).collect()
     }
 
-    fn tell(&mut self, from: NodeId, to: NodeId, is_active: bool) {
-        let notice = Notice { from, to, is_active };
+    fn tell(&mut self, notice: Notice) {
         self.notices.extend(self.rivals.iter().map(|&cluster| (cluster, notice)));
     }
 }
@@ -724,7 +724,8 @@ mod tests {
         broker.end(0, nodes[0][0], nodes[1][0]);
         broker.end(1, nodes[0][0], nodes[1][0]);
         // A node that is not the teller's own.
-        broker.heard(ids[1], Notice { from: nodes[0][0], to: nodes[1][0], is_active: true });
+        let nonsense = Notice::Transfer { from: nodes[0][0], to: nodes[1][0], is_active: true };
+        broker.heard(ids[1], nonsense);
         assert!(!broker.wants_step(now));
     }
 }

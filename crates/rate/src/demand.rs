@@ -44,6 +44,8 @@ pub(crate) struct Demand {
 #[derive(Clone, Copy, Debug)]
 struct Span {
     since: Instant,
+    /// It begins with the next look: what arrived before that is in what is said of it then.
+    is_due: bool,
     /// Up to when `allowed` is known.
     at: Instant,
     rate: f64,
@@ -53,9 +55,14 @@ struct Span {
 }
 
 impl Span {
-    /// From then on.
+    /// From a look on.
     const fn new(rate: f64, since: Instant) -> Self {
-        Self { since, at: since, rate, allowed: 0.0, used: 0.0 }
+        Self { since, is_due: false, at: since, rate, allowed: 0.0, used: 0.0 }
+    }
+
+    /// From the first look after then.
+    const fn after(rate: f64, then: Instant) -> Self {
+        Self { is_due: true, ..Self::new(rate, then) }
     }
 
     fn pass(&mut self, now: Instant) {
@@ -80,7 +87,7 @@ impl Demand {
                 span.rate = rate;
             }
             _ => {
-                self.span = Some(Span::new(rate, now + GRACE));
+                self.span = Some(Span::after(rate, now + GRACE));
                 (self.lows, self.most) = (0, 0.0);
             }
         }
@@ -89,7 +96,7 @@ impl Demand {
     /// Something else is to be sent, too: nobody knows what holds that up.
     pub(crate) fn widen(&mut self, now: Instant) {
         self.lift();
-        self.span = self.span.map(|span| Span::new(span.rate, now));
+        self.span = self.span.map(|span| Span::after(span.rate, now));
         (self.lows, self.most) = (0, 0.0);
     }
 
@@ -102,6 +109,10 @@ impl Demand {
     pub(crate) fn used(&mut self, bits: f64, least: Rate, now: Instant) -> bool {
         let Some(span) = &mut self.span else { return self.news.is_some() };
         if now <= span.since {
+            return self.news.is_some();
+        }
+        if span.is_due {
+            *span = Span::new(span.rate, now);
             return self.news.is_some();
         }
         span.used += bits;

@@ -15,7 +15,7 @@ pub struct Seen {
 }
 
 /// A full frame with everything around it, bits.
-const FRAME: f64 = 1538.0 * 8.0;
+const FRAME_BITS: f64 = crate::FRAME as f64 * 8.0;
 
 /// So long, and so many segments, are looked at before a judgement.
 const WINDOW: Duration = Duration::from_millis(200);
@@ -142,7 +142,7 @@ impl Estimate {
     fn judge(&mut self) {
         let Window { busy, full, granted_bits, seen } = std::mem::take(&mut self.window);
         let seconds = busy.as_secs_f64();
-        let arrived = seen.arrived as f64 * FRAME / seconds;
+        let arrived = seen.arrived as f64 * FRAME_BITS / seconds;
         let is_full = full.as_secs_f64() >= FULL * seconds && arrived >= USED * self.rate;
         let loss = seen.resent as f64 / (seen.arrived as f64 + seen.resent as f64);
         let is_trying = self.rate > self.safe;
@@ -213,8 +213,8 @@ mod tests {
                 let granted = (0.98 * self.estimate.rate()).min(self.wanted);
                 self.estimate.grant(granted, true, self.now);
                 self.now += 50 * MS;
-                let arrived = (granted.min(self.carries) / FRAME * 0.05) as u64;
-                let resent = ((granted - self.carries).max(0.0) / FRAME * 0.05) as u64;
+                let arrived = (granted.min(self.carries) / FRAME_BITS * 0.05) as u64;
+                let resent = ((granted - self.carries).max(0.0) / FRAME_BITS * 0.05) as u64;
                 self.resent += resent;
                 self.arrived += arrived;
                 self.estimate.see(Seen { arrived, resent }, self.now);
@@ -259,7 +259,7 @@ mod tests {
             let granted = 0.98 * estimate.rate();
             estimate.grant(granted, true, now);
             now += 50 * MS;
-            let sent = granted / FRAME * 0.05;
+            let sent = granted / FRAME_BITS * 0.05;
             estimate.see(Seen { arrived: (0.99 * sent) as u64, resent: (0.01 * sent) as u64 }, now);
         }
         assert!(estimate.rate() > 95e6, "{}", estimate.rate());

@@ -99,6 +99,34 @@ wire_struct! {
     }
 }
 
+wire_struct! {
+    /// A process has a part of its own in a transfer, or no longer: a rate broker tells others, where somebody uses less than it gets.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Part {
+        /// The sending node, by its number in the job.
+        from: u32,
+        /// The receiving node.
+        to: u32,
+        /// A process of the sending node.
+        process: u32,
+        /// Whether it begins.
+        is_active: bool,
+    }
+}
+
+wire_struct! {
+    /// How much a process uses towards a cluster: a rate broker tells others.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Limit {
+        /// A process of the teller's cluster.
+        process: u32,
+        /// The receiving cluster, by its number in the job.
+        cluster: u32,
+        /// Bits per second, headers included; all ones: all that it gets.
+        rate: u64,
+    }
+}
+
 macro_rules! frame_table {
     ($($(#[$doc:meta])* $code:literal $name:ident $sequenced:ident $payload:ident
         $(($inner:ident: $tuple:ty))? $({ $($(#[$field_doc:meta])* $field:ident: $ty:ty),* })?;)*
@@ -223,6 +251,10 @@ frame_table! {
     14 Seen sequenced bare (seen: Seen);
     /// To a rate broker: what is used of a rate.
     15 Demand sequenced bare (demand: Demand);
+    /// Between rate brokers: one process's part of a transfer.
+    16 Part sequenced bare (part: Part);
+    /// Between rate brokers: what a process uses.
+    17 Limit sequenced bare (limit: Limit);
 }
 
 impl Frame {

@@ -38,6 +38,12 @@ fn frame() -> impl Strategy<Value = Frame> {
             .prop_map(|(cluster, rate, link)| Frame::Start(Start { cluster, rate, link })),
         (any::<u32>(), any::<u64>())
             .prop_map(|(cluster, rate)| Frame::Demand(Demand { cluster, rate })),
+        any::<(u32, u32, u32, bool)>().prop_map(|(from, to, process, is_active)| {
+            Frame::Part(Part { from, to, process, is_active })
+        }),
+        any::<(u32, u32, u64)>().prop_map(|(process, cluster, rate)| {
+            Frame::Limit(Limit { process, cluster, rate })
+        }),
         (any::<u32>(), any::<u64>(), any::<u64>())
             .prop_map(|(cluster, arrived, resent)| Frame::Seen(Seen { cluster, arrived, resent })),
     ]

@@ -142,7 +142,7 @@ static void look_at_categories(void)
         FINE(MPI_T_category_get_categories(i, MANY, list));
         for (int j = 0; j < categories; j++) CHECK(list[j] >= 0 && list[j] < number, "%s has %d of %d", name, list[j], number);
         if (is_ours) {
-            SAME(cvars, 2);
+            SAME(cvars, 3);
             SAME(pvars, 6);
             int index;
             FINE(MPI_T_category_get_index("gridmpi", &index));
@@ -180,6 +180,21 @@ static void check_pacing(void)
     CHECK(count > 0 && count < TEXT, "%d", count);
     FINE(MPI_T_cvar_read(handle, value));
     CHECK(strcmp(value, wanted ? wanted : "auto") == 0, "%s", value);
+    SAME(MPI_T_cvar_write(handle, value), MPI_T_ERR_CVAR_SET_NEVER);
+    FINE(MPI_T_cvar_handle_free(&handle));
+}
+
+/* Who paces is known once something has crossed. */
+static void check_paced_by(void)
+{
+    int count = 0;
+    char value[TEXT] = "";
+    MPI_T_cvar_handle handle = open_control("gridmpi_paced_by", &count);
+    CHECK(count > 0 && count < TEXT, "%d", count);
+    FINE(MPI_T_cvar_read(handle, value));
+    if (across && rank == 0)
+        CHECK(!strcmp(value, "tcp") || !strcmp(value, "fq") || !strcmp(value, "card"), "%s", value);
+    if (!across) CHECK(value[0] == 0, "%s", value);
     SAME(MPI_T_cvar_write(handle, value), MPI_T_ERR_CVAR_SET_NEVER);
     FINE(MPI_T_cvar_handle_free(&handle));
 }
@@ -331,6 +346,7 @@ int main(int argc, char **argv)
         char *data = calloc(BYTES, 1);
         crossing(data, BYTES); /* Connections are made. */
         count_crossings(data);
+        check_paced_by();
         free(data);
     }
     free(names);

@@ -120,6 +120,7 @@ impl Outcome {
             connections: Some(burst.peers),
             least_timeout_ms: conditions.least_timeout_ms,
             congestion_control: conditions.control(mode),
+            pacing: conditions.pacing(mode),
         }
     }
 }

@@ -2,12 +2,14 @@
 
 use super::mode::Mode;
 use crate::error::BenchError;
-use crate::place::Lab;
+use crate::place::{Lab, own_program};
+use std::ffi::OsString;
 use std::time::Instant;
 
 /// What GridMPI's connections wait at least for an acknowledgement, ms, and the first Linux that lets them (docs/rates.md).
 const OWN_LEAST_MS: f64 = 40.0;
 const OWN_LEAST_SINCE: (u32, u32) = (6, 15);
+const UNKNOWN: &str = "unknown";
 /// Of kernels that have no setting for it.
 const KERNEL_LEAST_US: f64 = 200_000.0;
 
@@ -17,6 +19,8 @@ pub(super) struct Conditions {
     /// The system's congestion control.
     control: String,
     has_bbr: bool,
+    /// Who paces what leaves by the node's interfaces.
+    pacing: String,
     /// Of GridMPI's connections.
     pub(super) least_timeout_ms: f64,
 }
@@ -32,7 +36,11 @@ impl Conditions {
                       tcp_available_congestion_control tcp_rto_min_us ../../kernel/osrelease; do \
                       cat $file 2>/dev/null || echo; done";
         let said = lab.run("a1", &["sh", "-c", script], until)?;
-        Ok(Self::parse(&said.out))
+        // What it finds wrong is not looked for here.
+        let doctor = ["sh", "-c", "\"$0\" doctor --json || true"].map(OsString::from);
+        let doctor: Vec<_> = doctor.into_iter().chain([own_program()?.into_os_string()]).collect();
+        let found = lab.run("a1", &doctor, until)?;
+        Ok(Self { pacing: pacing(&found.out), ..Self::parse(&said.out) })
     }
 
     /// Of no system.
@@ -50,7 +58,17 @@ impl Conditions {
         Self {
             control: control.to_owned(),
             has_bbr: available.split_whitespace().any(|known| known == "bbr"),
+            pacing: UNKNOWN.to_owned(),
             least_timeout_ms: if is_ours { OWN_LEAST_MS } else { system_ms },
+        }
+    }
+
+    /// Who paces in this mode.
+    pub(super) fn pacing(&self, mode: Mode) -> String {
+        match mode {
+            Mode::Off => "nobody".to_owned(),
+            Mode::Tbf => "tbf".to_owned(),
+            _ => self.pacing.clone(),
         }
     }
 
@@ -63,6 +81,14 @@ impl Conditions {
             None => self.control.clone(),
         }
     }
+}
+
+/// What `gridmpi doctor --json` says of pacing.
+fn pacing(json: &str) -> String {
+    let found: Option<serde_json::Value> = serde_json::from_str(json).ok();
+    let findings = found.as_ref().and_then(|found| found.get("findings")?.as_array());
+    let said = findings.into_iter().flatten().find(|one| one["code"] == "pacing");
+    said.and_then(|one| one["what"].as_str()).unwrap_or(UNKNOWN).to_owned()
 }
 
 /// The first two numbers of a kernel's name.
@@ -83,5 +109,11 @@ mod tests {
         assert_eq!((old.least_timeout_ms, old.has_bbr), (100.0, false));
         assert_eq!(Conditions::parse("reno\nreno\n\n5.10\n").least_timeout_ms, 200.0);
         assert_eq!(new.control(Mode::Tbf), "cubic");
+        assert_eq!(
+            (new.pacing(Mode::Auto).as_str(), new.pacing(Mode::Off).as_str()),
+            (UNKNOWN, "nobody")
+        );
+        let json = r#"{"findings":[{"code":"x","what":"y"},{"code":"pacing","what":"eth0: fq paces (fq)"}]}"#;
+        assert_eq!(pacing(json), "eth0: fq paces (fq)");
     }
 }

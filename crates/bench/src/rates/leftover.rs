@@ -1,7 +1,8 @@
 //! Senders that cannot use their share, because their receivers' windows are small: what they leave the others have.
 
+use gridmpi_rate::PAYLOAD;
+
 use super::mode::Mode;
-use super::patterns::PAYLOAD;
 use super::sites::SITE;
 use crate::error::BenchError;
 use crate::figure::{Bound, Figure};

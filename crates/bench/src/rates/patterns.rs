@@ -1,11 +1,8 @@
 //! Who sends to whom in a burst, and what that takes at least.
 
-use crate::place::Site;
+use gridmpi_rate::{ACKNOWLEDGEMENT, PAYLOAD};
 
-/// Of a full frame, what TCP carries.
-pub(super) const PAYLOAD: f64 = 1448.0 / 1538.0;
-/// The acknowledgement of two full frames, by their size.
-const ACKNOWLEDGEMENT: f64 = 90.0 / (2.0 * 1538.0);
+use crate::place::Site;
 
 /// Who sends to whom.
 pub(super) struct Burst {

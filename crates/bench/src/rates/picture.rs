@@ -25,9 +25,9 @@ impl Scene<'_> {
     /// The picture's file.
     fn file(&self) -> String {
         let Site { delay_ms, link_mbit, buffer_kib, .. } = self.site;
-        let mode = format!("{:?}", self.mode).to_lowercase();
-        let pattern = self.burst.pattern;
-        format!("{pattern}-{link_mbit}mbit-{buffer_kib}kib-{delay_ms}ms-{mode}.svg")
+        // Bursts of one pattern differ in size and place.
+        let (burst, mode) = (slug(self.burst.name), slug(self.mode.name()));
+        format!("{burst}-{link_mbit}mbit-{buffer_kib}kib-{delay_ms}ms-{mode}.svg")
     }
 
     fn title(&self, (begin, end): (f64, f64)) -> String {
@@ -62,6 +62,13 @@ impl Scene<'_> {
     }
 }
 
+/// A name that is part of a file's: `static, B/8N` has a slash.
+fn slug(name: &str) -> String {
+    let words = name.split(|c: char| !c.is_ascii_alphanumeric() && c != '.');
+    let words = words.filter(|word| !word.is_empty()).map(str::to_ascii_lowercase);
+    words.collect::<Vec<_>>().join("-")
+}
+
 /// The one whose length is nearest to the median.
 fn typical(spans: &[(f64, f64)]) -> Option<(f64, f64)> {
     let length = |span: &(f64, f64)| span.1 - span.0;
@@ -73,6 +80,7 @@ fn typical(spans: &[(f64, f64)]) -> Option<(f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rates::mode::SWEEP;
     use crate::rates::patterns::PAIRS;
     use crate::rates::sites::SITE;
 
@@ -81,7 +89,10 @@ mod tests {
         assert_eq!(typical(&[(0.0, 9.0), (10.0, 11.0), (20.0, 22.0)]), Some((20.0, 22.0)));
         assert_eq!(typical(&[]), None);
         let scene = Scene { burst: &PAIRS, site: &SITE, mode: Mode::Auto };
-        assert_eq!(scene.file(), "pairs-160mbit-64kib-10ms-auto.svg");
+        assert_eq!(scene.file(), "8-pairs-256-kib-each-160mbit-64kib-10ms-auto.svg");
+        let swept = Scene { mode: SWEEP[2], ..scene };
+        assert_eq!(swept.file(), "8-pairs-256-kib-each-160mbit-64kib-10ms-static-0.31-b-n.svg");
+        let scene = Scene { mode: Mode::Auto, ..swept };
         assert!(scene.title((1.0, 1.123)).contains("auto: 123 ms at 10 ms"));
     }
 }

@@ -1,9 +1,9 @@
 //! One machine by itself.
 
 use super::buffers;
-use crate::facts::{Facts, Interface, Kind, Machine};
+use crate::facts::{Facts, Interface, Kind, Machine, PacedBy, Queueing};
 use crate::finding::{Finding, Place, Severity};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 /// Descriptors that a process has beside its connections.
@@ -20,6 +20,7 @@ pub(super) fn judge(machine: &Machine, facts: &Facts) -> Vec<Finding> {
     all.extend(locked_memory(machine));
     all.extend(clock(machine));
     all.extend(congestion(machine));
+    all.extend(pacing(machine, facts));
     all.extend(tcp(machine));
     if facts.paths.is_empty() {
         all.extend(buffers::alone(machine));
@@ -232,12 +233,37 @@ fn congestion(machine: &Machine) -> Vec<Finding> {
     if !now.is_empty() {
         let queue = setting("net.core.default_qdisc");
         let evidence = format!(
-            "{now}; available: {available}; new interfaces queue by {}; pacing needs none",
+            "{now}; available: {available}; new interfaces queue by {}",
             if queue.is_empty() { "the kernel's own choice" } else { &queue }
         );
         all.push(Finding::new(Severity::Ok, "congestion", place(), "congestion control", evidence));
     }
     all
+}
+
+/// Who paces what leaves by the interfaces that lead to other nodes, or else by any card.
+fn pacing(machine: &Machine, facts: &Facts) -> Option<Finding> {
+    let from_here = facts.paths.iter().filter(|path| path.from == machine.node);
+    let attempts = from_here.flat_map(|path| &path.visit.attempts);
+    let used: BTreeSet<&str> =
+        attempts.filter_map(|attempt| attempt.route.interface.as_deref()).collect();
+    let is_used = |one: &&Interface| match used.is_empty() {
+        true => one.kind != Kind::Loopback && one.is_up,
+        false => used.contains(one.name.as_str()),
+    };
+    let said = |one: &Interface| {
+        let Queueing { discipline, paced_by } = one.queueing.as_ref()?;
+        let by = match paced_by {
+            PacedBy::Tcp => "TCP paces",
+            PacedBy::Fq => "fq paces",
+            PacedBy::Card => "the card and fq pace",
+        };
+        Some(format!("{}: {by} ({discipline})", one.name))
+    };
+    let all: Vec<String> = machine.interfaces.iter().filter(is_used).filter_map(said).collect();
+    let place = Place::at(&machine.node);
+    let finding = || Finding::new(Severity::Ok, "pacing", place, all.join("; "), "");
+    (!all.is_empty()).then(finding)
 }
 
 /// Settings that are on unless somebody has turned them off.

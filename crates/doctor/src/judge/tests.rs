@@ -25,6 +25,7 @@ fn interface(name: &str, kind: Kind, address: &str, bits: u8) -> Interface {
         is_up: true,
         mtu: Some(1500),
         speed: None,
+        queueing: None,
         addresses: vec![(ip(address), bits)],
     }
 }
@@ -590,4 +591,24 @@ fn what_other_machines_say_cannot_disturb_the_terminal() {
     facts.machines[0].settings.insert("net.ipv4.tcp_sack".into(), "0".into());
     let text = crate::text(&findings(&facts), false);
     assert!(!text.contains('\u{1b}') && text.lines().count() == 1, "{text:?}");
+}
+
+#[test]
+fn who_paces_is_said_of_the_interfaces_that_are_used() {
+    let mut facts = healthy();
+    let of = |facts: &Facts| {
+        let all = findings(facts);
+        let found = all.iter().filter(|one| one.code == "pacing");
+        found.map(|one| (one.severity, one.what.clone())).collect::<Vec<_>>()
+    };
+    assert_eq!(of(&facts), []);
+    let queueing =
+        |discipline: &str, paced_by| Some(Queueing { discipline: discipline.to_owned(), paced_by });
+    for interface in &mut facts.machines[0].interfaces {
+        interface.queueing = match interface.name.as_str() {
+            "eth1" => queueing("mq", PacedBy::Fq),
+            _ => queueing("pfifo_fast", PacedBy::Tcp),
+        };
+    }
+    assert_eq!(of(&facts), [(Severity::Ok, "eth1: fq paces (mq)".to_owned())]);
 }

@@ -65,7 +65,7 @@ pub unsafe fn t_cvar_get_info<A: Abi>(
     let (called, described) = control.text();
     let (verbose, reach) = match control {
         Control::Matb => (A::T_VERBOSITY_USER_BASIC, A::T_SCOPE_LOCAL),
-        Control::Pacing => (A::T_VERBOSITY_USER_BASIC, A::T_SCOPE_READONLY),
+        Control::Pacing | Control::PacedBy => (A::T_VERBOSITY_USER_BASIC, A::T_SCOPE_READONLY),
     };
     // SAFETY: the program's places.
     unsafe {
@@ -145,6 +145,7 @@ pub unsafe fn t_cvar_read<A: Abi>(
         match control {
             Control::Matb => buf.cast::<u64>().write_unaligned(tool::rate(rt)),
             Control::Pacing => buf.cast::<[u8; PACING]>().write(pacing(rt)),
+            Control::PacedBy => buf.cast::<[u8; PACING]>().write(paced_by(rt)),
         }
     }
     Ok(())
@@ -152,10 +153,18 @@ pub unsafe fn t_cvar_read<A: Abi>(
 
 /// The setting's name, filled up with null characters.
 fn pacing<A: Abi>(rt: &Runtime<A>) -> [u8; PACING] {
-    let setting = rt.joined().map_or(gridmpi_bootstrap::Pacing::Off, |job| job.pacing);
+    filled(rt.joined().map_or(gridmpi_bootstrap::Pacing::Off, |job| job.pacing).name())
+}
+
+/// Who paces, in the same way; empty where nothing is sent.
+fn paced_by<A: Abi>(rt: &Runtime<A>) -> [u8; PACING] {
+    filled(rt.joined().and_then(|job| job.net.paced_by()).map_or("", gridmpi_net::PacedBy::name))
+}
+
+fn filled(name: &str) -> [u8; PACING] {
     let mut text = [0; PACING];
     // The last one stays null.
-    for (place, byte) in text[..PACING - 1].iter_mut().zip(setting.name().bytes()) {
+    for (place, byte) in text[..PACING - 1].iter_mut().zip(name.bytes()) {
         *place = byte;
     }
     text
@@ -177,7 +186,7 @@ pub unsafe fn t_cvar_write<A: Abi>(
             tool::set_rate(rt, unsafe { buf.cast::<u64>().read_unaligned() });
             Ok(())
         }
-        Control::Pacing => Err(fault(A::T_ERR_CVAR_SET_NEVER)),
+        Control::Pacing | Control::PacedBy => Err(fault(A::T_ERR_CVAR_SET_NEVER)),
     }
 }
 

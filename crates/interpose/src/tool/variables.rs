@@ -10,6 +10,7 @@ use std::ffi::c_int;
 pub(crate) enum Control {
     Matb,
     Pacing,
+    PacedBy,
 }
 
 /// A performance variable (MPI 4.1 §15.3.7).
@@ -41,7 +42,7 @@ pub(crate) const CATEGORY: (&str, &str) =
 
 impl Control {
     /// In the order of their numbers.
-    pub(crate) const ALL: [Self; 2] = [Self::Matb, Self::Pacing];
+    pub(crate) const ALL: [Self; 3] = [Self::Matb, Self::Pacing, Self::PacedBy];
 
     /// Name and description.
     pub(crate) const fn text(self) -> (&'static str, &'static str) {
@@ -56,6 +57,11 @@ impl Control {
                 "gridmpi_pacing",
                 "How what leaves for other clusters is held back: off, static or auto",
             ),
+            Self::PacedBy => (
+                "gridmpi_paced_by",
+                "Who spaces packets for other clusters out: tcp (TCP by timers of its own), fq (the queueing discipline of the \
+                 interface) or card (what fq leaves to the network card); empty until there is a connection",
+            ),
         }
     }
 
@@ -63,12 +69,12 @@ impl Control {
     pub(crate) const fn datatype(self) -> (Named, c_int) {
         match self {
             Self::Matb => (Named::UnsignedLongLong, 1),
-            Self::Pacing => (Named::Char, PACING as c_int),
+            Self::Pacing | Self::PacedBy => (Named::Char, PACING as c_int),
         }
     }
 }
 
-/// Room for each of the names of a setting, with a null character.
+/// Room for each of the names of a setting, or of who paces, with a null character.
 pub(crate) const PACING: usize = 8;
 
 impl Performance {
@@ -174,6 +180,7 @@ impl Class {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gridmpi_net::PacedBy;
 
     #[test]
     fn names_begin_alike_and_differ() {
@@ -189,5 +196,7 @@ mod tests {
     #[test]
     fn a_setting_has_room() {
         assert!(gridmpi_bootstrap::Pacing::NAMES.iter().all(|name| name.len() < PACING));
+        let by = [PacedBy::Tcp, PacedBy::Fq, PacedBy::Card].map(PacedBy::name);
+        assert!(by.iter().all(|name| name.len() < PACING));
     }
 }
