@@ -26,15 +26,19 @@ CASES = [
     ("dm+do+m5", ("ring", "storm", "collectives")),
 ]
 NODES = 2
+GATEWAYS = [f"{cluster}-gw{number}" for cluster in "ab" for number in (1, 2)]
+
+
+def hidden(name: str) -> str:
+    """A cluster that nobody can dial, in a lab file."""
+    return (
+        f'[[cluster]]\nname = "{name}"\nnodes = {NODES}\nprivate = true\ngateways = 2\ngateway_interface = "100 Mbit/s"\n'
+        'network = "10.9.0.0/16"\nnat = true\nnat_timeout = "30 s"\nfirewall = "outbound"\n'
+    )
 
 
 def _lab(clusters: int) -> str:
-    parts = []
-    for name in "ab":
-        parts.append(
-            f'[[cluster]]\nname = "{name}"\nnodes = {NODES}\nprivate = true\ngateways = 2\ngateway_interface = "100 Mbit/s"\n'
-            'network = "10.9.0.0/16"\nnat = true\nnat_timeout = "30 s"\nfirewall = "outbound"\n'
-        )
+    parts = [hidden("a"), hidden("b")]
     if clusters > 2:
         parts.append(f'[[cluster]]\nname = "c"\nnodes = {NODES}\n')
     parts.append('[[host]]\nname = "pub"\n')
@@ -43,7 +47,8 @@ def _lab(clusters: int) -> str:
     return "\n".join(parts)
 
 
-def job(program: Program, vendors: list[Vendor], token: Path) -> str:
+def job(commands: list[list[str]], vendors: list[Vendor], token: Path, env: dict[str, str]) -> str:
+    """A job file: one command for each cluster."""
     parts = [f'[job]\nrelay_token = "{token}"\n']
     for index, vendor in enumerate(vendors):
         name, inside = "abc"[index], index < 2
@@ -51,47 +56,53 @@ def job(program: Program, vendors: list[Vendor], token: Path) -> str:
         each = min(vendor.lab_ranks_per_node, NODES)
         hosts = [f"{network}.{node}" for node in range(1, NODES // each + 1)]
         arguments = [word.format(network=f"{network}.0/16") for word in vendor.lab_args]
-        command = command_of(program, vendor)
         relays = [f"{name}-gw1:{PORT}", f"{name}-gw2:{PORT}"] if inside else [f"pub:{PORT}"]
         parts.append(
             f'[[cluster]]\nname = "{name}"\nlauncher = "{vendor.launcher}"\nranks = {NODES}\nhosts = {jobs.texts(hosts)}\n'
             f'ranks_per_host = {each}\nremote_shell = "lab-ssh"\nrelays = {jobs.texts(relays)}\n'
             + (f'head = "{name}-head"\ninterface = "eth0"\n' if inside else 'head = "c1"\ninterface = "eth1"\n')
-            + jobs.own_keys(arguments, command, {**vendor.env, **dict(program.env), **vendor.lab_env})
+            + jobs.own_keys(arguments, commands[index], {**vendor.env, **env, **vendor.lab_env})
         )
     return "\n".join(parts)
 
 
 class Lab:
-    """The lab, up as long as it is entered, with a relay on each gateway and on the public host."""
+    """A lab, up as long as it is entered: a relay on each gateway of the clusters a and b, and on each public host."""
 
-    def __init__(self, scratch: Path, clusters: int) -> None:
-        self.scratch, self.clusters = scratch, clusters
+    def __init__(self, scratch: Path, text: str, publics: tuple[str, ...]) -> None:
+        self.scratch, self.text, self.publics = scratch, text, publics
         self.name = f"private-{os.getpid()}"
         self.token = scratch / "token"
         self.relays: list[subprocess.Popen] = []
 
     def __enter__(self) -> "Lab":
         self.scratch.mkdir(parents=True, exist_ok=True)
-        (self.scratch / "lab.toml").write_text(_lab(self.clusters))
+        for old in self.scratch.glob("*.log"):
+            old.unlink()
+        (self.scratch / "lab.toml").write_text(self.text)
         make_secret(self.token)
-        gateways = [f"{cluster}-gw{number}" for cluster in "ab" for number in (1, 2)]
-        prints = {host: make_identity(self.scratch / host) for host in ["pub", *gateways]}
+        prints = {host: make_identity(self.scratch / host) for host in (*self.publics, *(GATEWAYS if self.publics else ()))}
         up = [str(gridmpi()), "lab", "up", "--name", self.name, str(self.scratch / "lab.toml")]
         subprocess.run(up, check=True, capture_output=True, timeout=60)
         try:
-            self._relay("pub", [word for host in gateways for word in ("--allow", prints[host])])
-            for host in gateways:
-                self._relay(host, ["--peer", f"pub:{PORT}={prints['pub']}"])
+            for public in self.publics:
+                self.relay(public, [word for host in GATEWAYS for word in ("--allow", prints[host])])
+            for host in GATEWAYS if self.publics else ():
+                self.relay(host, [word for public in self.publics for word in ("--peer", f"{public}:{PORT}={prints[public]}")])
         except BaseException:
             self.__exit__()
             raise
         return self
 
-    def _relay(self, host: str, more: list[str]) -> None:
+    def relay(self, host: str, more: list[str]) -> None:
+        """Starts the relay of a host."""
+        self.relays.append(self.start_relay(host, more))
+
+    def start_relay(self, host: str, more: list[str]) -> subprocess.Popen:
+        """What it says is added to its log."""
         words = ["relay", "--listen", f"0.0.0.0:{PORT}", "--token-file", str(self.token), "--identity", str(self.scratch / host), *more]
-        with (self.scratch / f"{host}.log").open("wb") as log:
-            self.relays.append(subprocess.Popen(self.on(host, words), stdin=subprocess.DEVNULL, stdout=log, stderr=log))
+        with (self.scratch / f"{host}.log").open("ab") as log:
+            return subprocess.Popen(self.on(host, words), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def on(self, host: str, words: list[str]) -> list[str]:
         return [str(gridmpi()), "lab", "exec", "--name", self.name, host, "--", str(gridmpi()), *words]
@@ -108,10 +119,11 @@ def _case(tally: Tally, tags: str, names: tuple[str, ...]) -> None:
     programs = [next(program for program in ALL if program.label == name) for name in names]
     build(programs, vendors)
     env = {key: value for vendor in vendors for key, value in vendor.env.items() if "_ROOT" in key}
-    with Lab(LOGS / "private" / tags, len(vendors)) as lab:
+    with Lab(LOGS / "private" / tags, _lab(len(vendors)), ("pub",)) as lab:
         for program in programs:
             path = lab.scratch / f"{program.name}.toml"
-            path.write_text(job(program, vendors, lab.token))
+            commands = [command_of(program, vendor) for vendor in vendors]
+            path.write_text(job(commands, vendors, lab.token, dict(program.env)))
             log = path.with_suffix(".log")
             result = run(lab.on("pub", ["run", str(path)]), log=log, seconds=program.seconds * 2, env=env)
             wrong = judge.problem(program, result, "lab")

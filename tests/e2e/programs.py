@@ -135,6 +135,7 @@ ALL = [
     _c("spawn", vendors=("do", "m5", "o5")),
     _c("onesided", vendor_bugs=("dm",), bug_everywhere=True),
     _c("storm", chosen=True),
+    _c("mpi1", chosen=True),
     _c("storm", case="seed-7", args=("7", "200"), seconds=120),
     *(_paced(name, "auto", chosen=True, seconds=120) for name in ("storm", "collectives", "unexpected", "threads", "matb", "mpi_t")),
     *(_paced(name, "static", seconds=120) for name in ("storm", "collectives", "matb")),

@@ -1,6 +1,7 @@
 //! Faults, in words and as a value; and which of them are at work. No I/O, no clock.
 
-use crate::plan::{self, Found, Node};
+use crate::firewall;
+use crate::plan::{self, Found, Node, Role};
 use crate::spec::Spec;
 use gridmpi_report::units::parse_fraction;
 use std::time::Duration;
@@ -27,6 +28,16 @@ pub enum Fault {
         node: usize,
         /// The text, not empty.
         pattern: String,
+    },
+    /// NAT and firewall of a gateway forget every connection, as when such a device is started anew.
+    Forget {
+        /// The gateway.
+        node: usize,
+    },
+    /// A machine gets another address towards the wide area, or its first again.
+    Renumber {
+        /// The machine.
+        node: usize,
     },
     /// What is at work ends: of one link or node, or everything.
     Restore(Option<Target>),
@@ -64,7 +75,7 @@ pub enum Target {
 }
 
 impl Fault {
-    /// Reads `cut a-b`, `loss a-b 1%`, `silence NODE`, `reset FROM TO`, `kill NODE TEXT...`,
+    /// Reads `cut a-b`, `loss a-b 1%`, `silence NODE`, `reset FROM TO`, `kill NODE TEXT...`, `forget GATEWAY`, `renumber NODE`,
     /// `restore [a-b | NODE]`.
     ///
     /// # Errors
@@ -90,10 +101,12 @@ impl Fault {
                 }
                 Ok(Self::Kill { node, pattern })
             }
+            ["forget", node] => read_forgetful(node, spec),
+            ["renumber", node] => read_renumbered(node, spec),
             ["restore"] => Ok(Self::Restore(None)),
             ["restore", what] => read_target(what, spec).map(|target| Self::Restore(Some(target))),
             _ => Err(format!(
-                "`{}` is no fault: cut A-B, loss A-B 1%, silence NODE, reset FROM TO, kill NODE TEXT, restore [A-B | NODE]",
+                "`{}` is no fault: cut A-B, loss A-B 1%, silence NODE, reset FROM TO, kill NODE TEXT, forget GATEWAY, renumber NODE, restore [A-B | NODE]",
                 words.join(" ")
             )),
         }
@@ -172,6 +185,30 @@ fn read_node(name: &str, spec: &Spec) -> Result<usize, String> {
     }
 }
 
+/// Whether a machine has a NAT or firewall that remembers connections.
+pub(crate) fn can_forget(node: &Node, spec: &Spec) -> bool {
+    let private = spec.private(node.cluster).filter(|_| node.role == Role::Gateway);
+    private.is_some_and(|private| firewall::rules(private, node.number).is_some())
+}
+
+fn read_forgetful(name: &str, spec: &Spec) -> Result<Fault, String> {
+    let node = read_node(name, spec)?;
+    if plan::nodes(spec).get(node).is_some_and(|found| can_forget(found, spec)) {
+        return Ok(Fault::Forget { node });
+    }
+    Err(format!(
+        "forget: {name} remembers no connections: name a gateway with `nat = true` or `firewall = \"outbound\"`"
+    ))
+}
+
+fn read_renumbered(name: &str, spec: &Spec) -> Result<Fault, String> {
+    let node = read_node(name, spec)?;
+    if plan::nodes(spec).get(node).is_some_and(|found| found.wan().is_some()) {
+        return Ok(Fault::Renumber { node });
+    }
+    Err(format!("renumber: {name} has no address towards the wide area: name its gateway"))
+}
+
 fn read_target(name: &str, spec: &Spec) -> Result<Target, String> {
     match read_link(name, spec) {
         Ok(link) => Ok(Target::Link(link)),
@@ -205,7 +242,8 @@ pub fn addresses(spec: &Spec, nodes: &[Node], from: &Node, to: &Node) -> Vec<std
     let lan = to.lan().filter(|_| is_near);
     let hidden = to.wan().is_none() && !is_near;
     let way_out = plan::way_out(spec, nodes, to.cluster).filter(|_| hidden).and_then(Node::wan);
-    [lan, to.wan(), way_out].into_iter().flatten().collect()
+    let other = to.other_wan();
+    [lan, to.wan(), other, way_out].into_iter().flatten().collect()
 }
 
 /// The faults that are at work. Times are of any clock that does not go back.
@@ -296,6 +334,8 @@ mod tests {
         assert_eq!(read("reset a c"), Ok(Fault::Reset { from: vec![0, 1, 2, 3], to: vec![6] }));
         let pattern = "gridmpi relay".to_owned();
         assert_eq!(read("kill a-gw1 gridmpi relay"), Ok(Fault::Kill { node: 2, pattern }));
+        assert_eq!(read("forget a-gw1"), Ok(Fault::Forget { node: 2 }));
+        assert_eq!(read("renumber a-gw1"), Ok(Fault::Renumber { node: 2 }));
         assert_eq!(read("restore"), Ok(Fault::Restore(None)));
         assert_eq!(read("restore c"), Ok(Fault::Restore(Some(Target::Node(6)))));
     }
@@ -313,6 +353,9 @@ mod tests {
             ("silence x", "no node `x`: head, a1"),
             ("reset c c", "two different"),
             ("kill c", "is no fault"),
+            ("forget c", "remembers no connections"),
+            ("forget a1", "remembers no connections"),
+            ("renumber a1", "has no address"),
             ("restore x", "no link `x`"),
         ] {
             let error = read(text).unwrap_err();
@@ -330,8 +373,8 @@ mod tests {
         };
         assert_eq!(of(6, 0), "10.100.1.1");
         assert_eq!(of(1, 0), "10.1.0.1");
-        assert_eq!(of(0, 6), "10.100.4.1");
-        assert_eq!(of(0, 4), "10.2.0.1 10.100.2.1");
+        assert_eq!(of(0, 6), "10.100.4.1 10.100.132.1");
+        assert_eq!(of(0, 4), "10.2.0.1 10.100.2.1 10.100.130.1");
     }
 
     #[test]
@@ -356,7 +399,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn reading_is_total(text in "(cut|loss|silence|reset|kill|restore)?[ a-c0-9%.-]{0,20}") {
+        fn reading_is_total(text in "(cut|loss|silence|reset|kill|forget|renumber|restore)?[ a-c0-9%.-]{0,20}") {
             let _ = read(&text);
         }
     }

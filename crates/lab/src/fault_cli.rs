@@ -20,7 +20,7 @@ pub struct One {
     /// How long `cut`, `silence` and `loss` last, as "2 s"; without: until `restore`.
     #[arg(long = "for", value_parser = parse_duration)]
     lasts: Option<Duration>,
-    /// cut A-B | loss A-B 1% | silence NODE | reset FROM TO | kill NODE TEXT | restore [A-B | NODE]
+    /// cut A-B | loss A-B 1% | silence NODE | reset FROM TO | kill NODE TEXT | forget GATEWAY | renumber NODE | restore [A-B | NODE]
     #[arg(required = true)]
     what: Vec<String>,
 }

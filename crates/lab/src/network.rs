@@ -13,6 +13,7 @@ use crate::spec::{GSO_FRAME, Spec, Tcp};
 use crate::sys::{device, namespace};
 use crate::tools::{batch, filter, set_variable};
 use std::fs::{self, File};
+use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::thread;
@@ -258,8 +259,29 @@ fn neighbours(spec: &Spec, nodes: &[Node], node: &Node) -> Vec<String> {
     commands
 }
 
-fn neighbour(address: &std::net::Ipv4Addr, mac: &str, device: &str) -> String {
+fn neighbour(address: &Ipv4Addr, mac: &str, device: &str) -> String {
     format!("neighbour replace {address} lladdr {mac} dev {device} nud permanent")
+}
+
+/// Gives a node, whose namespace the calling thread is in, another address towards the wide area instead of its own.
+///
+/// # Errors
+/// When a step fails.
+pub(crate) fn renumber(from: Ipv4Addr, to: Ipv4Addr, prefix: u8) -> Result<(), LabError> {
+    // In this order: a second address of the same network would go with the first.
+    let commands = [
+        format!("address del {from}/{prefix} dev eth1"),
+        format!("address add {to}/{prefix} dev eth1"),
+    ];
+    batch("ip", &commands)
+}
+
+/// Tells a node, whose namespace the calling thread is in, where that address is.
+///
+/// # Errors
+/// When it cannot be told.
+pub(crate) fn know(address: Ipv4Addr, mac: &str) -> Result<(), LabError> {
+    batch("ip", &[neighbour(&address, mac, "eth1")])
 }
 
 /// A node's rate towards the wide area.

@@ -20,6 +20,10 @@ pub enum Kind {
     Loss,
     /// Processes of a machine are killed.
     Kill,
+    /// NAT and firewall of a gateway forget every connection.
+    Forget,
+    /// A machine gets another address; public hosts do not, since nobody would find them.
+    Renumber,
 }
 
 /// What is wanted of the faults.
@@ -50,6 +54,9 @@ pub struct Schedule {
     /// Names of links that can be cut, and of those that can lose.
     cut: Vec<String>,
     lossy: Vec<String>,
+    /// Names of machines that can forget, and of those that can be renumbered.
+    forgetful: Vec<String>,
+    movable: Vec<String>,
 }
 
 /// One of them.
@@ -72,7 +79,13 @@ impl Schedule {
         let names = |links: &[usize]| links.iter().map(|l| plan::link_name(spec, *l)).collect();
         let emulated: Vec<_> = links.iter().copied().filter(|l| spec.links[*l].emulate).collect();
         let (cut, lossy) = (names(&links), names(&emulated));
-        let schedule = Self { wishes, numbers: Numbers::new(seed), machines, cut, lossy };
+        let named = |fits: &dyn Fn(&Node) -> bool| -> Vec<String> {
+            machines.iter().filter(|node| fits(node)).map(|node| node.name.clone()).collect()
+        };
+        let forgetful = named(&|node| fault::can_forget(node, spec));
+        let movable = named(&|node| node.role != Role::Public && node.wan().is_some());
+        let numbers = Numbers::new(seed);
+        let schedule = Self { wishes, numbers, machines, cut, lossy, forgetful, movable };
         schedule.wishes.kinds.iter().try_for_each(|kind| schedule.check(*kind))?;
         if schedule.wishes.kinds.is_empty() {
             return Err("say which faults: --kinds cut,silence,reset,loss".to_owned());
@@ -91,6 +104,12 @@ impl Schedule {
             }
             Kind::Kill if self.wishes.pattern.is_none() => {
                 "kill: say by --pattern what the command line has in it"
+            }
+            Kind::Forget if self.forgetful.is_empty() => {
+                "forget: none of these machines has a NAT or firewall that remembers: name gateways by --on"
+            }
+            Kind::Renumber if self.movable.is_empty() => {
+                "renumber: name machines of clusters with an address towards the wide area by --on"
             }
             _ => return Ok(()),
         };
@@ -122,6 +141,12 @@ impl Schedule {
                 (vec!["loss".to_owned(), draw(&mut self.numbers, &self.lossy), loss], Some(lasts))
             }
             Kind::Silence => (vec!["silence".to_owned(), self.machine(None).name], Some(lasts)),
+            Kind::Forget => {
+                (vec!["forget".to_owned(), draw(&mut self.numbers, &self.forgetful)], None)
+            }
+            Kind::Renumber => {
+                (vec!["renumber".to_owned(), draw(&mut self.numbers, &self.movable)], None)
+            }
             Kind::Kill => (vec!["kill".to_owned(), self.machine(None).name, pattern], None),
             Kind::Reset => {
                 let from = self.machine(None);
@@ -215,8 +240,8 @@ mod tests {
             assert!((100..=1_000).contains(&lasts), "{step:?}");
             *said.entry(step.ask.words.join(" ")).or_insert(0) += 1;
         }
-        // 3 links twice, 3 machines twice, and from either gateway to the host and back.
-        assert_eq!(said.len(), 3 + 3 + 3 + 3 + 4, "{said:?}");
+        // 3 links twice, 3 machines twice, from either gateway to the host and back, and the gateways twice.
+        assert_eq!(said.len(), 3 + 3 + 3 + 3 + 4 + 2 + 2, "{said:?}");
         let mean = steps.iter().map(|step| step.after).sum::<Duration>() / 2_000;
         assert!((480..520).contains(&mean.as_millis()), "{mean:?}");
     }
@@ -231,9 +256,11 @@ mod tests {
         drawn.dedup();
         let expected = [
             "cut a-pub",
+            "forget a-gw2",
             "kill a-gw2 relay",
             "kill pub relay",
             "loss a-pub 0.01",
+            "renumber a-gw2",
             "reset a-gw2 pub",
             "reset pub a-gw2",
             "silence a-gw2",

@@ -1,9 +1,9 @@
-//! Faults that are over as soon as they are done: connections broken off, processes killed. For the
-//! holder, process 1 of the lab.
+//! Faults that are over as soon as they are done: connections broken off or forgotten, addresses changed, processes killed. For
+//! the holder, process 1 of the lab.
 
 use crate::error::{Doing as _, LabError};
-use crate::network::NodeHandles;
-use crate::sys::{namespace, process};
+use crate::network::{self, NodeHandles};
+use crate::sys::{conntrack, namespace, process};
 use crate::tools::ask;
 use std::fs::{self, File};
 use std::net::Ipv4Addr;
@@ -12,38 +12,120 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::thread;
 
-/// Breaks off the TCP connections that a node has with these addresses; says how many there were.
+/// A TCP connection as one of its ends sees it: both with their ports, as `ss` writes them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Connection {
+    near: String,
+    far: String,
+}
+
+impl Connection {
+    /// Whether these addresses are those of its near end and its far end.
+    pub(crate) fn is_between(&self, near: &[Ipv4Addr], far: &[Ipv4Addr]) -> bool {
+        let is_of = |end: &str, all: &[Ipv4Addr]| {
+            let address = end.rsplit_once(':').and_then(|(address, _)| address.parse().ok());
+            address.is_some_and(|address| all.contains(&address))
+        };
+        is_of(&self.near, near) && is_of(&self.far, far)
+    }
+}
+
+/// How many connections are named to `ss` at a time.
+const AT_A_TIME: usize = 50;
+
+/// Breaks off the TCP connections that a node has with these addresses; says which there were.
 ///
 /// # Errors
 /// When `ss` is missing, or the kernel cannot do it.
-pub(crate) fn reset(node: &NodeHandles, addresses: &[Ipv4Addr]) -> Result<usize, LabError> {
+pub(crate) fn reset(
+    node: &NodeHandles,
+    addresses: &[Ipv4Addr],
+) -> Result<Vec<Connection>, LabError> {
     if addresses.is_empty() {
-        return Ok(0);
+        return Ok(Vec::new());
     }
-    let on_thread = || {
-        namespace::join(node.net.as_fd(), namespace::NET).doing("cannot enter a node")?;
+    let ends: Vec<_> = addresses.iter().map(|address| format!("dst {address}")).collect();
+    let filter = ends.join(" or ");
+    on(node, || {
         // It says which it has ended.
-        let ended = connections(addresses, true)?;
-        if ended > 0 || connections(addresses, false)? == 0 {
+        let ended = connections(&filter, true)?;
+        let standing = if ended.is_empty() { connections(&filter, false)? } else { Vec::new() };
+        if standing.is_empty() {
             return Ok(ended);
         }
-        Err(LabError::Usage(
-            "this kernel cannot end connections: it needs CONFIG_INET_DIAG_DESTROY".to_owned(),
-        ))
-    };
-    thread::scope(|scope| {
-        let ended = scope.spawn(on_thread).join();
-        ended.unwrap_or_else(|_| Err(LabError::Usage("a thread panicked".to_owned())))
+        // They may just have been made; if not, it ends none.
+        let ended = connections(&filter, true)?;
+        let left = connections(&filter, false)?;
+        if ended.is_empty() && standing.iter().any(|one| left.contains(one)) {
+            let why = "this kernel cannot end connections: it needs CONFIG_INET_DIAG_DESTROY";
+            return Err(LabError::Usage(why.to_owned()));
+        }
+        Ok(ended)
     })
 }
 
-/// Counts, or ends and counts.
-fn connections(addresses: &[Ipv4Addr], end: bool) -> Result<usize, LabError> {
-    let ends: Vec<_> = addresses.iter().map(|address| format!("dst {address}")).collect();
-    let filter = format!("( {} )", ends.join(" or "));
+/// Breaks off the same connections at their other end, if they are still there.
+///
+/// # Errors
+/// When `ss` is missing.
+pub(crate) fn reset_far(node: &NodeHandles, ended: &[&Connection]) -> Result<(), LabError> {
+    if ended.is_empty() {
+        return Ok(());
+    }
+    on(node, || {
+        ended.chunks(AT_A_TIME).try_for_each(|some| {
+            let one = |one: &&Connection| format!("( src {} and dst {} )", one.far, one.near);
+            connections(&some.iter().map(one).collect::<Vec<_>>().join(" or "), true).map(drop)
+        })
+    })
+}
+
+/// Makes NAT and firewall of a gateway forget every connection.
+///
+/// # Errors
+/// When the kernel cannot do it.
+pub(crate) fn forget(node: &NodeHandles) -> Result<(), LabError> {
+    on(node, || conntrack::forget_all().doing("cannot make the gateway forget its connections"))
+}
+
+/// Gives a node another address towards the wide area, of which all those are told who are there.
+///
+/// # Errors
+/// When a step fails.
+pub(crate) fn renumber<'a>(
+    node: &NodeHandles,
+    [from, to]: [Ipv4Addr; 2],
+    (prefix, mac): (u8, &str),
+    mut others: impl Iterator<Item = &'a NodeHandles>,
+) -> Result<(), LabError> {
+    others.try_for_each(|other| on(other, || network::know(to, mac)))?;
+    on(node, || network::renumber(from, to, prefix))
+}
+
+/// Does something in a node's network, on a thread that enters it for that.
+fn on<T: Send>(
+    node: &NodeHandles,
+    act: impl FnOnce() -> Result<T, LabError> + Send,
+) -> Result<T, LabError> {
+    let on_thread = || {
+        namespace::join(node.net.as_fd(), namespace::NET).doing("cannot enter a node")?;
+        act()
+    };
+    thread::scope(|scope| {
+        let done = scope.spawn(on_thread).join();
+        done.unwrap_or_else(|_| Err(LabError::Usage("a thread panicked".to_owned())))
+    })
+}
+
+/// Lists those that stand, or ends and lists them.
+fn connections(filter: &str, end: bool) -> Result<Vec<Connection>, LabError> {
     let options = if end { "-HtnK" } else { "-Htn" };
-    let said = ask("ss", &[options, "state", "established", &filter])?;
-    Ok(said.lines().filter(|line| !line.trim().is_empty()).count())
+    let said = ask("ss", &[options, "state", "established", &format!("( {filter} )")])?;
+    let read = |line: &str| {
+        let mut words = line.split_whitespace().skip(2).map(str::to_owned);
+        Some(Connection { near: words.next()?, far: words.next()? })
+    };
+    Ok(said.lines().filter_map(read).collect())
 }
 
 /// Kills the processes of a node whose command line has `pattern` in it; says how many there were.

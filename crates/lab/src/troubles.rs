@@ -9,12 +9,13 @@ use crate::fault::{self, Active, Fault, Lasting, Target};
 use crate::network::NodeHandles;
 use crate::plan::{self, Interface, Node};
 use crate::spec::{Planned, Spec};
-use crate::strike;
+use crate::strike::{self, Connection};
 use crate::tools::batch;
 use gridmpi_report::units::format_duration;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fs::File;
 use std::io::Write as _;
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -35,6 +36,8 @@ pub(crate) struct Troubles {
     nodes: Vec<Node>,
     active: Active,
     planned: VecDeque<Planned>,
+    /// Machines that have their other address towards the wide area.
+    renumbered: BTreeSet<usize>,
     record: File,
 }
 
@@ -46,7 +49,8 @@ impl Troubles {
     pub(crate) fn new(spec: &Spec, home: &Path) -> Result<Self, LabError> {
         let record = File::create(home.join(FILE)).doing("cannot write the record of faults")?;
         let (planned, nodes) = (spec.faults.iter().cloned().collect(), plan::nodes(spec));
-        Ok(Self { spec: spec.clone(), nodes, active: Active::default(), planned, record })
+        let (active, renumbered) = (Active::default(), BTreeSet::new());
+        Ok(Self { spec: spec.clone(), nodes, active, planned, renumbered, record })
     }
 
     /// When there is something to do next.
@@ -99,6 +103,15 @@ impl Troubles {
                 let node = reach.nodes.get(node).ok_or("no such node")?;
                 let count = strike::kill(node, &pattern).map_err(|error| error.to_string())?;
                 format!("{words}: {}", counted(count, "process", "processes"))
+            }
+            Fault::Forget { node } => {
+                let node = reach.nodes.get(node).ok_or("no such node")?;
+                strike::forget(node).map_err(|error| error.to_string())?;
+                words
+            }
+            Fault::Renumber { node } => {
+                let address = self.renumber(node, reach).map_err(|error| error.to_string())?;
+                format!("{words}: {address}")
             }
             Fault::Restore(target) => {
                 let ended = self.active.restore(target);
@@ -161,28 +174,65 @@ impl Troubles {
         }
     }
 
+    /// Both ends are broken off; what NAT hides is only told by the kernel of the end that is known.
     fn reset(&self, from: &[usize], to: &[usize], reach: &Reach<'_>) -> Result<usize, LabError> {
-        let mut count = 0;
-        for index in from {
-            let (Some(node), Some(handles)) = (self.nodes.get(*index), reach.nodes.get(*index))
-            else {
-                continue;
-            };
-            let others = to.iter().filter(|to| *to != index).filter_map(|to| self.nodes.get(*to));
+        let mut ended = Vec::new();
+        for (node, handles) in from.iter().filter_map(|from| self.machine(*from, reach)) {
+            let others = to.iter().filter_map(|to| self.nodes.get(*to));
             let mut addresses: Vec<_> = others
+                .filter(|other| *other != node)
                 .flat_map(|other| fault::addresses(&self.spec, &self.nodes, node, other))
                 .collect();
             addresses.sort_unstable();
             addresses.dedup();
-            count += strike::reset(handles, &addresses)?;
+            let connections = strike::reset(handles, &addresses)?;
+            ended.extend(connections.into_iter().map(|connection| (node, connection)));
         }
-        Ok(count)
+        for (node, handles) in to.iter().filter_map(|to| self.machine(*to, reach)) {
+            let is_here = |other: &&(&Node, Connection)| {
+                other.1.is_between(&own_addresses(other.0), &own_addresses(node))
+            };
+            let here: Vec<_> = ended.iter().filter(is_here).map(|(_, one)| one).collect();
+            strike::reset_far(handles, &here)?;
+        }
+        Ok(ended.len())
+    }
+
+    fn machine<'a>(
+        &'a self,
+        index: usize,
+        reach: &Reach<'a>,
+    ) -> Option<(&'a Node, &'a NodeHandles)> {
+        Some((self.nodes.get(index)?, reach.nodes.get(index)?))
+    }
+
+    /// Says which address it has now.
+    fn renumber(&mut self, index: usize, reach: &Reach<'_>) -> Result<Ipv4Addr, LabError> {
+        let no_address = || LabError::Usage("it has no address towards the wide area".to_owned());
+        let (node, handles) = self.machine(index, reach).ok_or_else(no_address)?;
+        let wan = node.wan_interface().ok_or_else(no_address)?;
+        let other = node.other_wan().ok_or_else(no_address)?;
+        let is_back = self.renumbered.contains(&index);
+        let [from, to] = if is_back { [other, wan.address] } else { [wan.address, other] };
+        let others = self.nodes.iter().zip(reach.nodes).enumerate();
+        let others = others.filter(|(at, (node, _))| *at != index && node.wan().is_some());
+        let others = others.map(|(_, (_, handles))| handles);
+        strike::renumber(handles, [from, to], (wan.prefix, &wan.mac), others)?;
+        if !self.renumbered.remove(&index) {
+            self.renumbered.insert(index);
+        }
+        Ok(to)
     }
 
     /// Who reads the record notices where it ends.
     fn note(&mut self, now: Duration, what: &str) {
         let _ = writeln!(self.record, "{} ms: {}", now.as_millis(), what.replace('\n', " "));
     }
+}
+
+/// What a machine may be known by.
+fn own_addresses(node: &Node) -> Vec<Ipv4Addr> {
+    [node.lan(), node.wan(), node.other_wan()].into_iter().flatten().collect()
 }
 
 /// Closes ports of the switches, or opens them.

@@ -1,4 +1,5 @@
-/* `storm [SEED [ROUNDS]]`: random traffic that every rank plans alike: sizes, tags, modes, order, wild receives, communicators. */
+/* `storm [SEED [ROUNDS [SECONDS]]]`: random traffic that every rank plans alike: sizes, tags, modes, order, wild receives, communicators. With
+ * SECONDS so many rounds again and again until that time is over. */
 #include "check.h"
 
 enum { PER_ROUND = 60, MAX_BYTES = 120000 };
@@ -73,7 +74,17 @@ int main(int argc, char **argv)
     comms[0] = MPI_COMM_WORLD;
     MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, &comms[1]);
     MPI_Comm_dup(MPI_COMM_WORLD, &comms[2]);
-    for (int round = 0; round < rounds; round++) round_of(&state, round);
+    if (rank == 0 && argc > 3) printf("storm begins\n"), fflush(stdout);
+    double seconds = argc > 3 ? atof(argv[3]) : 0, since = MPI_Wtime();
+    int goes_on, done = 0;
+    do {
+        for (int round = 0; round < rounds; round++) round_of(&state, round);
+        done += rounds;
+        goes_on = MPI_Wtime() - since < seconds;
+        MPI_Bcast(&goes_on, 1, MPI_INT, 0, MPI_COMM_WORLD);
+        MPI_Barrier(MPI_COMM_WORLD); /* tags begin anew */
+    } while (goes_on);
+    if (rank == 0 && seconds > 0) printf("storm: %d rounds of %d messages\n", done, PER_ROUND);
     MPI_Comm_free(&comms[1]);
     MPI_Comm_free(&comms[2]);
     return finish();

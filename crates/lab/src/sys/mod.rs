@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 pub mod clock;
+pub mod conntrack;
 pub mod device;
 pub mod namespace;
 pub mod process;

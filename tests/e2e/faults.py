@@ -1,0 +1,241 @@
+"""Jobs in labs where everything goes wrong again and again, by seed: links are cut or lose packets, machines fall silent, connections are
+reset, addresses change, relays are killed and come again. Each job must end as if nothing had been.
+
+Two sorts of lab: `relays`, private clusters that meet only through relays on their gateways and two public hosts; and `direct`, clusters whose
+processes connect to each other.
+"""
+
+import fnmatch
+import os
+import random
+import re
+import signal
+import subprocess
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import jobs, judge, place, private
+from .build import build, command_of
+from .place import LOGS, gridmpi
+from .process import Result, run
+from .programs import ALL, Program
+from .report import Tally
+from .vendors import BY_TAG, Vendor
+
+PUBLICS = ("pub1", "pub2")
+#: Where `gridmpi run` is. No fault meets it: the clusters' connections with it are not made again.
+HOME = "home"
+LINKS = [f"{end}-{host}" for end in "ab" for host in PUBLICS]
+#: Kinds of faults that only relays have.
+KINDS = os.environ.get("GRIDMPI_FAULT_KINDS", ",kill,forget")
+#: What relays are found by.
+PATTERN = "relay --listen"
+#: How long what lasts does so at most, seconds: longer than it takes to give up a silent relay.
+LASTS = 2.5
+#: The most that a relay is away when it was killed, seconds.
+AWAY = 0.5
+IMB = place.VENDORS / "impi" / "bin" / "IMB-MPI1"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A job under faults."""
+
+    lab: str
+    vendors: str
+    program: str
+    seed: int
+    #: How long the program goes on.
+    seconds: int
+    #: From one fault to the next on the average.
+    every: float = 0.4
+
+    @property
+    def name(self) -> str:
+        return f"faults {self.lab} {self.vendors}"
+
+    @property
+    def label(self) -> str:
+        return f"{self.program} seed {self.seed}"
+
+
+QUICK = [Case("relays", "dm+do", "storm", 1, 20), Case("relays", "do+im", "mpi1", 2, 20), Case("direct", "do+dm", "storm", 3, 15)]
+#: What long runs take by turns, each with a seed of its own.
+TURNS = [
+    ("relays", "dm+do", "storm"),
+    ("relays", "im+do", "mpi1"),
+    ("direct", "do+dm", "mpi1"),
+    ("relays", "m5+o5", "storm"),
+    ("relays", "im+im", "IMB-MPI1"),
+    ("direct", "im+o5", "storm"),
+    ("relays", "do+do", "mpi1"),
+    ("direct", "im+m5", "IMB-MPI1"),
+]
+
+
+def _lab(kind: str, seed: int) -> str:
+    if kind == "direct":
+        clusters = "".join(f'[[cluster]]\nname = "{name}"\nnodes = {private.NODES}\n' for name in "ab")
+        return f'seed = {seed}\n{clusters}[[link]]\nbetween = ["a", "b"]\ndelay = "5 ms"\nbandwidth = "160 Mbit/s"\n'
+    parts = [f"seed = {seed}\n", private.hidden("a"), private.hidden("b")]
+    parts += [f'[[host]]\nname = "{host}"\n' for host in (*PUBLICS, HOME)]
+    parts += [f'[[link]]\nbetween = ["{end}", "{HOME}"]\nemulate = false\n' for end in "ab"]
+    parts += [f'[[link]]\nbetween = ["{end}", "{host}"]\ndelay = "5 ms"\nbandwidth = "160 Mbit/s"\n' for end in "ab" for host in PUBLICS]
+    return "\n".join(parts)
+
+
+class Lab(private.Lab):
+    """Relays that are killed are started again."""
+
+    def __init__(self, case: Case, scratch: Path) -> None:
+        super().__init__(scratch, _lab(case.lab, case.seed), PUBLICS if case.lab == "relays" else ())
+        self.seed = case.seed
+        self.over = threading.Event()
+        self.keepers: list[threading.Thread] = []
+
+    def relay(self, host: str, more: list[str]) -> None:
+        keeper = threading.Thread(target=self._keep, args=(host, more), daemon=True)
+        self.keepers.append(keeper)
+        keeper.start()
+
+    def _keep(self, host: str, more: list[str]) -> None:
+        pauses = random.Random(f"{self.seed} {host}")
+        while not self.over.is_set():
+            self.start_relay(host, more).wait()
+            self.over.wait(pauses.uniform(0, AWAY))
+
+    def __exit__(self, *_: object) -> None:
+        self.over.set()
+        super().__exit__()  # ends everything that runs in the lab
+        for keeper in self.keepers:
+            keeper.join()
+
+
+class Faults:
+    """What goes wrong in a lab, from when the program begins to its end."""
+
+    def __init__(self, case: Case, lab: Lab, log: Path) -> None:
+        self.case, self.lab, self.log = case, lab, log
+        self.said = lab.scratch / "faults.log"
+        self.running: subprocess.Popen | None = None
+
+    def begin(self, _mark: str) -> None:
+        """Waits until the program says that it begins."""
+        while not self.lab.over.wait(0.05):
+            if self.log.exists() and b"begins" in self.log.read_bytes() or b"# Benchmarking" in self.log.read_bytes():
+                break
+        else:
+            return
+        kinds, machines, links = "cut,silence,reset,loss", ["a1", "a2", "b1", "b2"], ["a-b"]
+        if self.case.lab == "relays":
+            kinds, machines, links = kinds + KINDS, [*PUBLICS, *private.GATEWAYS], LINKS
+        words = ["lab", "faults", "--name", self.lab.name, "--seed", str(self.case.seed), "--kinds", kinds, "--pattern", PATTERN]
+        words += ["--every", f"{self.case.every} s", "--lasts", f"{LASTS} s", "--on", ",".join(machines), "--links", ",".join(links)]
+        with self.said.open("wb") as said:
+            self.running = subprocess.Popen([str(gridmpi()), *words], stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+
+    def end(self) -> int:
+        """How many there were."""
+        if self.running is None:
+            return 0
+        self.running.send_signal(signal.SIGINT)
+        self.running.wait(20)
+        found = re.search(r"^(\d+) faults$", self.said.read_text(), re.MULTILINE)
+        return int(found[1]) if found else 0
+
+
+def _program(case: Case) -> Program:
+    limit = case.seconds * 4 + 120
+    if case.program == "IMB-MPI1":
+        return Program("IMB-MPI1", IMB, seconds=limit)
+    known = next(program for program in ALL if program.label == case.program)
+    rounds = ("20",) if case.program == "storm" else ()
+    return Program(known.name, known.source, args=(str(case.seed), *rounds, str(case.seconds)), seconds=limit)
+
+
+def _job_file(case: Case, lab: Lab, program: Program, vendors: list[Vendor]) -> Path:
+    path = lab.scratch / "job.toml"
+    if case.program == "IMB-MPI1":
+        # Its own limit is a time for each length; so many lengths and benchmarks make about the time that is wanted.
+        each = max(case.seconds / 150, 0.05)
+        imb = [str(IMB), "-npmin", "4", "-map", "2x2", "-msglog", "4:15", "-time", f"{each:.2f}", "-iter", "10000", "-iter_policy", "off"]
+        commands = [imb for _ in vendors]
+        env = {"LD_LIBRARY_PATH": f"{place.VENDORS / 'impi' / 'lib'}:{place.VENDORS / 'mpich5' / 'lib'}"}
+    else:
+        commands, env = [command_of(program, vendor) for vendor in vendors], {}
+    if case.lab == "direct":
+        return jobs.in_lab(path, vendors, [private.NODES] * len(vendors), commands, env)
+    path.write_text(private.job(commands, vendors, lab.token, env))
+    return path
+
+
+def _problem(case: Case, program: Program, result: Result, count: int) -> str | None:
+    if case.program == "IMB-MPI1":
+        if result.timed_out:
+            return f"not done within {program.seconds} s"
+        if result.code != 0 or "# All processes entering MPI_Finalize" not in result.output:
+            return f"exit code {result.code}, or no end of its own"
+    elif wrong := judge.problem(program, result, "lab"):
+        return wrong
+    return None if count > 2 else f"it was over after {count} faults, which proves nothing"
+
+
+def run_case(tally: Tally, case: Case) -> int:
+    """One job under faults; returns how many there were."""
+    vendors = [BY_TAG[tag] for tag in case.vendors.split("+")]
+    program = _program(case)
+    scratch = LOGS / "faults" / f"{case.lab}-{case.vendors}-{case.program}-{case.seed}"
+    env = {key: value for vendor in vendors for key, value in vendor.env.items() if "_ROOT" in key}
+    with Lab(case, scratch) as lab:
+        log = scratch / "job.log"
+        faults = Faults(case, lab, log)
+        path = _job_file(case, lab, program, vendors)
+        head = HOME if case.lab == "relays" else "head"
+        result = run(lab.on(head, ["run", str(path)]), log=log, seconds=program.seconds, env=env, during=faults.begin)
+        lab.over.set()
+        count = faults.end()
+    label = f"{case.label}, {count} faults"
+    if wrong := _problem(case, program, result, count):
+        tally.fails(case.name, label, result.seconds, wrong, os.path.relpath(log))
+    else:
+        tally.passes(case.name, label, result.seconds)
+    return count
+
+
+def _missing(case: Case) -> str | None:
+    needed = case.vendors.split("+") + (["im"] if case.program == "IMB-MPI1" else [])
+    return next((missing for tag in needed if (missing := BY_TAG[tag].missing())), None)
+
+
+def _prepare(cases: list[Case], tally: Tally) -> list[Case]:
+    """Builds what they need; those that can be run."""
+    usable = []
+    for case in cases:
+        if missing := _missing(case):
+            tally.skips(case.name, case.label, f"{missing} is not installed; run tools/setup")
+        else:
+            usable.append(case)
+            if case.program != "IMB-MPI1":
+                build([_program(case)], [BY_TAG[tag] for tag in case.vendors.split("+")])
+    return usable
+
+
+def run_all(tally: Tally, patterns: list[str]) -> None:
+    """The short selection."""
+    cases = [case for case in QUICK if not patterns or any(fnmatch.fnmatch(f"faults-{case.seed}", pattern) for pattern in patterns)]
+    for case in _prepare(cases, tally):
+        run_case(tally, case)
+
+
+def run_many(tally: Tally, least: int, seed: int, seconds: int = 60) -> None:
+    """Jobs by turns, from this seed on, until so many faults have been; every second one with several connections for each pair of processes."""
+    cases = [Case(*turn, 0, seconds) for turn in TURNS]
+    usable = _prepare(cases, tally)
+    count, began = 0, time.monotonic()
+    while usable and count < least:
+        turn = usable[seed % len(usable)]
+        count += run_case(tally, Case(turn.lab, turn.vendors, turn.program, seed, seconds))
+        seed += 1
+    print(f"{count} faults while jobs ran, in {time.monotonic() - began:.0f} s")
