@@ -36,6 +36,8 @@ struct Tls {
     connection: Connection,
     /// Decrypted and not yet read.
     readable: usize,
+    /// The last look has left nothing in the socket: if more comes an event tells of it.
+    is_drained: bool,
 }
 
 impl fmt::Debug for Tls {
@@ -64,7 +66,7 @@ impl Carrier {
 
     fn secure(&mut self, mut connection: Connection) {
         connection.set_buffer_limit(Some(AHEAD));
-        self.over = Over::Tls(Box::new(Tls { connection, readable: 0 }));
+        self.over = Over::Tls(Box::new(Tls { connection, readable: 0, is_drained: false }));
     }
 
     /// From here on it is checked records.
@@ -169,7 +171,7 @@ impl Tls {
                 count += got;
                 continue;
             }
-            if !from_socket {
+            if !from_socket || (count > 0 && self.is_drained) {
                 break;
             }
             match self.take_in(fd) {
@@ -189,7 +191,8 @@ impl Tls {
     fn read_vectored(&mut self, fd: &OwnedFd, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         let mut count = 0;
         for slice in slices.iter_mut().filter(|slice| !slice.is_empty()) {
-            match self.read(fd, slice, true) {
+            let from_socket = count == 0 || !self.is_drained;
+            match self.read(fd, slice, from_socket) {
                 Ok(0) => break,
                 Ok(got) => {
                     count += got;
@@ -207,7 +210,10 @@ impl Tls {
 
     /// Reads from the socket once and decrypts. Whether there may be more.
     fn take_in(&mut self, fd: &OwnedFd) -> io::Result<bool> {
-        if self.connection.read_tls(&mut Bare(fd))? == 0 {
+        let mut bare = Bare { fd, came_short: false };
+        let came = self.connection.read_tls(&mut bare)?;
+        self.is_drained = bare.came_short;
+        if came == 0 {
             return Ok(false);
         }
         let state = self.connection.process_new_packets();
@@ -240,7 +246,7 @@ impl Tls {
 
     fn flush(&mut self, fd: &OwnedFd) -> io::Result<()> {
         while self.connection.wants_write() {
-            match self.connection.write_tls(&mut Bare(fd)) {
+            match self.connection.write_tls(&mut Bare { fd, came_short: false }) {
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -252,21 +258,27 @@ impl Tls {
 }
 
 /// The socket under TLS.
-struct Bare<'a>(&'a OwnedFd);
+struct Bare<'a> {
+    fd: &'a OwnedFd,
+    /// The last read could have taken more than there was.
+    came_short: bool,
+}
 
 impl Read for Bare<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        Ok(rustix::net::recv(self.0, into, RecvFlags::empty())?.0)
+        let count = rustix::net::recv(self.fd, &mut *into, RecvFlags::empty())?.0;
+        self.came_short = count < into.len();
+        Ok(count)
     }
 }
 
 impl Write for Bare<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        send(self.0, &[IoSlice::new(bytes)])
+        send(self.fd, &[IoSlice::new(bytes)])
     }
 
     fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        send(self.0, slices)
+        send(self.fd, slices)
     }
 
     fn flush(&mut self) -> io::Result<()> {
