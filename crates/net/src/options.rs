@@ -4,41 +4,14 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
+use gridmpi_sock::TcpInfo;
+pub(crate) use gridmpi_sock::set_pacing_rate;
 use nix::sys::socket::sockopt::TcpCongestion;
 use nix::sys::socket::{getsockopt, setsockopt};
 use nix::{getsockopt_impl, libc, setsockopt_impl, sockopt_impl};
 
-sockopt_impl!(MaxPacingRate, SetOnly, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, usize);
-sockopt_impl!(NotSentLowat, SetOnly, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, u32);
 sockopt_impl!(RtoMin, Both, libc::IPPROTO_TCP, TCP_RTO_MIN_US, u32);
 sockopt_impl!(DelackMax, Both, libc::IPPROTO_TCP, TCP_DELACK_MAX_US, u32);
-sockopt_impl!(TcpInfo, GetOnly, libc::IPPROTO_TCP, libc::TCP_INFO, Info);
-
-/// The beginning of the kernel's `struct tcp_info` (linux/tcp.h), as Linux 4.6 and all later have it.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct Info {
-    states: [u8; 8],
-    timeouts: [u32; 2],
-    snd_mss: u32,
-    rcv_mss: u32,
-    unacked: u32,
-    sacked: u32,
-    lost: u32,
-    retrans: u32,
-    fackets_and_times: [u32; 5],
-    pmtu_and_rcv_ssthresh: [u32; 2],
-    rtt: u32,
-    rttvar: u32,
-    snd_ssthresh: u32,
-    snd_cwnd: u32,
-    receiving: [u32; 4],
-    total_retrans: u32,
-    rates_and_bytes: [u64; 4],
-    segs: [u32; 2],
-    notsent_bytes: u32,
-    min_rtt: u32,
-}
 
 /// Since Linux 6.15 (linux/tcp.h).
 const TCP_RTO_MIN_US: libc::c_int = 45;
@@ -109,10 +82,10 @@ impl CongestionControl {
             *before = rate;
             return;
         }
-        let info = getsockopt(fd, TcpInfo);
-        let is_open = info.as_ref().is_ok_and(|info| info.covers(rate, turn));
+        let info = TcpInfo::of(fd);
+        let is_open = info.as_ref().is_ok_and(|info| covers(info, rate, turn));
         match self.state {
-            Control::Opening if is_open && info.is_ok_and(|info| info.fills(rate, turn)) => {
+            Control::Opening if is_open && info.is_ok_and(|info| fills(&info, rate, turn)) => {
                 let _ = setsockopt(fd, TcpCongestion, own);
                 let _ = setsockopt(fd, RtoMin, &RTO_MIN_US);
                 self.state = Control::Own { rate };
@@ -156,13 +129,13 @@ const UNSENT_MOST: u32 = 256 << 10;
 /// Lets the kernel take no more than soon leaves.
 pub(crate) fn bound_unsent(fd: &OwnedFd) {
     // Where the kernel knows it not the connections are shared less evenly.
-    let _ = setsockopt(fd, NotSentLowat, &UNSENT_MOST);
+    let _ = gridmpi_sock::bound_unsent(fd, UNSENT_MOST);
 }
 
 /// How many bytes more the congestion window of a connection lets out at once. What the kernel holds beyond them leaves when
 /// acknowledgements come.
 pub(crate) fn window(fd: &OwnedFd) -> io::Result<usize> {
-    Ok(getsockopt(fd, TcpInfo)?.window())
+    Ok(room(&TcpInfo::of(fd)?))
 }
 
 /// What has come of what was written on a connection since it was made.
@@ -179,8 +152,8 @@ pub(crate) struct Carried {
 }
 
 pub(crate) fn carried(fd: &OwnedFd) -> io::Result<Carried> {
-    let info = getsockopt(fd, TcpInfo)?;
-    let [_, _, acknowledged, _] = info.rates_and_bytes;
+    let info = TcpInfo::of(fd)?;
+    let acknowledged = info.bytes_acked;
     let is_all = info.unacked == 0 && info.notsent_bytes == 0;
     let (resent, is_on_its_way) = (info.total_retrans.into(), info.unacked > 0);
     Ok(Carried { acknowledged, resent, is_all, is_on_its_way })
@@ -191,35 +164,26 @@ pub(crate) fn retransmits(fd: &OwnedFd) -> u64 {
     carried(fd).map_or(0, |carried| carried.resent)
 }
 
-impl Info {
-    /// Whether the window, with something to spare, is that of a path at this rate (bytes per second), or lets so much out at once: a
-    /// turn, after which the others have theirs. All ones: there are no others.
-    fn covers(&self, rate: u64, turn: usize) -> bool {
-        let on_the_way = rate as f64 * f64::from(self.rtt) / 1e6;
-        let window = f64::from(self.snd_cwnd) * f64::from(self.snd_mss);
-        let spare = if turn == usize::MAX { SPARE_ALONE } else { SPARE };
-        window >= spare * on_the_way.min(turn as f64)
-    }
-
-    /// Whether a lone connection has about as much on the way as it can at this rate.
-    fn fills(&self, rate: u64, turn: usize) -> bool {
-        let on_the_way = rate as f64 * f64::from(self.rtt) / 1e6;
-        turn != usize::MAX || f64::from(self.unacked * self.snd_mss) >= FILLED * on_the_way
-    }
-
-    fn window(&self) -> usize {
-        let in_flight = (self.unacked + self.retrans).saturating_sub(self.sacked + self.lost);
-        let room = self.snd_cwnd.saturating_sub(in_flight) as usize * self.snd_mss as usize;
-        room.saturating_sub(self.notsent_bytes as usize)
-    }
+/// Whether the window, with something to spare, is that of a path at this rate (bytes per second), or lets so much out at once: a
+/// turn, after which the others have theirs. All ones: there are no others.
+fn covers(info: &TcpInfo, rate: u64, turn: usize) -> bool {
+    let on_the_way = rate as f64 * f64::from(info.rtt) / 1e6;
+    let window = f64::from(info.snd_cwnd) * f64::from(info.snd_mss);
+    let spare = if turn == usize::MAX { SPARE_ALONE } else { SPARE };
+    window >= spare * on_the_way.min(turn as f64)
 }
 
-/// Makes the kernel space out what TCP carries on a connection, bytes per second (all ones: as fast as may be). At once,
-/// and without the `fq` discipline, too (socket(7), `SO_MAX_PACING_RATE`).
-pub(crate) fn set_pacing_rate(fd: &OwnedFd, bytes_per_second: u64) -> io::Result<()> {
-    // The kernel takes a word of the machine's.
-    let rate = usize::try_from(bytes_per_second).unwrap_or(usize::MAX);
-    Ok(setsockopt(fd, MaxPacingRate, &rate)?)
+/// Whether a lone connection has about as much on the way as it can at this rate.
+fn fills(info: &TcpInfo, rate: u64, turn: usize) -> bool {
+    let on_the_way = rate as f64 * f64::from(info.rtt) / 1e6;
+    turn != usize::MAX || f64::from(info.unacked * info.snd_mss) >= FILLED * on_the_way
+}
+
+/// How many bytes more may leave at once.
+fn room(info: &TcpInfo) -> usize {
+    let in_flight = (info.unacked + info.retrans).saturating_sub(info.sacked + info.lost);
+    let room = info.snd_cwnd.saturating_sub(in_flight) as usize * info.snd_mss as usize;
+    room.saturating_sub(info.notsent_bytes as usize)
 }
 
 #[cfg(test)]
@@ -246,7 +210,7 @@ mod tests {
         let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let fd: OwnedFd = stream.try_clone().unwrap().into();
         let whole = window(&fd).unwrap();
-        let info = getsockopt(&fd, TcpInfo).unwrap();
+        let info = TcpInfo::of(&fd).unwrap();
         assert_eq!(whole, (info.snd_cwnd * info.snd_mss) as usize);
         assert!((2..=1024).contains(&info.snd_cwnd) && info.snd_mss >= 500, "{info:?}");
         // A byte per second: what does not go with the first segments stays.

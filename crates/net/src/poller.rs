@@ -1,11 +1,10 @@
 //! Epoll, and the sockets registered in it by token.
 
 use std::io;
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
-use rustix::event::{Timespec, epoll};
+use gridmpi_sock::{Flags, Queue};
 
 /// Names a registered socket. Never used again for another one (slot and generation), so that an
 /// event taken from the kernel before a socket was replaced is recognised as stale.
@@ -21,11 +20,11 @@ pub(crate) enum Interest {
 }
 
 impl Interest {
-    fn flags(self) -> epoll::EventFlags {
+    fn flags(self) -> Flags {
         match self {
-            Self::None => epoll::EventFlags::empty(),
-            Self::Read => epoll::EventFlags::IN,
-            Self::ReadWrite => epoll::EventFlags::IN | epoll::EventFlags::OUT,
+            Self::None => Flags::empty(),
+            Self::Read => Flags::IN,
+            Self::ReadWrite => Flags::IN | Flags::OUT,
         }
     }
 }
@@ -44,55 +43,41 @@ const BATCH: usize = 16;
 /// The kernel's event queue. All calls take `&self`: one thread may wait while another registers.
 #[derive(Debug)]
 pub(crate) struct Poller {
-    epoll: OwnedFd,
+    queue: Queue,
 }
 
 impl Poller {
     pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)? })
+        Ok(Self { queue: Queue::new()? })
     }
 
     pub(crate) fn add(&self, fd: impl AsFd, token: Token, interest: Interest) -> io::Result<()> {
-        let data = epoll::EventData::new_u64(token.0);
-        Ok(epoll::add(&self.epoll, fd, data, interest.flags())?)
+        self.queue.add(fd, token.0, interest.flags())
     }
 
     pub(crate) fn modify(&self, fd: impl AsFd, token: Token, interest: Interest) -> io::Result<()> {
-        let data = epoll::EventData::new_u64(token.0);
-        Ok(epoll::modify(&self.epoll, fd, data, interest.flags())?)
+        self.queue.modify(fd, token.0, interest.flags())
     }
 
     pub(crate) fn remove(&self, fd: impl AsFd) -> io::Result<()> {
-        Ok(epoll::delete(&self.epoll, fd)?)
+        self.queue.remove(fd)
     }
 
     /// Waits at most `timeout` (`None`: without end) and replaces `ready` by what is ready; by nothing
     /// when a signal interrupts the wait.
     pub(crate) fn wait(&self, timeout: Option<Duration>, ready: &mut Vec<Ready>) -> io::Result<()> {
-        let mut space = [MaybeUninit::<epoll::Event>::uninit(); BATCH];
-        let timeout = timeout.map(|timeout| Timespec {
-            tv_sec: timeout.as_secs().min(1 << 30) as i64,
-            tv_nsec: timeout.subsec_nanos().into(),
-        });
         ready.clear();
-        match epoll::wait(&self.epoll, &mut space, timeout.as_ref()) {
-            Ok((events, _)) => ready.extend(events.iter().map(Ready::from_event)),
-            Err(rustix::io::Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-        Ok(())
+        self.queue.wait::<BATCH>(timeout, |data, flags| ready.push(Ready::new(data, flags)))
     }
 }
 
 impl Ready {
-    fn from_event(event: &epoll::Event) -> Self {
-        let ended = epoll::EventFlags::ERR | epoll::EventFlags::HUP;
-        // The structure is packed: copy the flags out first.
-        let flags = event.flags;
+    fn new(data: u64, flags: Flags) -> Self {
+        let ended = Flags::ERR | Flags::HUP;
         Self {
-            token: Token(event.data.u64()),
-            readable: flags.intersects(epoll::EventFlags::IN | ended),
-            writable: flags.intersects(epoll::EventFlags::OUT | ended),
+            token: Token(data),
+            readable: flags.intersects(Flags::IN | ended),
+            writable: flags.intersects(Flags::OUT | ended),
         }
     }
 }

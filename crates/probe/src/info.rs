@@ -1,34 +1,11 @@
 //! What the kernel says of a connection.
 
 use crate::message::Tally;
+use gridmpi_sock::TcpInfo;
 use nix::sys::socket::sockopt::TcpCongestion;
 use nix::sys::socket::{getsockopt, setsockopt};
-use nix::{getsockopt_impl, libc, sockopt_impl};
 use std::ffi::OsString;
 use std::net::TcpStream;
-
-sockopt_impl!(TcpInfo, GetOnly, libc::IPPROTO_TCP, libc::TCP_INFO, Info);
-
-/// The beginning of the kernel's `struct tcp_info` (linux/tcp.h), as Linux 4.6 and all later have it.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct Info {
-    states: [u8; 8],
-    timeouts: [u32; 2],
-    snd_mss: u32,
-    rcv_mss: u32,
-    between: [u32; 19],
-    total_retrans: u32,
-    rates_and_bytes: [u64; 4],
-    segs: [u32; 2],
-    notsent_bytes: u32,
-    min_rtt: u32,
-    data_segs_in: u32,
-    data_segs_out: u32,
-}
-
-/// Where `tcpi_pmtu` stands in `between`.
-const PATH_MTU: usize = 9;
 
 /// Asks for a congestion control by name.
 pub(crate) fn choose(stream: &TcpStream, name: &str) -> Result<(), String> {
@@ -47,12 +24,12 @@ pub(crate) struct Arrived {
 impl Arrived {
     /// Counts from now on.
     pub(crate) fn at(stream: &TcpStream) -> Self {
-        Self { segments: getsockopt(stream, TcpInfo).map_or(0, |info| info.data_segs_in) }
+        Self { segments: TcpInfo::of(stream).map_or(0, |info| info.data_segs_in) }
     }
 
     /// Bytes since the last time.
     pub(crate) fn more(&mut self, stream: &TcpStream) -> u64 {
-        let Ok(info) = getsockopt(stream, TcpInfo) else { return 0 };
+        let Ok(info) = TcpInfo::of(stream) else { return 0 };
         // The kernel counts in 32 bits, and on.
         let new = info.data_segs_in.wrapping_sub(self.segments);
         self.segments = info.data_segs_in;
@@ -62,8 +39,8 @@ impl Arrived {
 
 /// The largest packet that the kernel counts on, and its fastest round trip in microseconds.
 pub(crate) fn packet_and_trip(stream: &TcpStream) -> Option<(u32, u32)> {
-    let info = getsockopt(stream, TcpInfo).ok()?;
-    Some((*info.between.get(PATH_MTU)?, info.min_rtt))
+    let info = TcpInfo::of(stream).ok()?;
+    Some((info.pmtu, info.min_rtt))
 }
 
 /// The congestion control of a connection.
@@ -75,7 +52,7 @@ pub(crate) fn control(stream: &TcpStream) -> Option<String> {
 
 /// Adds a connection to what is known of all.
 pub(crate) fn count(stream: &TcpStream, tally: &mut Tally) {
-    if let Ok(info) = getsockopt(stream, TcpInfo) {
+    if let Ok(info) = TcpInfo::of(stream) {
         tally.segments += u64::from(info.data_segs_out);
         tally.retransmitted += u64::from(info.total_retrans);
     }

@@ -4,24 +4,8 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use nix::sys::socket::{getsockopt, setsockopt};
-use nix::{getsockopt_impl, libc, setsockopt_impl, sockopt_impl};
+use gridmpi_sock::{TcpInfo, bound_unsent, set_pacing_rate};
 use socket2::{SockRef, TcpKeepalive};
-
-sockopt_impl!(MaxPacingRate, SetOnly, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, usize);
-sockopt_impl!(NotSentLowat, SetOnly, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, u32);
-sockopt_impl!(TcpInfo, GetOnly, libc::IPPROTO_TCP, libc::TCP_INFO, Info);
-
-/// The beginning of the kernel's `struct tcp_info` (linux/tcp.h), as Linux 4.6 and all later have it.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct Info {
-    states: [u8; 8],
-    before_rates: [u32; 24],
-    rates: [u64; 2],
-    acknowledged: u64,
-    received: u64,
-}
 
 /// What the kernel may hold of a connection between relays that has not left: enough to keep it busy, little enough that whose
 /// turn it is is decided late.
@@ -41,13 +25,12 @@ pub(crate) fn prepare(fd: &OwnedFd, keepalive: Duration) -> io::Result<()> {
 /// For a connection to another relay.
 pub(crate) fn prepare_trunk(fd: &OwnedFd) {
     // Where the kernel does not know it turns are decided earlier.
-    let _ = setsockopt(fd, NotSentLowat, &NOT_SENT);
+    let _ = bound_unsent(fd, NOT_SENT);
 }
 
 /// Paces a connection, bytes per second; `None`: as fast as may be.
 pub(crate) fn set_rate(fd: &OwnedFd, bytes_per_second: Option<u64>) {
-    let rate = bytes_per_second.and_then(|rate| usize::try_from(rate).ok());
-    let _ = setsockopt(fd, MaxPacingRate, &rate.unwrap_or(usize::MAX));
+    let _ = set_pacing_rate(fd, bytes_per_second.unwrap_or(u64::MAX));
 }
 
 /// Makes the other side see a reset when the socket is closed.
@@ -57,5 +40,5 @@ pub(crate) fn reset_on_close(fd: &OwnedFd) {
 
 /// Bytes that the other side's host has acknowledged.
 pub(crate) fn acknowledged(fd: &OwnedFd) -> Option<u64> {
-    Some(getsockopt(fd, TcpInfo).ok()?.acknowledged)
+    Some(TcpInfo::of(fd).ok()?.bytes_acked)
 }

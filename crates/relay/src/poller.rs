@@ -1,11 +1,10 @@
 //! Epoll.
 
 use std::io;
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
-use rustix::event::{Timespec, epoll};
+use gridmpi_sock::{Flags, Queue};
 
 use crate::arena::Key;
 use crate::sockets::Socket;
@@ -23,17 +22,12 @@ pub(crate) enum Interest {
 }
 
 impl Interest {
-    fn flags(self) -> epoll::EventFlags {
+    fn flags(self) -> Flags {
         match self {
-            Self::None => epoll::EventFlags::empty(),
-            Self::Read => epoll::EventFlags::IN,
-            Self::Write => epoll::EventFlags::OUT,
-            Self::Changes => {
-                epoll::EventFlags::IN
-                    | epoll::EventFlags::OUT
-                    | epoll::EventFlags::RDHUP
-                    | epoll::EventFlags::ET
-            }
+            Self::None => Flags::empty(),
+            Self::Read => Flags::IN,
+            Self::Write => Flags::OUT,
+            Self::Changes => Flags::IN | Flags::OUT | Flags::RDHUP | Flags::ET,
         }
     }
 }
@@ -55,49 +49,34 @@ const BATCH: usize = 256;
 /// The kernel's event queue.
 #[derive(Debug)]
 pub(crate) struct Poller {
-    epoll: OwnedFd,
+    queue: Queue,
 }
 
 impl Poller {
     pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)? })
+        Ok(Self { queue: Queue::new()? })
     }
 
     pub(crate) fn add(&self, fd: impl AsFd, key: Key<Socket>, what: Interest) -> io::Result<()> {
-        let data = epoll::EventData::new_u64(key.to_bits());
-        Ok(epoll::add(&self.epoll, fd, data, what.flags())?)
+        self.queue.add(fd, key.to_bits(), what.flags())
     }
 
     pub(crate) fn modify(&self, fd: impl AsFd, key: Key<Socket>, what: Interest) -> io::Result<()> {
-        let data = epoll::EventData::new_u64(key.to_bits());
-        Ok(epoll::modify(&self.epoll, fd, data, what.flags())?)
+        self.queue.modify(fd, key.to_bits(), what.flags())
     }
 
     /// Waits at most `timeout` (`None`: without end) and replaces `ready` by what is ready.
     pub(crate) fn wait(&self, timeout: Option<Duration>, ready: &mut Vec<Ready>) -> io::Result<()> {
-        let mut space = [MaybeUninit::<epoll::Event>::uninit(); BATCH];
-        let timeout = timeout.map(|timeout| Timespec {
-            tv_sec: timeout.as_secs().min(1 << 30) as i64,
-            tv_nsec: timeout.subsec_nanos().into(),
-        });
         ready.clear();
-        match epoll::wait(&self.epoll, &mut space, timeout.as_ref()) {
-            Ok((events, _)) => ready.extend(events.iter().map(Ready::from_event)),
-            Err(rustix::io::Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-        Ok(())
+        self.queue.wait::<BATCH>(timeout, |data, flags| ready.push(Ready::new(data, flags)))
     }
 }
 
 impl Ready {
-    fn from_event(event: &epoll::Event) -> Self {
-        use epoll::EventFlags as Flags;
-        // The structure is packed: copy the flags out first.
-        let flags = event.flags;
+    fn new(data: u64, flags: Flags) -> Self {
         let ended = Flags::RDHUP | Flags::HUP | Flags::ERR;
         Self {
-            key: Key::from_bits(event.data.u64()),
+            key: Key::from_bits(data),
             is_readable: flags.intersects(Flags::IN | ended),
             is_writable: flags.intersects(Flags::OUT | Flags::HUP | Flags::ERR),
             has_ended: flags.intersects(ended),

@@ -27,6 +27,7 @@ const LAYERS: &[&str] = &[
     "bootstrap",
     "leg",
     "buffer",
+    "sock",
     "wire",
     "abi",
     "apigen",

@@ -143,7 +143,7 @@ static void look_at_categories(void)
         for (int j = 0; j < categories; j++) CHECK(list[j] >= 0 && list[j] < number, "%s has %d of %d", name, list[j], number);
         if (is_ours) {
             SAME(cvars, 3);
-            SAME(pvars, 6);
+            SAME(pvars, 7);
             int index;
             FINE(MPI_T_category_get_index("gridmpi", &index));
             SAME(index, i);

@@ -1,0 +1,9 @@
+//! What the kernel says of sockets and is told of them, where no library does it in our stead: a queue of events, TCP's own account of a
+//! connection, pacing. Linux only; nothing here waits but [`Queue::wait`].
+#![forbid(unsafe_code)]
+
+mod queue;
+mod tcp;
+
+pub use queue::{Flags, Queue};
+pub use tcp::{TcpInfo, bound_unsent, set_pacing_rate};
