@@ -229,7 +229,7 @@ impl State {
         let welcome = proven.welcome(&self.us, verdict, expects);
         if pending.carrier.write_all(&welcome).is_err() {
             self.endpoint.disconnected(id, strand);
-            self.redial(id);
+            self.redial(id, false);
             return;
         }
         self.establish((id, strand), pending.carrier, pending.address);

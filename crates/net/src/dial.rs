@@ -35,6 +35,9 @@ const FIRST_ROUND: Duration = Duration::from_secs(1);
 /// two seldom cross.
 const YIELD: Duration = Duration::from_millis(250);
 
+/// The same where relays are between, and the lower one may know of it half a round trip later only.
+const YIELD_RELAYED: Duration = Duration::from_millis(5);
+
 /// The state of dialling one peer for one connection.
 #[derive(Debug)]
 pub(crate) struct Dial {
@@ -127,9 +130,13 @@ impl State {
         self.dial_first(id, Duration::ZERO);
     }
 
-    /// Begins to make a lost connection again, if no other is left.
-    pub(crate) fn redial(&mut self, id: ProcId) {
-        let wait = if self.us.me < id { Duration::ZERO } else { YIELD };
+    /// Begins to make a lost connection again, if no other is left. `is_silent`: nothing may have told the peer.
+    pub(crate) fn redial(&mut self, id: ProcId, is_silent: bool) {
+        let wait = match self.is_relayed(id) {
+            _ if is_silent || self.us.me < id => Duration::ZERO,
+            true => YIELD_RELAYED,
+            false => YIELD,
+        };
         self.dial_first(id, wait);
     }
 
@@ -174,7 +181,11 @@ impl State {
         {
             return;
         }
-        let targets = self.targets(id, strand, is_extra);
+        let mut targets = self.targets(id, strand, is_extra);
+        // One of several relays that has just failed is the last that will do.
+        if let Some(lost) = self.peer(id).lost_way {
+            targets.sort_by_key(|target| *target == Target::Relay(lost));
+        }
         let due = now + wait;
         let was_connected = self.peer(id).ended.is_some();
         let limits = self.limits();
