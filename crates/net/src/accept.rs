@@ -29,8 +29,8 @@ const RETRY: Duration = Duration::from_millis(200);
 #[derive(Debug)]
 pub(crate) struct Pending {
     carrier: Carrier,
-    /// Its first byte has told whether it speaks TLS.
-    has_begun: bool,
+    /// It is known whether what follows the challenge is TLS.
+    is_settled: bool,
     address: Option<SocketAddr>,
     answer: Answer,
     accepted: Instant,
@@ -113,7 +113,7 @@ impl State {
         let answer = Answer::new(nonce);
         let carrier = Carrier::bare(fd);
         let pending =
-            Pending { carrier, has_begun: false, address, answer, accepted: now, hello: None };
+            Pending { carrier, is_settled: false, address, answer, accepted: now, hello: None };
         self.sockets.put(token, Socket::Pending(Box::new(pending)));
         self.pending.push(token);
         let handshake = self.limits().handshake;
@@ -167,10 +167,13 @@ impl State {
     }
 
     fn pending_step(&mut self, pending: &mut Pending) -> Result<Option<Proven>, DialError> {
-        if !pending.has_begun && !self.begin(pending)? {
-            return Ok(None);
-        }
         loop {
+            if !pending.is_settled
+                && let Some(from) = pending.answer.from()
+                && !self.settle(pending, from)?
+            {
+                return Ok(None);
+            }
             let read = pending.carrier.read(pending.answer.space());
             let Some(count) = received(read)? else { return Ok(None) };
             match pending.answer.read(count, &self.us)? {
@@ -188,17 +191,22 @@ impl State {
         }
     }
 
-    /// Whether the first byte is there; it tells whether the other side speaks TLS.
-    fn begin(&self, pending: &mut Pending) -> Result<bool, DialError> {
-        let mut first = [0];
-        let peeked = rustix::net::recv(&pending.carrier.fd, &mut first[..], RecvFlags::PEEK);
-        if received(peeked.map(|peeked| peeked.0).map_err(Into::into))?.is_none() {
-            return Ok(false);
+    /// TLS must follow the challenge if it comes from another cluster. Whether the first byte of what does is there.
+    fn settle(&self, pending: &mut Pending, from: ProcId) -> Result<bool, DialError> {
+        if let Some(security) = &self.config.security
+            && self.must_be_secure(from)
+        {
+            let mut first = [0];
+            let peeked = rustix::net::recv(&pending.carrier.fd, &mut first[..], RecvFlags::PEEK);
+            if received(peeked.map(|peeked| peeked.0).map_err(Into::into))?.is_none() {
+                return Ok(false);
+            }
+            // Else its proof is looked at, to say who it is that speaks none.
+            if first == [FIRST_BYTE] {
+                pending.carrier.secure_accepted(security).map_err(DialError::Io)?;
+            }
         }
-        if let (Some(security), [FIRST_BYTE]) = (&self.config.security, first) {
-            pending.carrier.secure_accepted(security).map_err(DialError::Io)?;
-        }
-        pending.has_begun = true;
+        pending.is_settled = true;
         Ok(true)
     }
 

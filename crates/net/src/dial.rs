@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use gridmpi_leg as leg;
 use gridmpi_wire::{Errand, Nonce, ProcId, Strand};
-use rustix::net::SendFlags;
+use rustix::net::{RecvFlags, SendFlags, recv};
 use socket2::{Domain, Protocol, SockRef, Socket as RawSocket, TcpKeepalive, Type};
 
 use crate::carrier::Carrier;
@@ -390,7 +390,13 @@ impl State {
                     }
                 }
                 Stage::Handshake(ask) => {
-                    let read = attempt.carrier.read(ask.space());
+                    let read = if ask.has_proven() {
+                        attempt.carrier.read(ask.space())
+                    } else {
+                        // In clear; not a byte beyond the challenge.
+                        let read = recv(&attempt.carrier.fd, ask.space(), RecvFlags::empty());
+                        read.map(|read| read.0).map_err(Into::into)
+                    };
                     let Some(count) = received(read)? else { return Ok(None) };
                     match ask.read(count, &self.us, claim)? {
                         AskStep::More => {}
@@ -418,15 +424,16 @@ impl State {
         }
     }
 
-    /// The first words to the peer itself.
+    /// The first words to the peer itself. TLS begins right behind the hello, which saves a round trip; its answer does behind the
+    /// challenge.
     fn say_hello(&self, attempt: &mut Attempt) -> Result<Ask, DialError> {
+        let (ask, hello) = Ask::new(&self.us, attempt.peer, nonce()?);
+        attempt.carrier.write_all(&hello).map_err(DialError::Io)?;
         if let Some(security) = &self.config.security
             && self.must_be_secure(attempt.peer)
         {
             attempt.carrier.secure_dialled(security).map_err(DialError::Io)?;
         }
-        let (ask, hello) = Ask::new(&self.us, attempt.peer, nonce()?);
-        attempt.carrier.write_all(&hello).map_err(DialError::Io)?;
         Ok(ask)
     }
 
