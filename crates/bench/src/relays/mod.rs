@@ -2,6 +2,7 @@
 
 mod across;
 pub mod ends;
+mod failover;
 mod passage;
 mod proxies;
 mod servers;
@@ -11,7 +12,7 @@ mod trunks;
 use crate::group::{Group, When};
 
 /// All groups, in the order in which they are run.
-pub const GROUPS: [Group; 4] = [
+pub const GROUPS: [Group; 5] = [
     Group {
         name: "latency",
         about: "8-byte ping-pong through a pair of relays",
@@ -29,6 +30,12 @@ pub const GROUPS: [Group; 4] = [
         about: "1 to 8 relays with 20-Mbit/s interfaces in each cluster",
         when: When::Always,
         measure: trunks::measure,
+    },
+    Group {
+        name: "failover",
+        about: "how long nothing comes when a relay dies",
+        when: When::Whole,
+        measure: failover::measure,
     },
     Group {
         name: "tls",
