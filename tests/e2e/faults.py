@@ -13,6 +13,7 @@ import signal
 import subprocess
 import threading
 import time
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,13 +28,13 @@ from .vendors import BY_TAG, Vendor
 PUBLICS = ("pub1", "pub2")
 #: Where `gridmpi run` is. No fault meets it: the clusters' connections with it are not made again.
 HOME = "home"
-LINKS = [f"{end}-{host}" for end in "ab" for host in PUBLICS]
-#: Kinds of faults that only relays have.
-KINDS = os.environ.get("GRIDMPI_FAULT_KINDS", ",kill,forget")
+LINKS = tuple(f"{end}-{host}" for end in "ab" for host in PUBLICS)
 #: What relays are found by.
 PATTERN = "relay --listen"
 #: How long what lasts does so at most, seconds: longer than it takes to give up a silent relay.
 LASTS = 2.5
+#: Relays that come when the job is under way, and when, seconds.
+LATE, LATE_BY = ("b-gw2",), 8
 #: The most that a relay is away when it was killed, seconds.
 AWAY = 0.5
 IMB = place.VENDORS / "impi" / "bin" / "IMB-MPI1"
@@ -61,7 +62,7 @@ class Case:
         return f"{self.program} seed {self.seed}"
 
 
-QUICK = [Case("relays", "dm+do", "storm", 1, 20), Case("relays", "do+im", "mpi1", 2, 20), Case("direct", "do+dm", "storm", 3, 15)]
+QUICK = [Case("relays", "dm+do", "storm", 1, 20), Case("relays", "do+im", "mpi1", 2, 20), Case("direct", "do+dm", "storm", 3, 15, 0.8)]
 #: What long runs take by turns, each with a seed of its own.
 TURNS = [
     ("relays", "dm+do", "storm"),
@@ -102,6 +103,8 @@ class Lab(private.Lab):
 
     def _keep(self, host: str, more: list[str]) -> None:
         pauses = random.Random(f"{self.seed} {host}")
+        if host in LATE:
+            self.over.wait(LATE_BY)
         while not self.over.is_set():
             self.start_relay(host, more).wait()
             self.over.wait(pauses.uniform(0, AWAY))
@@ -113,37 +116,64 @@ class Lab(private.Lab):
             keeper.join()
 
 
+@dataclass(frozen=True)
+class Sort:
+    """Faults that are drawn together."""
+
+    kinds: str
+    machines: tuple[str, ...]
+    links: tuple[str, ...]
+    #: How many times as long as the case says from one to the next.
+    slower: float = 1
+
+
+#: What forgets or moves must not be what the clusters' connections with `gridmpi run` pass by; and of two processes that know each other's
+#: addresses only one can move.
+SORTS = {
+    "relays": (
+        Sort("cut,silence,reset,loss,kill", (*PUBLICS, *private.GATEWAYS), LINKS),
+        Sort("forget,renumber", ("a-gw2", "b-gw2"), LINKS, 4),
+    ),
+    "direct": (Sort("cut,silence,reset,loss", ("a1", "a2", "b1", "b2"), ("a-b",)), Sort("renumber", ("a1", "a2"), ("a-b",), 8)),
+}
+
+
 class Faults:
     """What goes wrong in a lab, from when the program begins to its end."""
 
     def __init__(self, case: Case, lab: Lab, log: Path) -> None:
         self.case, self.lab, self.log = case, lab, log
-        self.said = lab.scratch / "faults.log"
-        self.running: subprocess.Popen | None = None
+        self.running: list[subprocess.Popen] = []
 
     def begin(self, _mark: str) -> None:
         """Waits until the program says that it begins."""
         while not self.lab.over.wait(0.05):
-            if self.log.exists() and b"begins" in self.log.read_bytes() or b"# Benchmarking" in self.log.read_bytes():
-                break
-        else:
-            return
-        kinds, machines, links = "cut,silence,reset,loss", ["a1", "a2", "b1", "b2"], ["a-b"]
-        if self.case.lab == "relays":
-            kinds, machines, links = kinds + KINDS, [*PUBLICS, *private.GATEWAYS], LINKS
-        words = ["lab", "faults", "--name", self.lab.name, "--seed", str(self.case.seed), "--kinds", kinds, "--pattern", PATTERN]
-        words += ["--every", f"{self.case.every} s", "--lasts", f"{LASTS} s", "--on", ",".join(machines), "--links", ",".join(links)]
-        with self.said.open("wb") as said:
-            self.running = subprocess.Popen([str(gridmpi()), *words], stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+            said = self.log.read_bytes() if self.log.exists() else b""
+            if b" begins\n" in said or b"# Benchmarking" in said:
+                self.running = [self._start(number, sort) for number, sort in enumerate(SORTS[self.case.lab])]
+                return
 
-    def end(self) -> int:
-        """How many there were."""
-        if self.running is None:
-            return 0
-        self.running.send_signal(signal.SIGINT)
-        self.running.wait(20)
-        found = re.search(r"^(\d+) faults$", self.said.read_text(), re.MULTILINE)
-        return int(found[1]) if found else 0
+    def _start(self, number: int, sort: Sort) -> subprocess.Popen:
+        words = ["lab", "faults", "--name", self.lab.name, "--seed", str(self.case.seed), "--kinds", sort.kinds, "--pattern", PATTERN]
+        words += ["--every", f"{self.case.every * sort.slower} s", "--lasts", f"{LASTS} s"]
+        words += ["--on", ",".join(sort.machines), "--links", ",".join(sort.links)]
+        with self._said(number).open("wb") as said:
+            return subprocess.Popen([str(gridmpi()), *words], stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+
+    def _said(self, number: int) -> Path:
+        return self.lab.scratch / f"faults-{number}.log"
+
+    def end(self) -> Counter:
+        """How many there were of each kind."""
+        counts: Counter = Counter()
+        for number, one in enumerate(self.running):
+            one.send_signal(signal.SIGINT)
+            one.wait(20)
+            text = self._said(number).read_text()
+            if one.returncode != 0:
+                raise RuntimeError(f"faults came to an end of their own: {text.splitlines()[-1]}")
+            counts.update(re.findall(r"^ *[0-9.]+ s  (?!restore)(\w+) ", text, re.MULTILINE))
+        return counts
 
 
 def _program(case: Case) -> Program:
@@ -151,7 +181,7 @@ def _program(case: Case) -> Program:
     if case.program == "IMB-MPI1":
         return Program("IMB-MPI1", IMB, seconds=limit)
     known = next(program for program in ALL if program.label == case.program)
-    rounds = ("20",) if case.program == "storm" else ()
+    rounds = ("10",) if case.program == "storm" else ()
     return Program(known.name, known.source, args=(str(case.seed), *rounds, str(case.seconds)), seconds=limit)
 
 
@@ -182,8 +212,8 @@ def _problem(case: Case, program: Program, result: Result, count: int) -> str | 
     return None if count > 2 else f"it was over after {count} faults, which proves nothing"
 
 
-def run_case(tally: Tally, case: Case) -> int:
-    """One job under faults; returns how many there were."""
+def run_case(tally: Tally, case: Case) -> Counter:
+    """One job under faults; returns how many there were of each kind."""
     vendors = [BY_TAG[tag] for tag in case.vendors.split("+")]
     program = _program(case)
     scratch = LOGS / "faults" / f"{case.lab}-{case.vendors}-{case.program}-{case.seed}"
@@ -195,13 +225,14 @@ def run_case(tally: Tally, case: Case) -> int:
         head = HOME if case.lab == "relays" else "head"
         result = run(lab.on(head, ["run", str(path)]), log=log, seconds=program.seconds, env=env, during=faults.begin)
         lab.over.set()
-        count = faults.end()
+        counts = faults.end()
+    count = counts.total()
     label = f"{case.label}, {count} faults"
     if wrong := _problem(case, program, result, count):
         tally.fails(case.name, label, result.seconds, wrong, os.path.relpath(log))
     else:
         tally.passes(case.name, label, result.seconds)
-    return count
+    return counts
 
 
 def _missing(case: Case) -> str | None:
@@ -230,12 +261,13 @@ def run_all(tally: Tally, patterns: list[str]) -> None:
 
 
 def run_many(tally: Tally, least: int, seed: int, seconds: int = 60) -> None:
-    """Jobs by turns, from this seed on, until so many faults have been; every second one with several connections for each pair of processes."""
+    """Jobs by turns, from this seed on, until so many faults have been."""
     cases = [Case(*turn, 0, seconds) for turn in TURNS]
     usable = _prepare(cases, tally)
-    count, began = 0, time.monotonic()
-    while usable and count < least:
+    counts, began = Counter(), time.monotonic()
+    while usable and counts.total() < least:
         turn = usable[seed % len(usable)]
-        count += run_case(tally, Case(turn.lab, turn.vendors, turn.program, seed, seconds))
+        counts += run_case(tally, Case(turn.lab, turn.vendors, turn.program, seed, seconds))
         seed += 1
-    print(f"{count} faults while jobs ran, in {time.monotonic() - began:.0f} s")
+    kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(counts.items()))
+    print(f"{counts.total()} faults while jobs ran, in {time.monotonic() - began:.0f} s: {kinds}")

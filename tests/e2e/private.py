@@ -13,7 +13,7 @@ from . import jobs, judge
 from .build import build, command_of
 from .place import LOGS, gridmpi
 from .process import run
-from .programs import ALL, Program
+from .programs import ALL, EXTRA, Program
 from .relaying import make_identity, make_secret
 from .report import Tally
 from .vendors import BY_TAG, Vendor
@@ -25,6 +25,8 @@ CASES = [
     ("m5+o5", ("collectives", "storm", "objects")),
     ("dm+do+m5", ("ring", "storm", "collectives")),
 ]
+#: By its name only: five minutes of silence behind a NAT that forgets after half a minute.
+IDLE = ("idle", "do+do", ("quiet",))
 NODES = 2
 GATEWAYS = [f"{cluster}-gw{number}" for cluster in "ab" for number in (1, 2)]
 
@@ -116,7 +118,7 @@ class Lab:
 
 def _case(tally: Tally, tags: str, names: tuple[str, ...]) -> None:
     vendors = [BY_TAG[tag] for tag in tags.split("+")]
-    programs = [next(program for program in ALL if program.label == name) for name in names]
+    programs = [next(program for program in [*ALL, *EXTRA] if program.label == name) for name in names]
     build(programs, vendors)
     env = {key: value for vendor in vendors for key, value in vendor.env.items() if "_ROOT" in key}
     with Lab(LOGS / "private" / tags, _lab(len(vendors)), ("pub",)) as lab:
@@ -135,8 +137,9 @@ def _case(tally: Tally, tags: str, names: tuple[str, ...]) -> None:
 
 def run_all(tally: Tally, patterns: list[str]) -> None:
     """Every case, or those whose names match."""
-    for tags, names in CASES:
-        if patterns and not any(fnmatch.fnmatch(tags, pattern) for pattern in patterns):
+    cases = [(tags, tags, names) for tags, names in CASES] + ([IDLE] if patterns else [])
+    for name, tags, names in cases:
+        if patterns and not any(fnmatch.fnmatch(name, pattern) for pattern in patterns):
             continue
         if missing := next((BY_TAG[tag].missing() for tag in tags.split("+") if BY_TAG[tag].missing()), None):
             tally.skips("private", tags, f"{missing} is not installed; run tools/setup")

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::Instant;
 
 const COMMON: &str = include_str!("../programs/common.h");
-const SOURCES: [(&str, &str); 13] = [
+const SOURCES: [(&str, &str); 14] = [
     ("local", include_str!("../programs/local.c")),
     ("latency", include_str!("../programs/latency.c")),
     ("bulk", include_str!("../programs/bulk.c")),
@@ -21,6 +21,7 @@ const SOURCES: [(&str, &str); 13] = [
     ("leftover", include_str!("../programs/leftover.c")),
     ("stream", include_str!("../programs/stream.c")),
     ("across", include_str!("../programs/across.c")),
+    ("failover", include_str!("../programs/failover.c")),
     ("halo", include_str!("../programs/halo.c")),
     ("pipeline", include_str!("../programs/pipeline.c")),
 ];

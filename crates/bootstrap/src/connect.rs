@@ -116,10 +116,11 @@ fn finish(socket: Socket) -> io::Result<TcpStream> {
     Ok(socket.into())
 }
 
-/// Small messages leave at once, and a peer that vanished is noticed within two minutes.
+/// Small messages leave at once, a peer that vanished is noticed within two minutes, and NATs on the way that forget after half a
+/// minute do not.
 pub(crate) fn tune(socket: &Socket) -> io::Result<()> {
     let keepalive = socket2::TcpKeepalive::new()
-        .with_time(Duration::from_secs(30))
+        .with_time(Duration::from_secs(10))
         .with_interval(Duration::from_secs(15))
         .with_retries(6);
     socket.set_tcp_keepalive(&keepalive)?;

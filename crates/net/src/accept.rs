@@ -30,8 +30,8 @@ const RETRY: Duration = Duration::from_millis(200);
 pub(crate) struct Pending {
     carrier: Carrier,
     origin: Origin,
-    /// Its first byte has told whether it speaks TLS, or checked records.
-    has_begun: bool,
+    /// It is known whether what follows the challenge is TLS, or checked records.
+    is_settled: bool,
     address: Option<SocketAddr>,
     answer: Answer,
     accepted: Instant,
@@ -130,7 +130,7 @@ impl State {
         let pending = Pending {
             carrier,
             origin,
-            has_begun: false,
+            is_settled: false,
             address,
             answer,
             accepted: now,
@@ -190,10 +190,13 @@ impl State {
     }
 
     fn pending_step(&mut self, pending: &mut Pending) -> Result<Option<Proven>, DialError> {
-        if !pending.has_begun && !self.begin(pending)? {
-            return Ok(None);
-        }
         loop {
+            if !pending.is_settled
+                && let Some(from) = pending.answer.from()
+                && !self.settle(pending, from)?
+            {
+                return Ok(None);
+            }
             let read = pending.carrier.read(pending.answer.space());
             let Some(count) = received(read)? else { return Ok(None) };
             match pending.answer.read(count, &self.us)? {
@@ -211,21 +214,25 @@ impl State {
         }
     }
 
-    /// Whether the first byte is there; it tells whether the other side speaks TLS, or checked records.
-    fn begin(&self, pending: &mut Pending) -> Result<bool, DialError> {
-        let mut first = [0];
-        let peeked = rustix::net::recv(&pending.carrier.fd, &mut first[..], RecvFlags::PEEK);
-        if received(peeked.map(|peeked| peeked.0).map_err(Into::into))?.is_none() {
-            return Ok(false);
-        }
-        match (&self.config.security, first) {
-            (Some(security), [FIRST_BYTE]) => {
-                pending.carrier.secure_accepted(security).map_err(DialError::Io)?;
+    /// TLS, or checked records, must follow the challenge if it comes from where that is so. Whether the first byte of what does is
+    /// there.
+    fn settle(&self, pending: &mut Pending, from: ProcId) -> Result<bool, DialError> {
+        if self.must_be_secure(from) || self.must_be_checked(pending.origin) {
+            let mut first = [0];
+            let peeked = rustix::net::recv(&pending.carrier.fd, &mut first[..], RecvFlags::PEEK);
+            if received(peeked.map(|peeked| peeked.0).map_err(Into::into))?.is_none() {
+                return Ok(false);
             }
-            (None, [RECORD_FIRST]) => pending.carrier.check(),
-            _ => {}
+            // Else its proof is looked at, to say who it is that speaks neither.
+            match (&self.config.security, first) {
+                (Some(security), [FIRST_BYTE]) => {
+                    pending.carrier.secure_accepted(security).map_err(DialError::Io)?;
+                }
+                (None, [RECORD_FIRST]) => pending.carrier.check(),
+                _ => {}
+            }
         }
-        pending.has_begun = true;
+        pending.is_settled = true;
         Ok(true)
     }
 
@@ -262,7 +269,7 @@ impl State {
         let welcome = proven.welcome(&self.us, verdict, expects);
         if pending.carrier.write_all(&welcome).is_err() {
             self.endpoint.disconnected(id, strand);
-            self.redial(id);
+            self.redial(id, false);
             return;
         }
         self.establish((id, strand), pending.carrier, pending.address);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use gridmpi_leg as leg;
 use gridmpi_wire::{Errand, Nonce, ProcId, Strand};
-use rustix::net::SendFlags;
+use rustix::net::{RecvFlags, SendFlags, recv};
 use socket2::{Domain, Protocol, SockRef, Socket as RawSocket, TcpKeepalive, Type};
 
 use crate::accept::Origin;
@@ -35,6 +35,9 @@ const FIRST_ROUND: Duration = Duration::from_secs(1);
 /// After a lost connection the lower process dials at once and the higher after this, so that the
 /// two seldom cross.
 const YIELD: Duration = Duration::from_millis(250);
+
+/// The same where relays are between, and the lower one may know of it half a round trip later only.
+const YIELD_RELAYED: Duration = Duration::from_millis(5);
 
 /// The state of dialling one peer for one connection.
 #[derive(Debug)]
@@ -136,9 +139,13 @@ impl State {
         self.dial_first(id, Duration::ZERO);
     }
 
-    /// Begins to make a lost connection again, if no other is left.
-    pub(crate) fn redial(&mut self, id: ProcId) {
-        let wait = if self.us.me < id { Duration::ZERO } else { YIELD };
+    /// Begins to make a lost connection again, if no other is left. `is_silent`: nothing may have told the peer.
+    pub(crate) fn redial(&mut self, id: ProcId, is_silent: bool) {
+        let wait = match self.is_relayed(id) {
+            _ if is_silent || self.us.me < id => Duration::ZERO,
+            true => YIELD_RELAYED,
+            false => YIELD,
+        };
         self.dial_first(id, wait);
     }
 
@@ -183,7 +190,11 @@ impl State {
         {
             return;
         }
-        let targets = self.targets(id, strand, is_extra);
+        let mut targets = self.targets(id, strand, is_extra);
+        // One of several relays that has just failed is the last that will do.
+        if let Some(lost) = self.peer(id).lost_way {
+            targets.sort_by_key(|target| *target == Target::Relay(lost));
+        }
         let due = now + wait;
         let was_connected = self.peer(id).ended.is_some();
         let limits = self.limits();
@@ -389,7 +400,13 @@ impl State {
                     }
                 }
                 Stage::Handshake(ask) => {
-                    let read = attempt.carrier.read(ask.space());
+                    let read = if ask.has_proven() {
+                        attempt.carrier.read(ask.space())
+                    } else {
+                        // In clear; not a byte beyond the challenge.
+                        let read = recv(&attempt.carrier.fd, ask.space(), RecvFlags::empty());
+                        read.map(|read| read.0).map_err(Into::into)
+                    };
                     let Some(count) = received(read)? else { return Ok(None) };
                     match ask.read(count, &self.us, claim)? {
                         AskStep::More => {}
@@ -417,8 +434,11 @@ impl State {
         }
     }
 
-    /// The first words to the peer itself.
+    /// The first words to the peer itself. TLS begins right behind the hello, which saves a round trip; its answer does behind the
+    /// challenge.
     fn say_hello(&self, attempt: &mut Attempt) -> Result<Ask, DialError> {
+        let (ask, hello) = Ask::new(&self.us, attempt.peer, nonce()?);
+        attempt.carrier.write_all(&hello).map_err(DialError::Io)?;
         if let Some(security) = &self.config.security
             && self.must_be_secure(attempt.peer)
         {
@@ -426,8 +446,6 @@ impl State {
         } else if self.must_be_checked(attempt.target.origin()) {
             attempt.carrier.check();
         }
-        let (ask, hello) = Ask::new(&self.us, attempt.peer, nonce()?);
-        attempt.carrier.write_all(&hello).map_err(DialError::Io)?;
         Ok(ask)
     }
 

@@ -74,10 +74,10 @@ impl Answer {
         self.inbox.space()
     }
 
-    /// Whether the hello has come.
+    /// Who says that it has dialled, once its hello has come. It has not proven it.
     #[must_use]
-    pub fn has_hello(&self) -> bool {
-        self.said.is_some()
+    pub fn from(&self) -> Option<ProcId> {
+        self.said.as_ref().map(|(hello, _)| hello.from)
     }
 
     /// `count` bytes were read into [`Self::space`].

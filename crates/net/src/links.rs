@@ -38,8 +38,7 @@ impl State {
             link.control = Some(CongestionControl::new(&link.carrier.fd, wanted));
         }
         link.is_far = self.paces.is_far(id);
-        let is_circuit = self.is_relayed(id);
-        link.pulse = is_circuit.then(|| Pulse::new(link.since));
+        link.pulse = Some(Pulse::new(link.since, self.is_relayed(id)));
         self.peer(id).links.push((strand, token));
         self.bound_links(id, &link);
         self.bound_reach(id, strand);
@@ -199,7 +198,8 @@ impl State {
             self.give_up(id, &failure.what.clone(), Some(failure));
         } else if !self.endpoint.peer_closed(id) {
             self.peer(id).ended = Some(error.to_string());
-            self.redial(id);
+            self.peer(id).lost_way = address;
+            self.redial(id, matches!(error, LinkError::Silent | LinkError::Moved(_)));
         }
     }
 

@@ -1,10 +1,15 @@
-//! Relays that have fallen silent: their host is gone, or the way to it, and nothing says so.
+//! Connections that have fallen silent though nothing says so: a relay's host is gone, or the way to it; or our own address is.
 //!
 //! A connection to a relay is short, so that what is sent there is acknowledged at once, by its host's kernel, however slow the
 //! process at the far end may be. When that stops the circuit is lost, long before TCP would give up: other relays may lead on.
+//! A direct connection is as long as the path is; it is left to TCP, unless the address that it was made from is not ours any more.
 
+use std::io::ErrorKind;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
+
+use socket2::{Domain, SockRef, Socket as RawSocket, Type};
 
 use crate::LinkError;
 use crate::options::carried;
@@ -26,6 +31,8 @@ const SILENCE: Duration = Duration::from_millis(1250);
 pub(crate) struct Pulse {
     acknowledged: u64,
     since: Instant,
+    /// It leads to a relay.
+    is_circuit: bool,
     /// Something was written, and has not been seen to have arrived.
     is_watched: bool,
 }
@@ -40,8 +47,8 @@ enum Sign {
 }
 
 impl Pulse {
-    pub(crate) const fn new(now: Instant) -> Self {
-        Self { acknowledged: 0, since: now, is_watched: false }
+    pub(crate) const fn new(now: Instant, is_circuit: bool) -> Self {
+        Self { acknowledged: 0, since: now, is_circuit, is_watched: false }
     }
 
     /// Something was written. What was silent before, because there was nothing to say, is no silence.
@@ -93,22 +100,39 @@ impl State {
             let Some(pulse) = &mut link.pulse else { continue };
             let sign = pulse.look(&link.carrier.fd, now);
             is_any |= sign != Sign::Silent && pulse.is_watched;
-            if sign == Sign::Silent {
-                silent.push(token);
+            if sign != Sign::Silent {
+                continue;
+            }
+            if pulse.is_circuit {
+                silent.push((token, LinkError::Silent));
+            } else if let Some(address) = lost_address(&link.carrier.fd) {
+                silent.push((token, LinkError::Moved(address)));
+            } else {
+                // Later again, or TCP gives up.
+                is_any = true;
             }
         }
         self.is_watching_pulse = false;
         if is_any {
             self.watch_pulse();
         }
-        silent.into_iter().for_each(|token| self.end_silent(token));
+        silent.into_iter().for_each(|(token, why)| self.end_silent(token, &why));
     }
 
-    fn end_silent(&mut self, token: Token) {
+    fn end_silent(&mut self, token: Token, why: &LinkError) {
         if let Some(Socket::Link(link)) = self.sockets.take(token) {
-            self.end_link(token, &link, &LinkError::Silent);
+            self.end_link(token, &link, why);
         }
     }
+}
+
+/// The address that a connection was made from, if this machine has it no longer: nothing that is sent from it leaves.
+fn lost_address(fd: &OwnedFd) -> Option<IpAddr> {
+    let address = SockRef::from(fd).local_addr().ok()?.as_socket()?.ip();
+    let socket =
+        RawSocket::new(Domain::for_address(SocketAddr::new(address, 0)), Type::DGRAM, None);
+    let bound = socket.ok()?.bind(&SocketAddr::new(address, 0).into());
+    bound.is_err_and(|error| error.kind() == ErrorKind::AddrNotAvailable).then_some(address)
 }
 
 #[cfg(test)]
@@ -119,7 +143,7 @@ mod tests {
     fn only_what_is_on_its_way_and_stays_there_is_silence() {
         let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);
-        let mut pulse = Pulse::new(start);
+        let mut pulse = Pulse::new(start, true);
         assert_eq!(pulse.judge(0, false, at(60_000)), Sign::Idle);
         assert_eq!(pulse.judge(0, true, at(60_100)), Sign::Alive);
         assert_eq!(pulse.judge(0, true, at(61_200)), Sign::Alive);
@@ -137,7 +161,7 @@ mod tests {
     fn a_long_rest_before_the_first_word_is_no_silence() {
         let (_reader, writer) = std::os::unix::net::UnixStream::pair().unwrap();
         let now = Instant::now();
-        let mut pulse = Pulse::new(now.checked_sub(Duration::from_secs(3600)).unwrap());
+        let mut pulse = Pulse::new(now.checked_sub(Duration::from_secs(3600)).unwrap(), true);
         assert_eq!(
             pulse.look(&writer.into(), now),
             Sign::Idle,
@@ -147,5 +171,12 @@ mod tests {
         assert!(pulse.is_watched && pulse.since >= now);
         assert_eq!(pulse.judge(0, true, now + Duration::from_millis(250)), Sign::Alive);
         assert_eq!(pulse.judge(0, true, now + 2 * SILENCE), Sign::Silent);
+    }
+
+    #[test]
+    fn an_address_that_this_machine_has_is_not_lost() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        assert_eq!(lost_address(&stream.into()), None);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -57,6 +58,8 @@ pub(crate) struct Peer {
     pub(crate) damage: Option<Damage>,
     /// How the last connection ended, if it was not in order.
     pub(crate) ended: Option<String>,
+    /// Where that one led: the last place to try first.
+    pub(crate) lost_way: Option<SocketAddr>,
 }
 
 impl Peer {

@@ -58,9 +58,10 @@ pub struct Limits {
     pub accept: Duration,
     /// How long another relay has to answer.
     pub answer: Duration,
-    /// How long after something was sent on a connection between relays it must be seen to arrive.
+    /// How long after something was sent on a connection between relays it must be seen to arrive; and how often an unused
+    /// one is tried while processes use this relay, so that none is led a way that is no more.
     pub probe: Duration,
-    /// How long a connection may rest before it is used, so that whatever stands between keeps it.
+    /// How long a connection may rest otherwise before it is used, so that whatever stands between keeps it.
     pub keepalive: Duration,
     /// Silence after which a connection is dead.
     pub dead: Duration,
@@ -77,9 +78,9 @@ impl Default for Limits {
             routes: 4096,
             accept: Duration::from_secs(10),
             answer: Duration::from_secs(12),
-            probe: Duration::from_millis(500),
+            probe: Duration::from_millis(250),
             keepalive: Duration::from_secs(10),
-            dead: Duration::from_millis(1500),
+            dead: Duration::from_millis(1250),
             rest: Duration::from_secs(5),
         }
     }

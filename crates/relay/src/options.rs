@@ -11,12 +11,18 @@ use socket2::{SockRef, TcpKeepalive};
 /// turn it is is decided late.
 const NOT_SENT: u32 = 256 * 1024;
 
-/// For all connections that carry circuits: nothing waits for more to come, and what stands between keeps the connection.
+/// How long the other side's host may acknowledge nothing of what was sent, or take nothing, before the connection is lost; the
+/// same as processes wait for each other. A host that has vanished says nothing of itself.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// For all connections that carry circuits: nothing waits for more to come, what stands between keeps the connection, and it does
+/// not outlive the host at its other end for long.
 pub(crate) fn prepare(fd: &OwnedFd, keepalive: Duration) -> io::Result<()> {
     let socket = SockRef::from(fd);
     socket.set_tcp_nodelay(true)?;
     let interval = (keepalive / 2).max(Duration::from_secs(1));
     let idle = keepalive.max(Duration::from_secs(1));
+    socket.set_tcp_user_timeout(Some(SILENCE.max(2 * keepalive)))?;
     socket.set_tcp_keepalive(
         &TcpKeepalive::new().with_time(idle).with_interval(interval).with_retries(3),
     )

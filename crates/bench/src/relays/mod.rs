@@ -4,6 +4,7 @@ mod across;
 mod cost;
 pub mod crowd;
 pub mod ends;
+mod failover;
 mod mesh;
 mod passage;
 mod proxies;
@@ -16,7 +17,7 @@ mod trunks;
 use crate::group::{Group, When};
 
 /// All groups, in the order in which they are run.
-pub const GROUPS: [Group; 5] = [
+pub const GROUPS: [Group; 6] = [
     Group {
         name: "latency",
         about: "8-byte ping-pong through a pair of relays",
@@ -34,6 +35,12 @@ pub const GROUPS: [Group; 5] = [
         about: "1 to 8 relays with 20-Mbit/s interfaces in each cluster",
         when: When::Always,
         measure: trunks::measure,
+    },
+    Group {
+        name: "failover",
+        about: "how long nothing comes when a relay dies",
+        when: When::Whole,
+        measure: failover::measure,
     },
     Group {
         name: "tls",

@@ -151,7 +151,7 @@ impl Keys {
 /// Something under way on a machine of the lab.
 #[derive(Debug)]
 pub(super) struct Started {
-    running: Running,
+    pub(super) running: Running,
     /// Its process, as the lab counts.
     pub(super) pid: u32,
 }

@@ -675,6 +675,23 @@ fn an_idle_connection_is_used_from_time_to_time() {
 }
 
 #[test]
+fn a_silent_relay_is_found_before_anything_is_sent_there_while_processes_use_this_one() {
+    let (mut world, _) = line(2, &Limits::default());
+    world.register(0, 1);
+    for _ in 0..50 {
+        world.pass_time(Duration::from_millis(100));
+        world.settle();
+    }
+    assert!(world.nodes[0].fake.trunks.values().all(|trunk| !trunk.is_dead));
+    // From here on nothing arrives.
+    let since = world.now;
+    while world.nodes[0].fake.trunks.values().any(|trunk| !trunk.is_dead) {
+        world.pass_time(Duration::from_millis(50));
+        assert!(world.now - since <= Duration::from_millis(1700), "it is found too late");
+    }
+}
+
+#[test]
 fn what_breaks_the_protocol_is_refused() {
     let open =
         |number| (number, Cell::Open { job: JOB, from: ProcId(1), to: ProcId(100), hops: 3 });

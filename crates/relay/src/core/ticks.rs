@@ -6,7 +6,7 @@ use gridmpi_wire::LegVerdict;
 
 use super::circuit::{End, Side};
 use super::link::{Kind, Link, Trunk};
-use super::{Action, CircuitKey, Core, LinkKey};
+use super::{Action, CircuitKey, Core, Limits, LinkKey};
 use crate::cell::{Cell, FIRST_WINDOW, Reason};
 
 /// How often a relay is looked at from which something should come.
@@ -14,6 +14,15 @@ const WATCH: Duration = Duration::from_millis(100);
 
 /// How often it is looked for what rests.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// How often connections to other relays are tried.
+#[derive(Clone, Copy)]
+struct Rhythm {
+    /// After something was sent.
+    probe: Duration,
+    /// While nothing is.
+    rest: Duration,
+}
 
 impl Trunk {
     /// Something was sent of which it must be known whether it arrives.
@@ -31,19 +40,25 @@ impl Trunk {
     }
 
     /// When a ping is due, unless one is on its way.
-    fn ping_due(&self, probe: Duration, keepalive: Duration) -> Option<Duration> {
+    fn ping_due(&self, rhythm: Rhythm) -> Option<Duration> {
         if self.pinged.is_some() {
             return None;
         }
         Some(if self.is_outstanding {
-            self.probed + probe
+            self.probed + rhythm.probe
         } else {
-            self.heard.max(self.probed) + keepalive
+            self.heard.max(self.probed) + rhythm.rest
         })
     }
 }
 
 impl Core {
+    fn rhythm(&self) -> Rhythm {
+        let is_used = !self.registered.is_empty() || self.circuits.len() > 0;
+        let Limits { probe, keepalive, .. } = self.limits;
+        Rhythm { probe, rest: if is_used { probe.min(keepalive) } else { keepalive } }
+    }
+
     /// When [`Self::tick`] has to be called next at the latest.
     #[must_use]
     pub fn next_due(&self) -> Option<Duration> {
@@ -52,9 +67,10 @@ impl Core {
         if !self.grown.is_empty() {
             add(Some(self.rested + LOOK));
         }
+        let rhythm = self.rhythm();
         for key in &self.trunks {
             if let Some(Link { kind: Kind::Trunk(trunk), .. }) = self.links.get(*key) {
-                add(trunk.ping_due(self.limits.probe, self.limits.keepalive));
+                add(trunk.ping_due(rhythm));
                 // Before it is dead it is looked at whether its host still acknowledges.
                 add(trunk.waits.map(|since| (self.tended + WATCH).min(since + self.limits.dead)));
             }
@@ -83,16 +99,16 @@ impl Core {
 
     /// Sees whether another relay is alive.
     fn tend(&mut self, key: LinkKey) {
-        let (now, limits) = (self.now, &self.limits);
+        let (now, dead, rhythm) = (self.now, self.limits.dead, self.rhythm());
         let Some(Link { kind: Kind::Trunk(trunk), wire, .. }) = self.links.get_mut(key) else {
             return;
         };
-        if trunk.waits.is_some_and(|since| now >= since + limits.dead) {
+        if trunk.waits.is_some_and(|since| now >= since + dead) {
             self.actions.push_back(Action::Dead(*wire));
             self.gone(key);
             return;
         }
-        if trunk.ping_due(limits.probe, limits.keepalive).is_some_and(|at| now >= at) {
+        if trunk.ping_due(rhythm).is_some_and(|at| now >= at) {
             trunk.is_outstanding = false;
             trunk.pinged = Some(now);
             trunk.probed = now;

@@ -1,0 +1,195 @@
+//! How long nothing comes when a relay on the way dies: killed, so that its host resets its connections, or silent with its host.
+
+use super::servers::{Keys, Server, Started, Trunk};
+use crate::error::BenchError;
+use crate::figure::{Bound, Figure};
+use crate::place::{Gateways, Job, Lab, RELAY_PORT, Relayed, Route};
+use crate::process::Running;
+use crate::samples::{Samples, median};
+use crate::session::Session;
+use gridmpi_lab::control::{self, Ask};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const MS: f64 = 1e3;
+/// Between the clusters, one way.
+const DELAY_MS: u32 = 10;
+/// Relays of each cluster, each joined with one of the other's.
+const RELAYS: u32 = 2;
+/// After a reset, in round trips; after silence, ms.
+const RESET_BOUND: f64 = 3.0;
+const SILENCE_BOUND: f64 = 2_000.0;
+/// How long a relay is silent: much longer than it may take to move.
+const SILENT: Duration = Duration::from_secs(4);
+/// A relay that is there again is known to all by then: processes try at least every second.
+const SETTLE: Duration = Duration::from_millis(1500);
+/// After a reset a gap that is not told by then was none.
+const PATIENCE: Duration = Duration::from_millis(1500);
+/// What the program may have to go on, for each fault.
+const EACH: Duration = Duration::from_secs(14);
+
+/// What happens to a relay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Death {
+    Reset,
+    Silence,
+}
+
+/// Where it is, seen from the sender.
+const SIDES: [(&str, usize); 2] = [("near", 0), ("far", 1)];
+const CLUSTERS: [&str; 2] = ["a", "b"];
+
+/// A pair of relays, one of each cluster; the first dials.
+struct Pair {
+    servers: [Server; 2],
+    running: [Started; 2],
+}
+
+struct Way<'a> {
+    lab: &'a Lab,
+    keys: &'a Keys,
+    pairs: Vec<Pair>,
+    job: Running,
+    /// Which pair is on the way.
+    at: usize,
+    until: Instant,
+}
+
+impl Way<'_> {
+    /// Lets one relay of the pair on the way die. The longest time, s, in which nothing came.
+    fn fail(&mut self, death: Death, side: usize) -> Result<f64, BenchError> {
+        for _ in 0..self.pairs.len() {
+            let lasted = self.kill_one(death, side)?;
+            self.at = (self.at + 1) % self.pairs.len();
+            if let Some(lasted) = lasted {
+                return Ok(lasted);
+            }
+            // It was not the one on the way after all.
+        }
+        Err(BenchError::Output("nothing went through any relay".to_owned()))
+    }
+
+    fn kill_one(&mut self, death: Death, side: usize) -> Result<Option<f64>, BenchError> {
+        let node = self.node(side)?;
+        let (words, lasts) = match death {
+            Death::Reset => (vec!["kill".to_owned(), node, "relay --config".to_owned()], None),
+            Death::Silence => (vec!["silence".to_owned(), node], Some(SILENT)),
+        };
+        // What was said before is of no interest.
+        while self.job.expect("gap ", Instant::now()).is_ok() {}
+        let began = Instant::now();
+        control::make_fault(self.lab.directory(), Ask { words, lasts })?;
+        let lasted = self.longest_gap(began + lasts.unwrap_or(PATIENCE));
+        self.revive(death, side, began)?;
+        lasted
+    }
+
+    fn node(&self, side: usize) -> Result<String, BenchError> {
+        let pair = self.pairs.get(self.at);
+        let server = pair.and_then(|pair| pair.servers.get(side));
+        server.map(|server| server.node.clone()).ok_or(BenchError::NoTime)
+    }
+
+    fn longest_gap(&mut self, end: Instant) -> Result<Option<f64>, BenchError> {
+        let mut longest: Option<f64> = None;
+        loop {
+            match self.job.expect("gap ", end.min(self.until)) {
+                Ok(line) => {
+                    let gap = line.rsplit(' ').next().and_then(|word| word.parse().ok());
+                    let gap: f64 = gap.ok_or_else(|| BenchError::Output(line.clone()))?;
+                    longest = Some(longest.map_or(gap, |longest| longest.max(gap)));
+                }
+                Err(BenchError::Late { .. }) if Instant::now() < self.until => return Ok(longest),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Both relays of the pair are there again, and joined.
+    fn revive(&mut self, death: Death, side: usize, began: Instant) -> Result<(), BenchError> {
+        let Some(pair) = self.pairs.get_mut(self.at) else { return Ok(()) };
+        if death == Death::Reset
+            && let (Some(server), Some(running)) =
+                (pair.servers.get(side), pair.running.get_mut(side))
+        {
+            *running = self.keys.start(self.lab, server, &[], self.until)?;
+        } else {
+            thread::sleep((began + SILENT).saturating_duration_since(Instant::now()));
+        }
+        let [dialler, _] = &mut pair.running;
+        dialler.running.expect("connected to a relay", self.until)?;
+        // Nothing tells when the processes have registered again.
+        thread::sleep(SETTLE);
+        Ok(())
+    }
+}
+
+pub(super) fn measure(session: &mut Session) -> Result<Vec<Figure>, BenchError> {
+    let route = Route::Gateways(Gateways { gateways: RELAYS, delay_ms: DELAY_MS });
+    session.lab(route)?;
+    let keys = Keys::make(session)?;
+    let program = session.program("failover")?;
+    let count = session.choose(1, 5);
+    let cases: Vec<_> = [Death::Reset, Death::Silence]
+        .into_iter()
+        .flat_map(|death| SIDES.map(|side| (death, side)))
+        .collect();
+    let faults = u32::try_from(cases.len()).unwrap_or(1) * count;
+    let until = session.until()?;
+    let (session, lab) = session.with_lab()?;
+    let pairs = start_pairs(lab, &keys, until)?;
+    let (file, token) = (session.files().place("job.toml"), keys.token());
+    let arguments = [(EACH * faults).as_secs().to_string()];
+    let job = Job {
+        mpi: &session.mpi,
+        file: &file,
+        program: &program,
+        arguments: &arguments,
+        ranks: [1; 2],
+        settings: &[],
+        variables: &[],
+        directory: None,
+        relayed: Some(Relayed { token: &token }),
+    };
+    let mut job = lab.start_job(&job)?;
+    let trip = Samples::parse(&job.expect("@rtt", until)?).scaled("rtt", MS)?;
+    let mut way = Way { lab, keys: &keys, pairs, job, at: 0, until };
+    let mut lasted = vec![Vec::new(); cases.len()];
+    for _ in 0..count {
+        for (index, (death, (_, side))) in cases.iter().enumerate() {
+            let gap = way.fail(*death, *side)? * MS;
+            lasted.get_mut(index).into_iter().for_each(|samples: &mut Vec<f64>| samples.push(gap));
+        }
+    }
+    let figures = cases.iter().zip(&lasted);
+    Ok(figures.flat_map(|((death, (side, _)), lasted)| told(*death, side, lasted, &trip)).collect())
+}
+
+fn start_pairs(lab: &Lab, keys: &Keys, until: Instant) -> Result<Vec<Pair>, BenchError> {
+    let mut pairs = Vec::new();
+    for number in 1..=RELAYS {
+        let [near, far] = CLUSTERS.map(|cluster| format!("{cluster}-gw{number}"));
+        let address = lab.wide_address(&far);
+        let servers = Server::pair([&near, &far], &address, RELAY_PORT, Trunk::Tls);
+        let [dialler, other] = &servers;
+        let other = keys.start(lab, other, &[], until)?;
+        let mut dialler = keys.start(lab, dialler, &[], until)?;
+        dialler.running.expect("connected to a relay", until)?;
+        pairs.push(Pair { servers, running: [dialler, other] });
+    }
+    Ok(pairs)
+}
+
+/// The median and the worst, beside a round trip.
+fn told(death: Death, side: &str, lasted: &[f64], trip: &[f64]) -> [Figure; 2] {
+    let (how, bound) = match death {
+        Death::Reset => ("killed", Bound::RatioAtMost(RESET_BOUND)),
+        Death::Silence => ("silent", Bound::AtMost(SILENCE_BOUND)),
+    };
+    let worst = lasted.iter().copied().fold(0.0, f64::max);
+    let whom = "a round trip";
+    [("median", lasted), ("worst", &[worst])].map(|(which, samples)| {
+        let name = format!("{side} relay {how}: nothing came for, {which} of {}", lasted.len());
+        Figure::new(name, "ms", samples, whom, &[median(trip)], bound)
+    })
+}
