@@ -67,6 +67,7 @@ pub fn measure(
     let found = launched.and_then(|()| {
         let gathering = Gathering {
             listeners: vec![listener],
+            relays: None,
             pass: Pass::from(&secret),
             clusters: clusters
                 .iter()
@@ -319,6 +320,7 @@ fn enter(spec: &mut JobSpec, pair: Pair, report: &PathReport) {
             bandwidth_bits_per_s: bandwidth,
             delay_us: delay,
             via: None,
+            dial: None,
         }),
     }
     for (side, cluster) in [a, b].into_iter().enumerate() {

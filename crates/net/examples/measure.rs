@@ -122,6 +122,7 @@ fn start(me: u32, listen: gridmpi_net::Bound, peers: Vec<Vec<SocketAddr>>) -> Pr
         relays: None,
         limits: Limits::default(),
         pacing: Pacing::default(),
+        lost: None,
     };
     Process { net: Net::start(listen, config).expect("the network starts"), me }
 }

@@ -31,6 +31,7 @@ pub fn config(me: u32, peers: Vec<Vec<SocketAddr>>) -> NetConfig {
         relays: None,
         limits: Limits::default(),
         pacing: Pacing::default(),
+        lost: None,
     }
 }
 
