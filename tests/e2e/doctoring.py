@@ -212,6 +212,23 @@ def _relays(tally: Tally, vendors: list[Vendor]) -> None:
         _judge(tally, "relays-killed", result, None if good else f"exit code {result.code}, {errors}", log)
 
 
+def _closed(tally: Tally, vendors: list[Vendor]) -> None:
+    """Two private clusters that reach the machine of the command through the relays of [job] only."""
+    ring = next(program for program in ALL if program.name == "ring")
+    with remote.Lab(LOGS / "doctor" / "closed", remote.CLOSED) as lab:
+        job = lab.scratch / "job.toml"
+        job.write_text(remote.CLOSED.job([command_of(ring, vendor) for vendor in vendors], vendors, lab.token))
+        log = job.with_suffix(".log")
+        # Trunk connections between the relays are under way.
+        command = f"for i in 1 2 3 4 5 6; do {_words(lab, job)} && exit; done; exit 1"
+        result = run(["sh", "-c", command], log=log, seconds=120, env=remote.roots(vendors))
+        output = result.output[result.output.rfind('{\n  "findings"') :]
+        bad = [f for f in _findings(output) if f["severity"] in ("error", "warning")] if output else ["nothing"]
+        count = len(json.loads(output)["facts"]["circuits"]) if output else 0
+        good = result.code == 0 and not bad and count == 16
+        _judge(tally, "closed", result, None if good else f"exit code {result.code}, {count} circuits, {bad}", log)
+
+
 def _words(lab: remote.Lab, job: Path) -> str:
     return " ".join(lab.on(remote.PUBLIC, ["doctor", "--json", str(job)]))
 
@@ -228,3 +245,5 @@ def run_all(tally: Tally, patterns: list[str]) -> None:
             _case(tally, case, vendors)
     if not patterns or any(fnmatch.fnmatch("relays", pattern) for pattern in patterns):
         _relays(tally, [BY_TAG["do"], BY_TAG["do"]])
+    if not patterns or any(fnmatch.fnmatch("closed", pattern) for pattern in patterns):
+        _closed(tally, [BY_TAG["do"], BY_TAG["do"]])

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from . import imb, judge, remote
 from .build import build, command_of
 from .place import LOGS
-from .process import run
+from .process import Result, run
 from .programs import ALL
 from .report import Tally
 from .vendors import BY_TAG, Vendor
@@ -27,6 +27,8 @@ class Case:
     imb: bool = False
     #: Told from other cases of the same vendors by this.
     kind: str = ""
+    #: No job comes about, and this is said.
+    refused: str = ""
 
     @property
     def name(self) -> str:
@@ -42,7 +44,12 @@ CASES = [
     Case("dm+m5+im", remote.MIXED, imb=True, kind="mixed-imb"),
     Case("do+dm+do", remote.MIXED, ("ring", "storm", "collectives", "usempif08", "arrays"), kind="mixed"),
     Case("m5+o5+do", remote.MIXED, ("storm", "objects"), kind="mixed"),
+    Case("dm+do", remote.ONE_WAY, ("ring", "storm", "collectives", "usempif08", "arrays"), kind="one-way"),
+    Case("do+m5", remote.CLOSED, ("ring", "storm"), kind="closed"),
+    Case("do+do", remote.UNSAID, ("ring",), kind="unsaid", refused='`dial` in [[link]]'),
 ]
+#: Longest that it may take to say that a process cannot be reached, seconds: one tries for 20.
+REFUSAL = 45
 
 
 def _imb(tally: Tally, lab: remote.Lab, way: str, vendors: list[Vendor]) -> None:
@@ -69,6 +76,15 @@ def run_imb(
         tally.passes(way, label, result.seconds)
 
 
+def _refusal(case: Case, result: Result) -> str | None:
+    """A job that cannot work ends soon, with the reason and the remedy."""
+    if result.timed_out or result.left or result.seconds > REFUSAL:
+        return f"it took {result.seconds:.0f} s, and left {result.left}"
+    if result.code == 0 or case.refused not in result.output:
+        return f"exit code {result.code}, and nothing of {case.refused!r}: {result.output.strip()[-300:]}"
+    return None
+
+
 def _case(tally: Tally, case: Case) -> None:
     vendors = [BY_TAG[tag] for tag in case.tags.split("+")]
     programs = [next(program for program in ALL if program.label == name) for name in case.programs]
@@ -81,7 +97,7 @@ def _case(tally: Tally, case: Case) -> None:
             path.write_text(case.layout.job([command_of(program, vendor) for vendor in vendors], vendors, lab.token, variables))
             log = path.with_suffix(".log")
             result = run(lab.on(remote.PUBLIC, ["run", str(path)]), log=log, seconds=program.seconds * 2, env=remote.roots(vendors))
-            if wrong := judge.problem(program, result, "lab"):
+            if wrong := _refusal(case, result) if case.refused else judge.problem(program, result, "lab"):
                 tally.fails(way, program.label, result.seconds, wrong, os.path.relpath(log))
             else:
                 tally.passes(way, program.label, result.seconds)

@@ -37,6 +37,10 @@ class Layout:
     links: str = ""
     #: Seconds after which NAT and firewalls forget what rests.
     nat_timeout: int = 30
+    #: Without it nothing in private clusters reaches `gridmpi run` but through relays.
+    nat: bool = True
+    #: Relays at which `gridmpi run` is.
+    meeting: tuple[str, ...] = ()
 
     def relays(self) -> list[str]:
         """The machines with a relay."""
@@ -51,8 +55,8 @@ class Layout:
             parts.append(f'[[cluster]]\nname = "{site.name}"\nnodes = {NODES}\n')
             if site.private:
                 parts.append(
-                    'private = true\ngateways = 2\ngateway_interface = "100 Mbit/s"\nnetwork = "10.9.0.0/16"\nnat = true\n'
-                    f'nat_timeout = "{self.nat_timeout} s"\nfirewall = "outbound"\n'
+                    'private = true\ngateways = 2\ngateway_interface = "100 Mbit/s"\nnetwork = "10.9.0.0/16"\n'
+                    f'nat = {str(self.nat).lower()}\nnat_timeout = "{self.nat_timeout} s"\nfirewall = "outbound"\n'
                 )
         parts.append(f'[[host]]\nname = "{PUBLIC}"\n')
         ends = [site.name for site in self.sites]
@@ -63,7 +67,8 @@ class Layout:
     def job(self, commands: list[list[str]], vendors: list[Vendor], token: Path, variables: list[dict[str, str]] | None = None) -> str:
         """A job file for it, with one command for each cluster; and, if they need more than the vendor, variables."""
         variables = variables or [vendor.env for vendor in vendors]
-        parts = [f'[job]\nrelay_token = "{token}"\n']
+        meeting = [f"{relay}:{PORT}" for relay in self.meeting]
+        parts = [f'[job]\nrelay_token = "{token}"\n' + (f"relays = {jobs.texts(meeting)}\n" if meeting else "")]
         for index, (site, vendor, command) in enumerate(zip(self.sites, vendors, commands, strict=True)):
             network = "10.9.0" if site.private else f"10.{index + 1}.0"
             each = min(vendor.lab_ranks_per_node, NODES)
@@ -100,6 +105,16 @@ MIXED = Layout(
     tuple((gateway, relay) for gateway in gateways("a") for relay in ("b1", PUBLIC)),
     links='[[link]]\nbetween = ["b", "c"]\nvia = "direct"\n',
 )
+#: A public cluster without relays, and a private one that must do the connecting.
+ONE_WAY = Layout(
+    (Site("a", ()), own_relays("b")),
+    tuple((gateway, PUBLIC) for gateway in gateways("b")),
+    links='[[link]]\nbetween = ["a", "b"]\ndial = "b"\n',
+)
+#: The same, and the job does not know.
+UNSAID = Layout(ONE_WAY.sites, ONE_WAY.dials)
+#: Two private clusters without NAT: not even `gridmpi run` is reached but through relays.
+CLOSED = Layout(TWO.sites, TWO.dials, nat=False, meeting=(PUBLIC,))
 
 
 def roots(vendors: list[Vendor]) -> dict[str, str]:

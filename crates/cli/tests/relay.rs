@@ -153,6 +153,38 @@ fn two_sites_meet_at_a_public_relay_by_the_lines_that_it_prints() {
     let mut dialler = Running::start(&dialler, Path::new(""));
     dialler.line("connected to a relay");
     relay.line("connected to a relay");
+    // The same settings, in a file, are what doctor looks at.
+    let look = |name: &str, identity: &Path, fingerprint: &str| {
+        let settings = place.at(name);
+        let own = format!("[relay]\nidentity = \"{}\"\n", text(identity));
+        let peer = format!(
+            "[[peer]]\nname = \"p\"\naddress = \"{listen}\"\nfingerprint = \"{fingerprint}\"\n"
+        );
+        fs::write(&settings, own + &peer).unwrap();
+        let output = Command::new(GRIDMPI)
+            .args(["doctor", "--verbose", "--relay", text(&settings)])
+            .output()
+            .unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    let theirs = peer.split_once('=').unwrap().1;
+    let (code, said) = look("right.toml", &site, theirs);
+    assert!(code == Some(0) && said.contains("[peer]"), "{said}");
+    let (code, said) = look("wrong.toml", &site, &print);
+    assert!(
+        code == Some(1)
+            && said.contains("[peer-certificate]")
+            && said.contains(&format!("fingerprint = \"{theirs}\"")),
+        "{said}"
+    );
+    let stranger = place.at("stranger");
+    let unknown =
+        String::from_utf8(gridmpi(&["init", "--directory", text(&stranger)]).stdout).unwrap();
+    let (code, said) = look("unknown.toml", &stranger, theirs);
+    assert!(
+        code == Some(1) && said.contains("[peer-refused]") && said.contains(unknown.trim()),
+        "{said}"
+    );
     // What is not encrypted has no place there.
     let plain = gridmpi(&["--public", "--secret-file", "/dev/null"]);
     assert!(String::from_utf8(plain.stderr).unwrap().contains("cannot be used with"));

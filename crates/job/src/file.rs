@@ -343,6 +343,8 @@ bandwidth = "160 Mbit/s"
 delay = "10 ms"
 via = "relays"
 "#;
+        let dialled = text.replace("via = \"relays\"", "dial = \"a\"");
+        assert_eq!(parse("job.toml", &dialled).unwrap().links[0].dial, Some(0));
         let spec = parse("job.toml", text).unwrap();
         assert_eq!(spec.command, ["./heat", "-n", "5"]);
         assert_eq!(spec.env["B"], "2");
@@ -391,6 +393,16 @@ via = "relays"
             ),
             (format!("{a}[[link]]\nbetween = [\"a\"]\n"), "needs `between"),
             (format!("{a}[[link]]\nbetween = [\"a\", \"a\"]\n"), "with itself"),
+            (
+                format!("{a}{b}[[link]]\nbetween = [\"a\", \"b\"]\ndial = \"c\"\n"),
+                "job.toml:7: `dial` names the cluster of this link whose processes connect: `a` or `b`",
+            ),
+            (
+                format!(
+                    "{a}{b}[[link]]\nbetween = [\"a\", \"b\"]\ndial = \"b\"\nvia = \"relays\"\n"
+                ),
+                "job.toml:5: `dial` is for links without relays",
+            ),
             (format!("{a}ranks_per_host = 2\n"), "needs `hosts`"),
             (format!("{a}launcher = \"join\"\nhead = \"h\"\n"), "started by hand"),
             ("[[cluster]]\nranks = 2\n".to_owned(), "job.toml:1: this [[cluster]] has no `name`"),
