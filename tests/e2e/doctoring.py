@@ -215,7 +215,7 @@ def _relays(tally: Tally, vendors: list[Vendor]) -> None:
 def _closed(tally: Tally, vendors: list[Vendor]) -> None:
     """Two private clusters that reach the machine of the command through the relays of [job] only."""
     ring = next(program for program in ALL if program.name == "ring")
-    with remote.Lab(LOGS / "doctor" / "closed", remote.CLOSED) as lab:
+    with remote.Lab(LOGS / "doctor" / "job-relays", remote.CLOSED) as lab:
         job = lab.scratch / "job.toml"
         job.write_text(remote.CLOSED.job([command_of(ring, vendor) for vendor in vendors], vendors, lab.token))
         log = job.with_suffix(".log")
@@ -226,7 +226,7 @@ def _closed(tally: Tally, vendors: list[Vendor]) -> None:
         bad = [f for f in _findings(output) if f["severity"] in ("error", "warning")] if output else ["nothing"]
         count = len(json.loads(output)["facts"]["circuits"]) if output else 0
         good = result.code == 0 and not bad and count == 16
-        _judge(tally, "closed", result, None if good else f"exit code {result.code}, {count} circuits, {bad}", log)
+        _judge(tally, "job-relays", result, None if good else f"exit code {result.code}, {count} circuits, {bad}", log)
 
 
 def _words(lab: remote.Lab, job: Path) -> str:
@@ -245,5 +245,5 @@ def run_all(tally: Tally, patterns: list[str]) -> None:
             _case(tally, case, vendors)
     if not patterns or any(fnmatch.fnmatch("relays", pattern) for pattern in patterns):
         _relays(tally, [BY_TAG["do"], BY_TAG["do"]])
-    if not patterns or any(fnmatch.fnmatch("closed", pattern) for pattern in patterns):
+    if not patterns or any(fnmatch.fnmatch("job-relays", pattern) for pattern in patterns):
         _closed(tally, [BY_TAG["do"], BY_TAG["do"]])
