@@ -9,7 +9,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import jobs, private
+from . import jobs, remote
 from .build import build, command_of
 from .place import LOGS, gridmpi
 from .process import Result, run
@@ -163,7 +163,7 @@ def _case(tally: Tally, case: Case, vendors: list[Vendor]) -> None:
     lab = scratch.with_suffix(".lab.toml")
     lab.write_text(LAB)
     job = _job(scratch.with_suffix(".toml"), vendors, case)
-    env = {key: value for vendor in vendors for key, value in vendor.env.items() if "_ROOT" in key}
+    env = remote.roots(vendors)
     options = " ".join(case.options)
     log = scratch.with_suffix(".log")
     result = run(_inside(case, lab, f"{gridmpi()} doctor --json {options} {job}"), log=log, seconds=120, env=env)
@@ -191,10 +191,10 @@ def _relays(tally: Tally, vendors: list[Vendor]) -> None:
     """Two private clusters of one address range behind NAT, joined by relays on their gateways and a public one: all is well; then
     the public relay is gone, and the relays know no way any more."""
     ring = next(program for program in ALL if program.name == "ring")
-    env = {key: value for vendor in vendors for key, value in vendor.env.items() if "_ROOT" in key}
-    with private.Lab(LOGS / "doctor" / "relays", 2) as lab:
+    env = remote.roots(vendors)
+    with remote.Lab(LOGS / "doctor" / "relays", remote.TWO) as lab:
         job = lab.scratch / "job.toml"
-        job.write_text(private.job(ring, vendors, lab.token))
+        job.write_text(remote.TWO.job([command_of(ring, vendor) for vendor in vendors], vendors, lab.token))
         log = job.with_suffix(".log")
         # Trunk connections between the relays are under way.
         result = run(["sh", "-c", f"for i in 1 2 3 4 5 6; do {_words(lab, job)} && exit; done; exit 1"], log=log, seconds=120, env=env)
@@ -212,8 +212,25 @@ def _relays(tally: Tally, vendors: list[Vendor]) -> None:
         _judge(tally, "relays-killed", result, None if good else f"exit code {result.code}, {errors}", log)
 
 
-def _words(lab: private.Lab, job: Path) -> str:
-    return " ".join(lab.on("pub", ["doctor", "--json", str(job)]))
+def _closed(tally: Tally, vendors: list[Vendor]) -> None:
+    """Two private clusters that reach the machine of the command through the relays of [job] only."""
+    ring = next(program for program in ALL if program.name == "ring")
+    with remote.Lab(LOGS / "doctor" / "job-relays", remote.CLOSED) as lab:
+        job = lab.scratch / "job.toml"
+        job.write_text(remote.CLOSED.job([command_of(ring, vendor) for vendor in vendors], vendors, lab.token))
+        log = job.with_suffix(".log")
+        # Trunk connections between the relays are under way.
+        command = f"for i in 1 2 3 4 5 6; do {_words(lab, job)} && exit; done; exit 1"
+        result = run(["sh", "-c", command], log=log, seconds=120, env=remote.roots(vendors))
+        output = result.output[result.output.rfind('{\n  "findings"') :]
+        bad = [f for f in _findings(output) if f["severity"] in ("error", "warning")] if output else ["nothing"]
+        count = len(json.loads(output)["facts"]["circuits"]) if output else 0
+        good = result.code == 0 and not bad and count == 16
+        _judge(tally, "job-relays", result, None if good else f"exit code {result.code}, {count} circuits, {bad}", log)
+
+
+def _words(lab: remote.Lab, job: Path) -> str:
+    return " ".join(lab.on(remote.PUBLIC, ["doctor", "--json", str(job)]))
 
 
 def run_all(tally: Tally, patterns: list[str]) -> None:
@@ -228,3 +245,5 @@ def run_all(tally: Tally, patterns: list[str]) -> None:
             _case(tally, case, vendors)
     if not patterns or any(fnmatch.fnmatch("relays", pattern) for pattern in patterns):
         _relays(tally, [BY_TAG["do"], BY_TAG["do"]])
+    if not patterns or any(fnmatch.fnmatch("job-relays", pattern) for pattern in patterns):
+        _closed(tally, [BY_TAG["do"], BY_TAG["do"]])

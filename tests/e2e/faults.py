@@ -17,7 +17,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import jobs, judge, place, private
+from . import jobs, judge, place, remote
 from .build import build, command_of
 from .place import LOGS, gridmpi
 from .process import Result, run
@@ -26,6 +26,7 @@ from .report import Tally
 from .vendors import BY_TAG, Vendor
 
 PUBLICS = ("pub1", "pub2")
+GATEWAYS = (*remote.gateways("a"), *remote.gateways("b"))
 #: Where `gridmpi run` is. No fault meets it: the clusters' connections with it are not made again.
 HOME = "home"
 LINKS = tuple(f"{end}-{host}" for end in "ab" for host in PUBLICS)
@@ -76,37 +77,48 @@ TURNS = [
 ]
 
 
-def _lab(kind: str, seed: int) -> str:
+@dataclass(frozen=True)
+class Layout(remote.Layout):
+    """Where clusters meet at two public hosts, or directly."""
+
+    seed: int = 0
+
+    def lab(self) -> str:
+        parts = [f"seed = {self.seed}\n", *(self.cluster(site) for site in self.sites)]
+        paths = [(end, host) for end in "ab" for host in PUBLICS] if self.dials else [("a", "b")]
+        if self.dials:
+            parts += [f'[[host]]\nname = "{host}"\n' for host in (*PUBLICS, HOME)]
+            parts += [f'[[link]]\nbetween = ["{end}", "{HOME}"]\nemulate = false\n' for end in "ab"]
+        parts += [f'[[link]]\nbetween = ["{one}", "{other}"]\ndelay = "5 ms"\nbandwidth = "160 Mbit/s"\n' for one, other in paths]
+        return "".join(parts)
+
+
+def _layout(kind: str, seed: int) -> Layout:
     if kind == "direct":
-        clusters = "".join(f'[[cluster]]\nname = "{name}"\nnodes = {private.NODES}\n' for name in "ab")
-        return f'seed = {seed}\n{clusters}[[link]]\nbetween = ["a", "b"]\ndelay = "5 ms"\nbandwidth = "160 Mbit/s"\n'
-    parts = [f"seed = {seed}\n", private.hidden("a"), private.hidden("b")]
-    parts += [f'[[host]]\nname = "{host}"\n' for host in (*PUBLICS, HOME)]
-    parts += [f'[[link]]\nbetween = ["{end}", "{HOME}"]\nemulate = false\n' for end in "ab"]
-    parts += [f'[[link]]\nbetween = ["{end}", "{host}"]\ndelay = "5 ms"\nbandwidth = "160 Mbit/s"\n' for end in "ab" for host in PUBLICS]
-    return "\n".join(parts)
+        return Layout((remote.Site("a", ()), remote.Site("b", ())), (), seed=seed)
+    return Layout((remote.own_relays("a"), remote.own_relays("b")), tuple((near, far) for near in GATEWAYS for far in PUBLICS), seed=seed)
 
 
-class Lab(private.Lab):
+class Lab(remote.Lab):
     """Relays that are killed are started again."""
 
     def __init__(self, case: Case, scratch: Path) -> None:
-        super().__init__(scratch, _lab(case.lab, case.seed), PUBLICS if case.lab == "relays" else ())
+        super().__init__(scratch, _layout(case.lab, case.seed))
         self.seed = case.seed
         self.over = threading.Event()
         self.keepers: list[threading.Thread] = []
 
-    def relay(self, host: str, more: list[str]) -> None:
-        keeper = threading.Thread(target=self._keep, args=(host, more), daemon=True)
+    def relay(self, host: str, words: list[str]) -> None:
+        keeper = threading.Thread(target=self._keep, args=(host, words), daemon=True)
         self.keepers.append(keeper)
         keeper.start()
 
-    def _keep(self, host: str, more: list[str]) -> None:
+    def _keep(self, host: str, words: list[str]) -> None:
         pauses = random.Random(f"{self.seed} {host}")
         if host in LATE:
             self.over.wait(LATE_BY)
         while not self.over.is_set():
-            self.start_relay(host, more).wait()
+            self.start_relay(host, words).wait()
             self.over.wait(pauses.uniform(0, AWAY))
 
     def __exit__(self, *_: object) -> None:
@@ -131,7 +143,7 @@ class Sort:
 #: addresses only one can move.
 SORTS = {
     "relays": (
-        Sort("cut,silence,reset,loss,kill", (*PUBLICS, *private.GATEWAYS), LINKS),
+        Sort("cut,silence,reset,loss,kill", (*PUBLICS, *GATEWAYS), LINKS),
         Sort("forget,renumber", ("a-gw2", "b-gw2"), LINKS, 4),
     ),
     "direct": (Sort("cut,silence,reset,loss", ("a1", "a2", "b1", "b2"), ("a-b",)), Sort("renumber", ("a1", "a2"), ("a-b",), 8)),
@@ -196,8 +208,9 @@ def _job_file(case: Case, lab: Lab, program: Program, vendors: list[Vendor]) -> 
     else:
         commands, env = [command_of(program, vendor) for vendor in vendors], {}
     if case.lab == "direct":
-        return jobs.in_lab(path, vendors, [private.NODES] * len(vendors), commands, env)
-    path.write_text(private.job(commands, vendors, lab.token, env))
+        return jobs.in_lab(path, vendors, [remote.NODES] * len(vendors), commands, env)
+    variables = [{**vendor.env, **env} for vendor in vendors]
+    path.write_text(lab.layout.job(commands, vendors, lab.token, variables))
     return path
 
 
@@ -217,13 +230,12 @@ def run_case(tally: Tally, case: Case) -> Counter:
     vendors = [BY_TAG[tag] for tag in case.vendors.split("+")]
     program = _program(case)
     scratch = LOGS / "faults" / f"{case.lab}-{case.vendors}-{case.program}-{case.seed}"
-    env = {key: value for vendor in vendors for key, value in vendor.env.items() if "_ROOT" in key}
     with Lab(case, scratch) as lab:
         log = scratch / "job.log"
         faults = Faults(case, lab, log)
         path = _job_file(case, lab, program, vendors)
         head = HOME if case.lab == "relays" else "head"
-        result = run(lab.on(head, ["run", str(path)]), log=log, seconds=program.seconds, env=env, during=faults.begin)
+        result = run(lab.on(head, ["run", str(path)]), log=log, seconds=program.seconds, env=remote.roots(vendors), during=faults.begin)
         lab.over.set()
         counts = faults.end()
     count = counts.total()

@@ -170,5 +170,4 @@ EXTRA = [
     _c("large", case="huge", args=("--huge",), seconds=300),
     _c("large_count", case="huge", args=("--huge",), seconds=300, vendors=MPI_4),
     _c("storm", case="long", args=("11", "500"), seconds=300),
-    _c("quiet", args=("300",), seconds=400),
 ]

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 /// Longest time for reaching the coordinator: an unreachable one must be reported within seconds.
 const REACH: Duration = Duration::from_secs(20);
 /// Pause before relays are asked again for a coordinator that they do not know.
-const RELAY_PAUSE: Duration = Duration::from_millis(100);
+pub(crate) const RELAY_PAUSE: Duration = Duration::from_millis(100);
 /// Longest time for one short message on an open connection.
 const SHORT: Duration = Duration::from_secs(10);
 

@@ -13,6 +13,10 @@ use std::time::{Duration, Instant};
 
 const STAGGER: Duration = Duration::from_millis(250);
 
+/// How long a connection may rest before the kernel sends a sign of life, and how often again: NATs and firewalls forget what
+/// rests, the impatient ones after 30 s.
+const KEEPALIVE: Duration = Duration::from_secs(10);
+
 /// Attempts under way and still to come.
 pub(crate) struct Dialer {
     waiting: VecDeque<SocketAddr>,
@@ -119,10 +123,8 @@ fn finish(socket: Socket) -> io::Result<TcpStream> {
 /// Small messages leave at once, a peer that vanished is noticed within two minutes, and NATs on the way that forget after half a
 /// minute do not.
 pub(crate) fn tune(socket: &Socket) -> io::Result<()> {
-    let keepalive = socket2::TcpKeepalive::new()
-        .with_time(Duration::from_secs(10))
-        .with_interval(Duration::from_secs(15))
-        .with_retries(6);
+    let keepalive =
+        socket2::TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE).with_retries(11);
     socket.set_tcp_keepalive(&keepalive)?;
     socket.set_tcp_nodelay(true)
 }

@@ -36,7 +36,7 @@ pub use model::{
     ClusterName, DataModel, Endian, JobTable, LinkInfo, MOST_CONNECTIONS, ModelError, NetworkInfo,
     Pacing, ProcInfo, Registration, Via,
 };
-pub use relay::{MAX_RELAYS, RelayAccess, RelayError, RelayToken};
+pub use relay::{Door, MAX_RELAYS, RelayAccess, RelayError, RelayToken};
 pub use roster::{Expected, Progress};
 pub use secret::{JobId, JobKey, Secret, SecretError};
 pub use server::{Coordinator, CoordinatorConfig, Event, Participant};

@@ -2,9 +2,11 @@
 //! and frames are those of the rendezvous; the secret is one of their own, so that nobody else is taken in.
 
 use crate::channel::{Channel, ChannelError, Reader, Writer};
+use crate::client::RELAY_PAUSE;
 use crate::connect::Dialer;
 use crate::env::JobEnv;
 use crate::handshake::{self, HandshakeError, Role};
+use crate::relay::RelayAccess;
 use crate::secret::{JobId, JobKey, Secret};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -107,11 +109,53 @@ pub struct LineWriter(Writer);
 /// # Errors
 /// Says what happened at each address.
 pub fn dial(addresses: &[SocketAddr], pass: &Pass, deadline: Instant) -> Result<Line, LineError> {
-    let mut dialer = Dialer::new(addresses, deadline);
+    dial_once(addresses, None, pass, deadline).map_err(|(error, _)| error)
+}
+
+/// As [`dial`], or through a relay at which the far end is ([`Door`](crate::Door)), whichever comes about first.
+///
+/// # Errors
+/// As [`dial`]. Relays whose names are not known here are none.
+pub fn dial_or_relay(
+    addresses: &[SocketAddr],
+    relays: &RelayAccess,
+    pass: &Pass,
+    deadline: Instant,
+) -> Result<Line, LineError> {
+    let through = relays.resolve().unwrap_or_default();
+    loop {
+        match dial_once(addresses, Some((relays, &through)), pass, deadline) {
+            // News of the far end may still be on the way to the relays.
+            Err((_, true)) if Instant::now() + RELAY_PAUSE < deadline => {
+                std::thread::sleep(RELAY_PAUSE);
+            }
+            Err((error, _)) => return Err(error),
+            Ok(line) => return Ok(line),
+        }
+    }
+}
+
+/// Tries each way once. An error, and whether it may help to try again.
+fn dial_once(
+    addresses: &[SocketAddr],
+    relays: Option<(&RelayAccess, &[SocketAddr])>,
+    pass: &Pass,
+    deadline: Instant,
+) -> Result<Line, (LineError, bool)> {
+    let through = relays.map_or(&[][..], |(_, through)| through);
+    let mut dialer = Dialer::new(&[addresses, through].concat(), deadline);
     let mut telling = None;
+    let mut is_early = false;
     while let Some((address, stream)) = dialer.next() {
+        if let Some((access, _)) = relays.filter(|_| through.contains(&address))
+            && let Err(error) = access.to_coordinator(&stream, pass.job, deadline)
+        {
+            is_early |= error.is_early();
+            dialer.failed(address, format!("as a relay: {error}"));
+            continue;
+        }
         match handshake::connect(stream, Role::Probe, pass.job, &pass.key, deadline) {
-            Ok(channel) => return Line::new(channel),
+            Ok(channel) => return Line::new(channel).map_err(|error| (error, false)),
             Err(HandshakeError::Version(_)) => telling = Some(LineError::Version(address)),
             Err(HandshakeError::OtherJob | HandshakeError::WrongKey) => {
                 telling = Some(LineError::Token(address));
@@ -119,7 +163,8 @@ pub fn dial(addresses: &[SocketAddr], pass: &Pass, deadline: Instant) -> Result<
             Err(error) => dialer.failed(address, error.to_string()),
         }
     }
-    Err(telling.unwrap_or(LineError::Unreachable { tried: dialer.failures }))
+    let error = telling.unwrap_or(LineError::Unreachable { tried: dialer.failures });
+    Err((error, is_early))
 }
 
 /// As [`dial`], on a connection that the caller has made.

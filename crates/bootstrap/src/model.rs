@@ -87,6 +87,9 @@ pub struct LinkInfo {
     /// Which way it is, if stated.
     #[serde(default)]
     pub via: Option<Via>,
+    /// The one of the two clusters whose processes make the connections, if only they can: its position.
+    #[serde(default)]
+    pub dial: Option<u16>,
 }
 
 /// How processes of two clusters reach each other.
@@ -348,10 +351,18 @@ impl JobTable {
     #[must_use]
     pub fn via(&self, one: usize, other: usize) -> Via {
         let stated = self.network.links.iter().find(|link| link.joins(one, other));
-        stated.and_then(|link| link.via).unwrap_or_else(|| {
+        let said = |link: &LinkInfo| link.via.or(link.dial.map(|_| Via::Direct));
+        stated.and_then(said).unwrap_or_else(|| {
             let has_relays = |at: usize| self.clusters.get(at).is_some_and(|it| it.has_relays);
             if has_relays(one) && has_relays(other) { Via::Relays } else { Via::Direct }
         })
+    }
+
+    /// Which of two clusters, that reach each other directly, makes the connections, if only that one can.
+    #[must_use]
+    pub fn dialler(&self, one: usize, other: usize) -> Option<usize> {
+        let stated = self.network.links.iter().find(|link| link.joins(one, other));
+        stated.and_then(|link| link.dial).map(usize::from)
     }
 
     /// Whether connections between clusters use TLS: unless the job says otherwise.
@@ -431,10 +442,22 @@ pub(crate) mod tests {
         let via = |table: &JobTable| [(0, 1), (2, 0), (1, 2)].map(|(a, b)| table.via(a, b));
         assert_eq!(via(&table), [Via::Direct, Via::Relays, Via::Direct]);
         table.clusters[1].has_relays = true;
-        let link =
-            |between, via| LinkInfo { between, bandwidth_bits_per_s: None, delay_us: None, via };
+        let link = |between, via| LinkInfo {
+            between,
+            bandwidth_bits_per_s: None,
+            delay_us: None,
+            via,
+            dial: None,
+        };
         table.network.links = vec![link([0, 2], Some(Via::Direct)), link([1, 2], None)];
         assert_eq!(via(&table), [Via::Relays, Via::Direct, Via::Relays]);
+        table.network.links = vec![LinkInfo { dial: Some(2), ..link([2, 0], None) }];
+        assert_eq!(
+            via(&table),
+            [Via::Relays, Via::Direct, Via::Relays],
+            "who dials needs no relay"
+        );
+        assert_eq!((table.dialler(0, 2), table.dialler(0, 1)), (Some(2), None));
     }
 
     #[test]

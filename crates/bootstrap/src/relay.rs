@@ -194,8 +194,8 @@ fn ask(
     }
 }
 
-/// The coordinator's presence at its relays: hands over the circuits that come, until it is dropped.
-pub(crate) struct Door {
+/// A presence at relays in the coordinator's place: hands over the circuits that come, until it is dropped.
+pub struct Door {
     inside: Arc<Inside>,
 }
 
@@ -210,7 +210,10 @@ struct Inside {
 impl Door {
     /// `came` is called with each circuit, from a thread of its own. `trouble` is told once for each relay why it cannot be
     /// used at present.
-    pub(crate) fn open(
+    ///
+    /// # Errors
+    /// The system has no more threads.
+    pub fn open(
         access: &RelayAccess,
         addresses: Vec<SocketAddr>,
         job: JobId,

@@ -3,9 +3,10 @@
 use crate::by_hand::{Failure, Hand, bad, job_file, targets};
 use crate::{complain, own_program};
 use gridmpi_bootstrap::line::Pass;
-use gridmpi_doctor::{Facts, Finding, Node, Severity, machine};
+use gridmpi_doctor::{Facts, Finding, Node, PeerFact, PeerProblem, Severity, machine};
 use gridmpi_probe::{Conductor, Here, How, Options};
-use std::path::Path;
+use gridmpi_relay::Wrong;
+use std::path::{Path, PathBuf};
 
 const LONG: &str = "\
 Say what is wrong with machines and with the paths between clusters, and what to do about it.
@@ -34,6 +35,9 @@ Examples:
       site-b $ gridmpi doctor --listen :7001 --token-file token
       site-a $ GRIDMPI_TOKEN=$(cat token) gridmpi doctor b1.site-b.example:7001
 
+  On a gateway: whether its relay and those that it dials know each other:
+      gridmpi doctor --relay /etc/gridmpi/relay.toml
+
   Look first, and start only if nothing is in the way:
       gridmpi run --doctor job.toml
 
@@ -49,6 +53,10 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     hand: Hand,
+
+    /// On a relay's host: look at the relays that these settings dial, and whether each side knows the other's certificate
+    #[arg(long, value_name = "RELAY.toml", conflicts_with_all = ["targets", "listen"])]
+    relay: Option<PathBuf>,
 
     /// Every host of every cluster, and not only the first and the last
     #[arg(long)]
@@ -76,6 +84,9 @@ const WRONG: i32 = 1;
 const COULD_NOT_LOOK: i32 = 2;
 
 pub(crate) fn run(args: &Args) -> i32 {
+    if let Some(settings) = &args.relay {
+        return told(args, peers(settings));
+    }
     let looked = match (&args.hand.listen, job_file(&args.targets)) {
         (Some(listen), _) => {
             return served(args.hand.serve(*listen, "doctor", "looked at; what was found is"));
@@ -84,6 +95,10 @@ pub(crate) fn run(args: &Args) -> i32 {
         (None, None) if args.targets.is_empty() => alone(),
         (None, None) => by_hand(args),
     };
+    told(args, looked)
+}
+
+fn told(args: &Args, looked: Result<Facts, Failure>) -> i32 {
     match looked {
         Ok(facts) => show(args, &facts),
         Err((problems, _)) => {
@@ -97,6 +112,43 @@ fn served(done: Result<(), Failure>) -> i32 {
     let Err((problems, _)) = done else { return 0 };
     problems.iter().for_each(complain);
     COULD_NOT_LOOK
+}
+
+/// Looks at the relays that a relay dials.
+fn peers(settings: &Path) -> Result<Facts, Failure> {
+    let name = settings.display().to_string();
+    let text = std::fs::read_to_string(settings)
+        .map_err(|error| bad(format!("cannot read {name}: {error}")))?;
+    let directory = settings.parent().unwrap_or(Path::new("."));
+    let settings = gridmpi_relay::parse(&name, &text, directory);
+    let settings = settings.map_err(|error| bad(error.to_string()))?;
+    let looks =
+        gridmpi_relay::look(&settings.config).map_err(|error| bad(format!("{name}: {error}")))?;
+    if looks.is_empty() {
+        return Err(bad(format!(
+            "{name} names no relay to dial with TLS: look where the others are that dial this one"
+        )));
+    }
+    let node = Node { cluster: String::new(), host: gridmpi_probe::host() };
+    let peers = looks.into_iter().map(|look| seen(&node, look)).collect();
+    Ok(Facts { peers, ..Facts::default() })
+}
+
+fn seen(node: &Node, look: gridmpi_relay::Look) -> PeerFact {
+    let gridmpi_relay::Look { peer, address, at, outcome } = look;
+    let trip =
+        outcome.as_ref().ok().map(|trip| u32::try_from(trip.as_micros()).unwrap_or(u32::MAX));
+    let problem = outcome.err().map(|wrong| match wrong {
+        Wrong::Name(why) => PeerProblem::Name(why),
+        Wrong::Connect(why) => PeerProblem::Connect(why),
+        Wrong::NoTls(why) => PeerProblem::NoTls(why),
+        Wrong::OtherCertificate { theirs, expected } => PeerProblem::OtherCertificate {
+            theirs: theirs.to_string(),
+            expected: expected.to_string(),
+        },
+        Wrong::Unknown { ours } => PeerProblem::Unknown(ours.to_string()),
+    });
+    PeerFact { node: node.clone(), peer, address, at, trip_us: trip, problem }
 }
 
 fn how(args: &Args) -> How {

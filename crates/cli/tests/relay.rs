@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -129,6 +129,65 @@ fn mistakes_are_said_before_anything_is_served() {
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(!output.status.success() && said.contains(expected), "{args:?}: {said}");
     }
+}
+
+#[test]
+fn two_sites_meet_at_a_public_relay_by_the_lines_that_it_prints() {
+    let place = Place::new("public");
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let listen = format!("127.0.0.1:{port}");
+    let (own, site) = (place.at("public"), place.at("site"));
+    let public = ["--public", "--listen", &listen, "--identity", text(&own)];
+    let refused = gridmpi(&public);
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(!refused.status.success() && said.contains("--allow sha256:..."), "{said}");
+    let lines = String::from_utf8(refused.stdout).unwrap();
+    let peer = lines.lines().find_map(|line| line.split_once("--peer ")).unwrap().1.to_owned();
+    assert!(lines.contains(&format!("address = \"{listen}\"")), "{lines}");
+
+    let made = gridmpi(&["init", "--directory", text(&site)]);
+    let print = String::from_utf8(made.stdout).unwrap().trim().to_owned();
+    let mut relay = Running::start(&[&public[..], &["--allow", &print]].concat(), Path::new(""));
+    relay.line("listening");
+    let dialler = ["--listen", "127.0.0.1:0", "--identity", text(&site), "--peer", &peer];
+    let mut dialler = Running::start(&dialler, Path::new(""));
+    dialler.line("connected to a relay");
+    relay.line("connected to a relay");
+    // The same settings, in a file, are what doctor looks at.
+    let look = |name: &str, identity: &Path, fingerprint: &str| {
+        let settings = place.at(name);
+        let own = format!("[relay]\nidentity = \"{}\"\n", text(identity));
+        let peer = format!(
+            "[[peer]]\nname = \"p\"\naddress = \"{listen}\"\nfingerprint = \"{fingerprint}\"\n"
+        );
+        fs::write(&settings, own + &peer).unwrap();
+        let output = Command::new(GRIDMPI)
+            .args(["doctor", "--verbose", "--relay", text(&settings)])
+            .output()
+            .unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    let theirs = peer.split_once('=').unwrap().1;
+    let (code, said) = look("right.toml", &site, theirs);
+    assert!(code == Some(0) && said.contains("[peer]"), "{said}");
+    let (code, said) = look("wrong.toml", &site, &print);
+    assert!(
+        code == Some(1)
+            && said.contains("[peer-certificate]")
+            && said.contains(&format!("fingerprint = \"{theirs}\"")),
+        "{said}"
+    );
+    let stranger = place.at("stranger");
+    let unknown =
+        String::from_utf8(gridmpi(&["init", "--directory", text(&stranger)]).stdout).unwrap();
+    let (code, said) = look("unknown.toml", &stranger, theirs);
+    assert!(
+        code == Some(1) && said.contains("[peer-refused]") && said.contains(unknown.trim()),
+        "{said}"
+    );
+    // What is not encrypted has no place there.
+    let plain = gridmpi(&["--public", "--secret-file", "/dev/null"]);
+    assert!(String::from_utf8(plain.stderr).unwrap().contains("cannot be used with"));
 }
 
 #[test]

@@ -46,6 +46,8 @@ pub struct Facts {
     pub relays: Vec<RelayFact>,
     /// Circuits between nodes through relays.
     pub circuits: Vec<Circuit>,
+    /// What a relay's host sees of the relays that it dials.
+    pub peers: Vec<PeerFact>,
     /// What is said of, and was measured between, clusters.
     pub links: Vec<Link>,
     /// What could not be looked at.
@@ -318,6 +320,44 @@ pub struct Circuit {
     pub problem: Option<RelayProblem>,
 }
 
+/// A relay that another one dials.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeerFact {
+    /// The host of the one that dials.
+    pub node: Node,
+    /// What its settings call the other.
+    pub peer: String,
+    /// Where they say that it is.
+    pub address: String,
+    /// Where that is.
+    pub at: Option<SocketAddr>,
+    /// Round trip, microseconds.
+    pub trip_us: Option<u32>,
+    /// Why the two do not come together.
+    pub problem: Option<PeerProblem>,
+}
+
+/// What keeps two relays from each other. Fingerprints as they are written in settings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PeerProblem {
+    /// Its name is not known here.
+    Name(String),
+    /// No connection.
+    Connect(String),
+    /// No TLS is spoken there.
+    NoTls(String),
+    /// It has another certificate than the settings say.
+    OtherCertificate {
+        /// Its own.
+        theirs: String,
+        /// What was expected.
+        expected: String,
+    },
+    /// It does not know the dialer's certificate, which is this.
+    Unknown(String),
+}
+
 /// What was measured between two clusters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Measured {
@@ -338,6 +378,8 @@ pub struct Link {
     pub bandwidth: Option<u64>,
     /// What it says, microseconds one way.
     pub delay_us: Option<u64>,
+    /// The one that makes the connections, if only one can.
+    pub dialler: Option<String>,
     /// What was measured.
     pub measured: Option<Measured>,
 }

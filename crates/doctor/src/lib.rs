@@ -13,7 +13,7 @@ pub mod route;
 
 pub use facts::{
     Attempt, Bulk, Circuit, Depth, Facts, Idle, Interface, Kind, Link, Machine, Measured, Node,
-    Outcome, Path, RelayFact, RelayProblem, Route, Trouble, Visit,
+    Outcome, Path, PeerFact, PeerProblem, RelayFact, RelayProblem, Route, Trouble, Visit,
 };
 pub use finding::{Finding, Place, Severity};
 pub use judge::findings;

@@ -12,6 +12,7 @@ use gridmpi_net::Net;
 use gridmpi_wire::ProcId;
 use parking_lot::Mutex;
 use std::ffi::c_int;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// What a process of a job has beside its vendor.
@@ -48,7 +49,7 @@ pub(crate) struct Job<A: Abi> {
     pub(crate) control: Option<Control>,
     env: JobEnv,
     contexts: AtomicU32,
-    told_lost: AtomicBool,
+    told_lost: Arc<AtomicBool>,
 }
 
 /// Everything that [`Job::new`] needs; the rest starts empty.
@@ -65,6 +66,8 @@ pub(crate) struct JobParts<A: Abi> {
     pub(crate) yields: bool,
     pub(crate) control: Option<Control>,
     pub(crate) env: JobEnv,
+    /// The job has been told that a process of another cluster is lost.
+    pub(crate) told_lost: Arc<AtomicBool>,
 }
 
 impl<A: Abi> Job<A> {
@@ -88,7 +91,7 @@ impl<A: Abi> Job<A> {
             control: parts.control,
             env: parts.env,
             contexts: AtomicU32::new(1),
-            told_lost: AtomicBool::new(false),
+            told_lost: parts.told_lost,
         }
     }
 

@@ -11,11 +11,17 @@ use gridmpi_bootstrap::{
     Control, DataModel, JobEnv, JobTable, ProcInfo, Registration, Via, Yielding,
 };
 use gridmpi_engine::{Communicator, JobMap};
-use gridmpi_net::{Bound, Limits, Listen, Net, NetConfig, Relays, Security, Way};
+use gridmpi_net::{Bound, Limits, Listen, Lost, Net, NetConfig, Relays, Security, Way};
 use gridmpi_wire::ProcId;
 use std::ffi::{c_char, c_int, c_void};
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
+
+/// Of the thread that tells of a lost process, bytes.
+const TELLER_STACK: usize = 512 << 10;
 
 /// What came of it.
 pub(crate) struct Met<A: Abi> {
@@ -253,7 +259,9 @@ fn assemble<A: Abi>(
         .map(|c| (c.cluster.to_string(), u32::try_from(c.procs.len()).unwrap_or(0)));
     let map = JobMap::contiguous(sizes);
     let pacing = env.settings.pacing.or(table.network.pacing).unwrap_or_default();
-    let net = start_net(&env, table, pacing, me, ours, bound)?;
+    let told_lost = Arc::new(AtomicBool::new(false));
+    let lost = lost(&env, &told_lost);
+    let net = start_net(&env, table, Setting { pacing, lost }, me, ours, bound)?;
     let world = Communicator::world(me, &map)
         .ok_or("internal error: this process is not in its own job")?;
     let parts = JobParts {
@@ -269,14 +277,37 @@ fn assemble<A: Abi>(
         yields: yields(rt, env.settings.yielding, guests(table, ours, here)),
         control,
         env,
+        told_lost,
     };
     Ok(Met { job: Job::new(parts), world })
+}
+
+/// Tells the job that a process of another cluster is lost, from a thread of its own: the program may be in the vendor, waiting for
+/// what will never come. If it says so too, that does no harm.
+fn lost(env: &JobEnv, told: &Arc<AtomicBool>) -> Lost {
+    let (env, told) = (env.clone(), Arc::clone(told));
+    Lost(Arc::new(move |failure| {
+        let (env, told, failure) = (env.clone(), Arc::clone(&told), failure.to_string());
+        let teller = std::thread::Builder::new().name("gridmpi-lost".to_owned());
+        // Without a thread the program still says it when it looks.
+        let _ = teller.stack_size(TELLER_STACK).spawn(move || {
+            if !told.load(Relaxed) {
+                drop(gridmpi_bootstrap::suspect(&env, &failure));
+            }
+        });
+    }))
+}
+
+/// What the network is started with, besides the job.
+struct Setting {
+    pacing: gridmpi_bootstrap::Pacing,
+    lost: Lost,
 }
 
 fn start_net(
     env: &JobEnv,
     table: &JobTable,
-    setting: gridmpi_bootstrap::Pacing,
+    Setting { pacing: setting, lost }: Setting,
     me: ProcId,
     ours: usize,
     bound: Bound,
@@ -311,6 +342,7 @@ fn start_net(
         limits,
         pacing,
         warn: crate::error::tell,
+        lost: Some(lost),
     };
     Net::start(bound, config).map_err(|e| e.to_string())
 }
@@ -345,7 +377,15 @@ impl Ways<'_> {
                 let first = (self.me.0 as usize).wrapping_add(number);
                 (0..count).map(|at| Way::Relay(first.wrapping_add(at) % count)).collect()
             }
-            _ => vec![Way::Direct(proc.addresses.clone())],
+            _ => vec![self.directly(cluster, proc)],
+        }
+    }
+
+    fn directly(&self, cluster: usize, proc: &ProcInfo) -> Way {
+        match self.table.dialler(self.ours, cluster).filter(|_| cluster != self.ours) {
+            None => Way::Direct(proc.addresses.clone()),
+            Some(dialler) if dialler == self.ours => Way::Called(proc.addresses.clone()),
+            Some(_) => Way::Awaited,
         }
     }
 }

@@ -150,6 +150,7 @@ mod tests {
             bandwidth_bits_per_s,
             delay_us: None,
             via: None,
+            dial: None,
         };
         JobTable {
             job: [0; 16],

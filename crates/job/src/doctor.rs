@@ -4,12 +4,13 @@ use crate::address::parse_listen;
 use crate::console::say;
 use crate::crew::Crew;
 use crate::measure::{Starter, WAIT, let_end, listen, nodes};
+use crate::relays;
 use crate::resolve::CommandLine;
 use crate::run::RunOptions;
 use crate::spec::{ClusterSpec, JobSpec, Launcher};
 use gridmpi_bootstrap::env::TOKEN;
 use gridmpi_bootstrap::line::Pass;
-use gridmpi_bootstrap::{ClusterName, LinkInfo, Secret, Via};
+use gridmpi_bootstrap::{ClusterName, LinkInfo, RelayAccess, Secret, Via};
 use gridmpi_doctor::{Facts, Link, Severity, Trouble};
 use gridmpi_probe::{Conductor, Gathering, How, Way};
 use std::net::SocketAddr;
@@ -39,6 +40,8 @@ pub fn examine(spec: &JobSpec, gridmpi: &Path, how: &How) -> Result<Facts, Vec<S
     }
     let secret = Secret::random().map_err(|error| one(error.to_string()))?;
     let (listener, at) = listen(spec).map_err(one)?;
+    let relays = relays::of_coordinator(spec).map_err(one)?;
+    relays.as_ref().map_or(Ok(Vec::new()), RelayAccess::resolve).map_err(one)?;
     let names: Vec<ClusterName> = clusters.iter().map(|cluster| cluster.name.clone()).collect();
     let mut crew = Crew::new(gridmpi, secret.job(), &names)
         .map_err(|error| one(format!("cannot prepare to launch: {error}")))?;
@@ -48,6 +51,7 @@ pub fn examine(spec: &JobSpec, gridmpi: &Path, how: &How) -> Result<Facts, Vec<S
         let expected = |c: &ClusterSpec| (c.name.to_string(), nodes(c).rank_count());
         let gathering = Gathering {
             listeners: vec![listener],
+            relays,
             pass: Pass::from(&secret),
             clusters: clusters.iter().map(expected).collect(),
             wait: spec.wait.map_or(WAIT, |wait| wait.min(WAIT)),
@@ -77,12 +81,15 @@ fn ways(spec: &JobSpec) -> Vec<Way> {
     let way = |(a, one): (usize, &ClusterSpec), (b, other): (usize, &ClusterSpec)| {
         let said: Option<&LinkInfo> = spec.links.iter().find(|link| link.joins(a, b));
         let have_relays = !one.relays.is_empty() && !other.relays.is_empty();
-        let by_relays =
-            said.and_then(|link| link.via).map_or(have_relays, |via| via == Via::Relays);
+        let dial = said.and_then(|link| link.dial).map(usize::from);
+        let by_relays = said
+            .and_then(|link| link.via)
+            .map_or(have_relays && dial.is_none(), |via| via == Via::Relays);
         let link = Link {
             between: [one.name.to_string(), other.name.to_string()],
             bandwidth: said.and_then(|link| link.bandwidth_bits_per_s),
             delay_us: said.and_then(|link| link.delay_us),
+            dialler: dial.and_then(|at| spec.clusters.get(at)).map(|it| it.name.to_string()),
             measured: None,
         };
         Way { link, by_relays }

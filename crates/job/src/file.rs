@@ -248,14 +248,39 @@ fn link(mut table: Table<'_>, clusters: &[ClusterSpec]) -> Result<(LinkInfo, boo
         return Err(table.error(start, "this [[link]] joins a cluster with itself"));
     }
     let bandwidth = table.rate_or("bandwidth", "measure")?;
+    let dial = dialler(&mut table, between, clusters)?;
     let link = LinkInfo {
         between,
         bandwidth_bits_per_s: bandwidth.flatten(),
         delay_us: table.delay("delay")?.map(|delay| delay.as_micros() as u64),
         via: choice(&mut table, "via", &Via::NAMES, Via::parse)?,
+        dial,
     };
+    if link.dial.is_some() && link.via == Some(Via::Relays) {
+        let message = "`dial` is for links without relays: leave it out, or `via = \"relays\"`";
+        return Err(table.error(start, message));
+    }
     table.finish()?;
     Ok((link, bandwidth == Some(None)))
+}
+
+/// Which of the two clusters of a link makes the connections, if only one can.
+fn dialler(
+    table: &mut Table<'_>,
+    between: [u16; 2],
+    clusters: &[ClusterSpec],
+) -> Result<Option<u16>, FileError> {
+    let Some(At { value, at }) = table.text("dial")? else { return Ok(None) };
+    let name = |position: u16| clusters.get(usize::from(position)).map(|it| it.name.as_str());
+    if let Some(found) = between.into_iter().find(|position| name(*position) == Some(&*value)) {
+        return Ok(Some(found));
+    }
+    let names = between.map(|position| format!("`{}`", name(position).unwrap_or_default()));
+    let help = names.join(" or ");
+    Err(table.error(
+        at,
+        format!("`dial` names the cluster of this link whose processes connect: {help}"),
+    ))
 }
 
 #[cfg(test)]
@@ -320,6 +345,8 @@ bandwidth = "160 Mbit/s"
 delay = "10 ms"
 via = "relays"
 "#;
+        let dialled = text.replace("via = \"relays\"", "dial = \"a\"");
+        assert_eq!(parse("job.toml", &dialled).unwrap().links[0].dial, Some(0));
         let spec = parse("job.toml", text).unwrap();
         assert_eq!(spec.command, ["./heat", "-n", "5"]);
         assert_eq!(spec.env["B"], "2");
@@ -368,6 +395,16 @@ via = "relays"
             ),
             (format!("{a}[[link]]\nbetween = [\"a\"]\n"), "needs `between"),
             (format!("{a}[[link]]\nbetween = [\"a\", \"a\"]\n"), "with itself"),
+            (
+                format!("{a}{b}[[link]]\nbetween = [\"a\", \"b\"]\ndial = \"c\"\n"),
+                "job.toml:7: `dial` names the cluster of this link whose processes connect: `a` or `b`",
+            ),
+            (
+                format!(
+                    "{a}{b}[[link]]\nbetween = [\"a\", \"b\"]\ndial = \"b\"\nvia = \"relays\"\n"
+                ),
+                "job.toml:5: `dial` is for links without relays",
+            ),
             (format!("{a}ranks_per_host = 2\n"), "needs `hosts`"),
             (format!("{a}launcher = \"join\"\nhead = \"h\"\n"), "started by hand"),
             ("[[cluster]]\nranks = 2\n".to_owned(), "job.toml:1: this [[cluster]] has no `name`"),

@@ -112,6 +112,7 @@ fn measure_at(
         };
         let gathering = Gathering {
             listeners: vec![listener],
+            relays: None,
             pass: Pass::from(&secret),
             clusters: involved.iter().map(expected).collect(),
             wait: spec.wait.unwrap_or(wait),
@@ -407,6 +408,7 @@ fn enter(spec: &mut JobSpec, pair: Pair, report: &PathReport) {
             bandwidth_bits_per_s: bandwidth,
             delay_us: delay,
             via: None,
+            dial: None,
         }),
     }
     for (side, cluster) in [a, b].into_iter().enumerate() {

@@ -308,6 +308,7 @@ mod tests {
             bandwidth_bits_per_s,
             delay_us: None,
             via: None,
+            dial: None,
         };
         let mut spec =
             JobSpec { clusters: ["a", "b", "c"].map(named).into(), ..JobSpec::default() };

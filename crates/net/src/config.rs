@@ -1,8 +1,11 @@
 //! Settings of a [`Net`](crate::Net).
 
+use std::fmt;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
+use crate::Failure;
 use crate::relays::Relays;
 use crate::security::Security;
 use gridmpi_engine::Config as EngineConfig;
@@ -35,6 +38,18 @@ pub struct NetConfig {
     pub pacing: Pacing,
     /// Called with what the user should know of connections, from whatever thread, under the lock.
     pub warn: fn(&str),
+    /// Is told once, when the first peer is given up: by whatever thread, with a lock held, so it must not wait, nor come back here.
+    pub lost: Option<Lost>,
+}
+
+/// Whom to tell that a peer was given up, and why: the program may be waiting for something else.
+#[derive(Clone)]
+pub struct Lost(pub Arc<dyn Fn(&Failure) + Send + Sync>);
+
+impl fmt::Debug for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Lost")
+    }
 }
 
 /// A way to a process that others do not share.
@@ -42,6 +57,10 @@ pub struct NetConfig {
 pub enum Way {
     /// To where the process listens itself, at several addresses in the order to try.
     Direct(Vec<SocketAddr>),
+    /// The same, but the process cannot connect to us: we do as soon as there are two of us, and again whenever that is lost.
+    Called(Vec<SocketAddr>),
+    /// We cannot connect to it: it does, as [`Way::Called`] says.
+    Awaited,
     /// Through one of our relays, by its place among [`Relays::addresses`].
     Relay(usize),
 }

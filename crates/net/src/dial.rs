@@ -170,11 +170,29 @@ impl State {
         }
     }
 
+    /// Begins to make connections to those who cannot connect to us.
+    pub(crate) fn call(&mut self) {
+        let all = self.config.peers.iter().zip(0..);
+        let is_called = |ways: &[Way]| ways.iter().any(|way| matches!(way, Way::Called(_)));
+        let called: Vec<_> =
+            all.filter(|(ways, _)| is_called(ways)).map(|(_, id)| ProcId(id)).collect();
+        called.into_iter().for_each(|id| self.dial(id));
+    }
+
+    /// Whether this one connects to us, and we cannot connect to it.
+    fn is_awaited(&self, id: ProcId) -> bool {
+        let ways = self.config.peers.get(id.0 as usize);
+        ways.is_some_and(|ways| ways.contains(&Way::Awaited))
+    }
+
     /// Begins to make those connections to `id` that are missing, each on a way of its own.
     pub(crate) fn dial_extra(&mut self, id: ProcId) {
         let now = Instant::now();
         let peer = self.peer(id);
         if !peer.has_link() || peer.alone_until.is_some_and(|until| now < until) {
+            return;
+        }
+        if self.is_awaited(id) {
             return;
         }
         for strand in Strand::first(self.most_connections(id)) {
@@ -195,14 +213,16 @@ impl State {
         if let Some(lost) = self.peer(id).lost_way {
             targets.sort_by_key(|target| *target == Target::Relay(lost));
         }
-        let due = now + wait;
         let was_connected = self.peer(id).ended.is_some();
         let limits = self.limits();
         let total = if was_connected { limits.reconnect } else { limits.dial_total };
+        // For one that is awaited there is nothing to do but to give it up then.
+        let wait = if self.is_awaited(id) { total } else { wait };
+        let due = now + wait;
         self.peer(id).dials.push(Dial {
             strand,
             is_extra,
-            started: due,
+            started: if targets.is_empty() { now } else { due },
             total,
             tried: targets.into_iter().map(|target| (target, None)).collect(),
             index: 0,
@@ -231,7 +251,10 @@ impl State {
 
     fn targets_of(&self, way: &Way) -> Vec<Target> {
         match way {
-            Way::Direct(addresses) => addresses.iter().copied().map(Target::Direct).collect(),
+            Way::Direct(addresses) | Way::Called(addresses) => {
+                addresses.iter().copied().map(Target::Direct).collect()
+            }
+            Way::Awaited => Vec::new(),
             Way::Relay(relay) => {
                 let relays =
                     self.config.relays.iter().flat_map(|relays| relays.addresses.get(*relay));
@@ -509,7 +532,12 @@ impl State {
             return;
         }
         let seconds = dial.started.elapsed().as_secs();
-        let failure = Failure::unreachable(id, &dial.tried, seconds.max(1), peer.ended.as_deref());
+        let lost = peer.ended.clone();
+        let failure = if self.is_awaited(id) {
+            Failure::never_came(id, seconds.max(1), lost.as_deref())
+        } else {
+            Failure::unreachable(id, &dial.tried, seconds.max(1), lost.as_deref())
+        };
         // A peer that said it was done owes us nothing more; what we still had for it is lost.
         self.give_up(id, &failure.what.clone(), (!has_closed).then_some(failure));
     }

@@ -176,6 +176,18 @@ impl Failure {
         Self { peer, what: what.trim_end_matches(';').to_owned(), remedy: remedy(tried) }
     }
 
+    /// It was the peer's part to connect to us. `lost` says how an earlier connection ended.
+    pub(crate) fn never_came(peer: ProcId, seconds: u64, lost: Option<&str>) -> Self {
+        let lost =
+            lost.map(|lost| format!("the connection was lost ({lost}), and ")).unwrap_or_default();
+        let what = format!(
+            "{lost}it has not connected to this process within {seconds} s, which is its part (`dial` in [[link]])"
+        );
+        let remedy = "has that process ended? look at its cluster's output; else check routes and firewalls from there \
+                      to here: `gridmpi doctor JOB.toml` says what is wrong";
+        Self { peer, what, remedy }
+    }
+
     /// The peer broke the protocol.
     pub(crate) fn misbehaved(peer: ProcId, address: Option<SocketAddr>, error: &LinkError) -> Self {
         let at = address.map(|address| format!(" from {address}")).unwrap_or_default();
@@ -221,6 +233,7 @@ fn remedy(tried: &[(Target, Option<DialError>)]) -> &'static str {
          (`gridmpi doctor JOB.toml` tells)"
     } else {
         "check routes and firewalls between the clusters, or name the interface to use with \
-         GRIDMPI_INTERFACE; `gridmpi doctor JOB.toml` says what is wrong"
+         GRIDMPI_INTERFACE; if only that cluster can connect to this one, say so: `dial` in [[link]]; if neither can, both \
+         need `relays`; `gridmpi doctor JOB.toml` says what is wrong"
     }
 }

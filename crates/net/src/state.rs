@@ -192,6 +192,7 @@ impl State {
         state.introduce_claims();
         state.register(bound)?;
         state.register_at_relays();
+        state.call();
         Ok(state)
     }
 
@@ -350,6 +351,11 @@ impl State {
         }
         self.lose_far(id);
         if self.failure.is_none() && failure.is_some() {
+            if let (Some(lost), Some(failure), false) =
+                (&self.config.lost, &failure, self.is_closing)
+            {
+                (lost.0)(failure);
+            }
             self.failure = failure;
             self.signs.has_failed.store(true, Ordering::Release);
         }

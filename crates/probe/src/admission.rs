@@ -1,5 +1,6 @@
 //! Who is let in at an open port: whoever proves to hold the secret, within bounds of number and time.
 
+use gridmpi_bootstrap::RelayAccess;
 use gridmpi_bootstrap::line::{self, Line, Pass};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -27,11 +28,20 @@ pub(crate) enum Visitor {
 pub(crate) struct Door {
     closing: Arc<AtomicBool>,
     keepers: Vec<JoinHandle<()>>,
+    /// For those who come through relays.
+    relays: Option<gridmpi_bootstrap::Door>,
+}
+
+/// Relays at which this process is in the place of a job's coordinator, and who is told of those that cannot be used.
+pub(crate) struct Outpost {
+    pub(crate) relays: RelayAccess,
+    pub(crate) trouble: Box<dyn Fn(SocketAddr, String) + Send + Sync>,
 }
 
 impl Drop for Door {
     fn drop(&mut self) {
         self.closing.store(true, Ordering::Release);
+        self.relays = None;
         // The ports are free afterwards: a job may want the same.
         for keeper in self.keepers.drain(..) {
             let _ = keeper.join();
@@ -43,11 +53,18 @@ impl Drop for Door {
 pub(crate) fn open(
     listeners: Vec<TcpListener>,
     pass: &Pass,
+    outpost: Option<Outpost>,
     visit: impl Fn(Visitor) + Send + Sync + 'static,
 ) -> std::io::Result<Door> {
     let closing = Arc::new(AtomicBool::new(false));
     let hall = Arc::new(Hall { pass: pass.clone(), strangers: AtomicU32::new(0), visit });
-    let mut door = Door { closing, keepers: Vec::new() };
+    let mut door = Door { closing, keepers: Vec::new(), relays: None };
+    if let Some(Outpost { relays, trouble }) = outpost {
+        let at = relays.resolve().map_err(std::io::Error::other)?;
+        let own = Arc::clone(&hall);
+        let came = move |stream: TcpStream| own.welcome(stream);
+        door.relays = Some(gridmpi_bootstrap::Door::open(&relays, at, pass.job(), came, trouble)?);
+    }
     for listener in listeners {
         listener.set_nonblocking(true)?;
         let (hall, closing) = (Arc::clone(&hall), Arc::clone(&door.closing));
@@ -94,6 +111,16 @@ impl<V: Fn(Visitor) + Send + Sync + 'static> Hall<V> {
         let serving = std::thread::Builder::new().spawn(move || own.serve(stream, peer));
         if serving.is_err() {
             hall.strangers.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Somebody has come through a relay.
+    fn welcome(&self, stream: TcpStream) {
+        let Ok(peer) = stream.peer_addr() else { return };
+        if self.strangers.fetch_add(1, Ordering::AcqRel) < MAX_STRANGERS {
+            self.serve(stream, peer);
+        } else {
+            self.strangers.fetch_sub(1, Ordering::AcqRel);
         }
     }
 

@@ -1,13 +1,15 @@
 //! Who tells the nodes what to do, and hears what they saw.
 
-use crate::admission::{self, Door, Visitor};
+use crate::admission::{self, Door, Outpost, Visitor};
 use crate::error::ProbeError;
 use crate::message::{Hello, MAX_ADDRESSES, Order, Purpose, Word};
 use crate::node::{self, Identity};
+use gridmpi_bootstrap::RelayAccess;
 use gridmpi_bootstrap::line::{self, Line, LineError, LineReader, LineWriter, Pass};
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Time for one short message.
@@ -32,6 +34,8 @@ pub type Watch<'a> = &'a mut dyn FnMut() -> Result<(), String>;
 pub struct Gathering {
     /// Where they come to.
     pub listeners: Vec<TcpListener>,
+    /// Relays at which we wait as a job's coordinator would, for those who cannot come there.
+    pub relays: Option<RelayAccess>,
     /// What they prove to hold.
     pub pass: Pass,
     /// The clusters, and how many nodes of each come if it is known.
@@ -93,8 +97,12 @@ pub struct Conductor<'a> {
     watch: Watch<'a>,
     pub(crate) began: Instant,
     pub(crate) rounds: u32,
+    /// Which of our relays cannot be used, and why.
+    pub(crate) troubles: Troubles,
     _door: Option<Door>,
 }
+
+type Troubles = Arc<Mutex<Vec<(SocketAddr, String)>>>;
 
 type Arrival = (Hello, Line);
 
@@ -102,9 +110,10 @@ type Arrival = (Hello, Line);
 fn reception(
     listeners: Vec<TcpListener>,
     pass: &Pass,
+    outpost: Option<Outpost>,
 ) -> Result<(Door, Receiver<Arrival>), ProbeError> {
     let (sender, arrivals) = sync_channel(MAX_NODES);
-    let door = admission::open(listeners, pass, move |visitor| {
+    let door = admission::open(listeners, pass, outpost, move |visitor| {
         let Visitor::Proven(mut line) = visitor else { return };
         let deadline = Instant::now() + SHORT;
         if !matches!(line.receive(deadline), Ok(Purpose::Words)) {
@@ -132,7 +141,8 @@ impl<'a> Conductor<'a> {
     fn new(watch: Watch<'a>, door: Option<Door>) -> Self {
         let (mouths, words) = sync_channel(WORDS);
         let began = Instant::now();
-        Self { nodes: Vec::new(), words, mouths, watch, began, rounds: 0, _door: door }
+        let troubles = Troubles::default();
+        Self { nodes: Vec::new(), words, mouths, watch, began, rounds: 0, troubles, _door: door }
     }
 
     /// Waits until every cluster's nodes have come. Of several processes on one host one stays.
@@ -154,8 +164,17 @@ impl<'a> Conductor<'a> {
         gathering: Gathering,
         watch: Watch<'a>,
     ) -> Result<(Self, Option<ProbeError>), ProbeError> {
-        let (door, arrivals) = reception(gathering.listeners, &gathering.pass)?;
+        let troubles = Troubles::default();
+        let told = Arc::clone(&troubles);
+        let outpost = gathering.relays.map(|relays| Outpost {
+            relays,
+            trouble: Box::new(move |relay, why| {
+                told.lock().unwrap_or_else(PoisonError::into_inner).push((relay, why));
+            }),
+        });
+        let (door, arrivals) = reception(gathering.listeners, &gathering.pass, outpost)?;
         let mut own = Self::new(watch, Some(door));
+        own.troubles = troubles;
         let mut roll = Roll::new(&gathering.clusters);
         let deadline = Instant::now() + gathering.wait;
         while let Some(missing) = roll.missing() {
@@ -218,7 +237,7 @@ impl<'a> Conductor<'a> {
         let here = |error: std::io::Error| ProbeError::Here(format!("cannot listen: {error}"));
         let listener = TcpListener::bind((IpAddr::V4(Ipv4Addr::LOCALHOST), 0)).map_err(here)?;
         let at = [listener.local_addr().map_err(here)?];
-        let (_door, arrivals) = reception(vec![listener], pass)?;
+        let (_door, arrivals) = reception(vec![listener], pass, None)?;
         let Here { host, interface, addresses, listeners } = own;
         let cluster = HERE.to_owned();
         let who = Identity { cluster, host, of: None, addresses, interface, relays: None };

@@ -7,6 +7,7 @@ use crate::message::{Order, Target, Word};
 use crate::result::PathReport;
 use gridmpi_doctor::{Facts, Idle, Link, Measured, Node, Path, Trouble};
 use std::collections::BTreeSet;
+use std::sync::PoisonError;
 use std::time::Duration;
 
 /// Longest time for a node to look at another one: two connections, bulk both ways, and the packets that are tried then,
@@ -47,6 +48,12 @@ impl Conductor<'_> {
     pub fn examine(&mut self, ways: &[Way], how: &How) -> Facts {
         let mut facts =
             Facts { links: ways.iter().map(|way| way.link.clone()).collect(), ..Facts::default() };
+        for (relay, why) in self.troubles.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            let what = format!(
+                "the relay {relay}, at which clusters are to find this machine, cannot be used: {why}"
+            );
+            facts.troubles.push(Trouble { cluster: None, what, at: Vec::new() });
+        }
         if let Err(error) = self.look(ways, how, &mut facts) {
             let what = format!("not everything could be looked at: {error}");
             facts.troubles.push(Trouble { cluster: None, what, at: Vec::new() });
@@ -57,7 +64,7 @@ impl Conductor<'_> {
     /// Looks at what is between here and the other side, after [`Conductor::by_hand`].
     pub fn examine_by_hand(&mut self, how: &How) -> Facts {
         let between = [HERE.to_owned(), THERE.to_owned()];
-        let link = Link { between, bandwidth: None, delay_us: None, measured: None };
+        let link = Link { between, bandwidth: None, delay_us: None, dialler: None, measured: None };
         self.examine(&[Way { link, by_relays: false }], &How { all_nodes: true, ..how.clone() })
     }
 
@@ -118,9 +125,11 @@ impl Conductor<'_> {
 
     /// Both directions between any two nodes of clusters that `ways` join.
     fn pairs(&self, ways: &[&Way], chosen: &[usize]) -> Vec<Pair> {
+        // Where only one side connects the other need not be able to.
         let joins = |a: usize, b: usize| {
             let (a, b) = (&self.nodes[a].cluster, &self.nodes[b].cluster);
-            ways.iter().any(|way| way.link.joins(a, b))
+            let dials = |link: &Link| link.dialler.as_ref().is_none_or(|dialler| dialler == a);
+            ways.iter().any(|way| way.link.joins(a, b) && dials(&way.link))
         };
         let of = |a: usize| chosen.iter().filter(move |b| joins(a, **b)).map(move |b| (a, *b));
         let all = chosen.iter().flat_map(|a| of(*a));

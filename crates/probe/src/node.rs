@@ -67,7 +67,11 @@ pub fn attend(
     let post = Arc::new(Post::new(&me));
     let _door = post.open(listeners, pass, |_, _| {}).map_err(here)?;
     let deadline = Instant::now() + SHORT;
-    let mut line = line::dial(at, pass, deadline).map_err(ProbeError::Attend)?;
+    let line = match &who.relays {
+        Some(relays) => line::dial_or_relay(at, relays, pass, deadline),
+        None => line::dial(at, pass, deadline),
+    };
+    let mut line = line.map_err(ProbeError::Attend)?;
     line.send(&Purpose::Words, deadline).map_err(ProbeError::Attend)?;
     serve(line, who, me, pass, post)
 }
@@ -123,7 +127,7 @@ impl Post {
         stranger: impl Fn(SocketAddr, String) + Send + Sync + 'static,
     ) -> std::io::Result<Door> {
         let post = Arc::clone(self);
-        admission::open(listeners, pass, move |visitor| match visitor {
+        admission::open(listeners, pass, None, move |visitor| match visitor {
             Visitor::Proven(line) => post.visit(line),
             Visitor::Stranger(peer, problem) => stranger(peer, problem),
         })

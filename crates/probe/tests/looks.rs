@@ -101,11 +101,11 @@ fn look(relays: [Option<RelayAccess>; 2], wrong: &[SocketAddr], by_relays: bool)
     }
     let clusters = ["a", "b"].map(|name| (name.to_owned(), Some(1))).to_vec();
     let wait = Duration::from_secs(20);
-    let gathering = Gathering { listeners: vec![listener], pass, clusters, wait };
+    let gathering = Gathering { listeners: vec![listener], relays: None, pass, clusters, wait };
     let mut watch = || Ok(());
     let mut conductor = Conductor::gather(gathering, &mut watch).unwrap();
     let between = ["a".to_owned(), "b".to_owned()];
-    let link = Link { between, bandwidth: None, delay_us: None, measured: None };
+    let link = Link { between, bandwidth: None, delay_us: None, dialler: None, measured: None };
     let facts = conductor.examine(&[Way { link, by_relays }], &How::default());
     conductor.leave();
     assert_eq!(facts.troubles, []);

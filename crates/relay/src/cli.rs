@@ -1,6 +1,7 @@
 //! The command line: `gridmpi relay ...`.
 
 use std::error::Error;
+use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -21,7 +22,7 @@ use crate::file::{self, LogFormat, Settings};
 use crate::identity::create_secret;
 use crate::secret::read_secret;
 use crate::tls::{Fingerprint, Identity};
-use crate::{bounds, http, notify};
+use crate::{bounds, http, notify, public};
 
 /// Carries traffic between clusters whose processes cannot connect to each other.
 ///
@@ -60,8 +61,13 @@ enum Action {
 #[derive(Debug, Parser)]
 struct Serve {
     /// The settings; the other options then have no meaning.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "token_file", "peer", "allow", "secret_file", "identity"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "token_file", "peer", "allow", "secret_file", "identity", "public"])]
     config: Option<PathBuf>,
+    /// For a host that everybody reaches, where relays of sites meet that can only dial out: listens on all addresses, makes an
+    /// identity if there is none (in --identity, else where the settings would be), and prints what the others need. Needs
+    /// --allow for each of them, or --token-file.
+    #[arg(long, conflicts_with = "secret_file")]
+    public: bool,
     /// Where to listen; may be repeated.
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Vec<SocketAddr>,
@@ -76,7 +82,7 @@ struct Serve {
     #[arg(long, value_name = "HOST:PORT[=sha256:...]")]
     peer: Vec<String>,
     /// The fingerprint of another relay that may connect to this one; may be repeated.
-    #[arg(long, value_name = "sha256:...", requires = "identity")]
+    #[arg(long, value_name = "sha256:...")]
     allow: Vec<String>,
     /// A file with a secret that proves relays to each other without TLS. What they carry is NOT ENCRYPTED then.
     #[arg(long, value_name = "FILE")]
@@ -117,7 +123,11 @@ pub fn run(args: Args) -> ExitCode {
 fn serve(args: Serve) -> Result<(), Failure> {
     let path = match &args.config {
         Some(path) => Some(path.clone()),
-        None if args.token_file.is_empty() && args.peer.is_empty() && args.allow.is_empty() => {
+        None if !args.public
+            && args.token_file.is_empty()
+            && args.peer.is_empty()
+            && args.allow.is_empty() =>
+        {
             let paths = file::default_paths();
             let found = paths.iter().find(|path| path.exists()).cloned();
             let tried: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
@@ -132,6 +142,7 @@ fn serve(args: Serve) -> Result<(), Failure> {
     };
     let settings = match &path {
         Some(path) => read(path)?,
+        None if args.public => public(args)?,
         None => by_options(&args)?,
     };
     let level = start_log(settings.log, settings.level);
@@ -195,6 +206,28 @@ fn watch_signals(path: Option<PathBuf>, relay: Handle, level: LevelHandle) -> Re
     Ok(())
 }
 
+/// Settings of a relay at which others meet; says what these need.
+fn public(mut args: Serve) -> Result<Settings, Failure> {
+    let (identity, directory) = public::identity(args.identity.as_deref())?;
+    if args.listen.is_empty() {
+        args.listen.push(public::listen());
+    }
+    let at = public::reachable(&args.listen);
+    let lines = public::lines(&at, &identity.fingerprint(), &args.token_file);
+    // Whoever does not want to read them may have closed it.
+    let _ = std::io::stdout().write_all(lines.as_bytes());
+    if args.allow.is_empty() && args.peer.is_empty() && args.token_file.is_empty() {
+        return Err(format!(
+            "nobody may use this relay yet: say --allow sha256:... for each relay that is to connect (there, `gridmpi relay fingerprint` \
+             prints it), or --token-file FILE for processes. Its identity is in {}",
+            directory.display()
+        )
+        .into());
+    }
+    args.identity = Some(directory);
+    by_options(&args)
+}
+
 fn by_options(args: &Serve) -> Result<Settings, Failure> {
     let mut config = Config { listen: args.listen.clone(), ..Config::default() };
     if config.listen.is_empty() {
@@ -223,6 +256,9 @@ fn by_options(args: &Serve) -> Result<Settings, Failure> {
             return Err(format!("--peer {text} needs --identity: see `gridmpi relay init`").into());
         }
         config.peers.push(peer(address, Some(address), proof));
+    }
+    if let (Some(print), None) = (args.allow.first(), &config.identity) {
+        return Err(format!("--allow {print} needs --identity: see `gridmpi relay init`").into());
     }
     for print in &args.allow {
         config.peers.push(peer(print, None, Proof::Fingerprint(fingerprint(print)?)));

@@ -96,16 +96,18 @@ fn provider() -> CryptoProvider {
 /// Lets in the relays that are known, by their certificates.
 #[derive(Debug)]
 struct Pinned {
-    fingerprints: Vec<Fingerprint>,
+    /// `None`: whoever proves to have the certificate that it shows.
+    fingerprints: Option<Vec<Fingerprint>>,
     provider: CryptoProvider,
 }
 
 impl Pinned {
     fn check(&self, certificate: &CertificateDer<'_>) -> Result<(), Error> {
-        if self.fingerprints.contains(&Fingerprint::of(certificate)) {
-            Ok(())
-        } else {
-            Err(CertificateError::ApplicationVerificationFailure.into())
+        match &self.fingerprints {
+            Some(known) if !known.contains(&Fingerprint::of(certificate)) => {
+                Err(CertificateError::ApplicationVerificationFailure.into())
+            }
+            _ => Ok(()),
         }
     }
 
@@ -200,16 +202,25 @@ impl ClientCertVerifier for Pinned {
     }
 }
 
-fn pinned(fingerprints: Vec<Fingerprint>) -> Arc<Pinned> {
+fn pinned(fingerprints: Option<Vec<Fingerprint>>) -> Arc<Pinned> {
     Arc::new(Pinned { fingerprints, provider: provider() })
 }
 
 /// A connection that we dial, to the relay with this certificate.
 pub(crate) fn dial(us: &Identity, to: Fingerprint) -> Result<Connection, Error> {
+    client(us, pinned(Some(vec![to])))
+}
+
+/// A connection to see whose certificate is there. Nothing may be said on it.
+pub(crate) fn dial_anybody(us: &Identity) -> Result<Connection, Error> {
+    client(us, pinned(None))
+}
+
+fn client(us: &Identity, verifier: Arc<Pinned>) -> Result<Connection, Error> {
     let mut config = ClientConfig::builder_with_provider(Arc::new(provider()))
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .dangerous()
-        .with_custom_certificate_verifier(pinned(vec![to]))
+        .with_custom_certificate_verifier(verifier)
         .with_client_auth_cert(vec![us.certificate.clone()], us.key.clone_key())?;
     // Each connection proves both sides anew.
     config.resumption = Resumption::disabled();
@@ -223,7 +234,7 @@ pub(crate) fn dial(us: &Identity, to: Fingerprint) -> Result<Connection, Error> 
 pub(crate) fn server(us: &Identity, known: Vec<Fingerprint>) -> Result<Arc<ServerConfig>, Error> {
     let mut config = ServerConfig::builder_with_provider(Arc::new(provider()))
         .with_protocol_versions(&[&rustls::version::TLS13])?
-        .with_client_cert_verifier(pinned(known))
+        .with_client_cert_verifier(pinned(Some(known)))
         .with_single_cert(vec![us.certificate.clone()], us.key.clone_key())?;
     config.send_tls13_tickets = 0;
     Ok(Arc::new(config))

@@ -143,10 +143,11 @@ impl Ends<'_> {
         }
         match &first.outcome {
             Outcome::Silent => error("silent", "connections get no answer: a firewall drops them, or there is no way back")
-                .remedy(format!("{}{}", self.let_in(first), self.strict())),
+                .remedy(format!("{}{}{}", self.let_in(first), self.strict(), self.or_one_way())),
             Outcome::Refused => error("refused", "connections are refused: a firewall rejects them, or another machine has this address")
-                .remedy(self.let_in(first)),
-            Outcome::NoWay(_) => error("no-route", "there is no way to the other node").remedy(self.route_to(ip, first)),
+                .remedy(format!("{}{}", self.let_in(first), self.or_one_way())),
+            Outcome::NoWay(_) => error("no-route", "there is no way to the other node")
+                .remedy(format!("{}{}", self.route_to(ip, first), self.or_one_way())),
             Outcome::Mute => error("mute", "connections are taken, but nothing is said on them: something between the two takes them itself")
                 .remedy("look for a proxy or load balancer on the way, or join the clusters by relays"),
             _ => error("unreached", "only other machines answer").remedy(self.other_interface(ip)),
@@ -160,6 +161,17 @@ impl Ends<'_> {
 
     fn is_other_way_open(&self) -> bool {
         self.other_way().is_some_and(|path| path.visit.depth.is_some())
+    }
+
+    /// Connections in the open direction are enough, if the job knows.
+    fn or_one_way(&self) -> String {
+        if !self.is_other_way_open() {
+            return String::new();
+        }
+        let (a, b) = (&self.path.from.cluster, &self.path.to.cluster);
+        format!(
+            "; or let only `{b}` connect: [[link]] between = [\"{a}\", \"{b}\"], dial = \"{b}\""
+        )
     }
 
     /// The far node itself finds no way to here: that is the news, and told of it.

@@ -1,6 +1,6 @@
 //! Relays, and circuits through them.
 
-use crate::facts::{Circuit, Facts, RelayFact, RelayProblem};
+use crate::facts::{Circuit, Facts, PeerFact, PeerProblem, RelayFact, RelayProblem};
 use crate::finding::{Finding, Place, Severity};
 use gridmpi_report::units::format_duration;
 use std::time::Duration;
@@ -8,7 +8,66 @@ use std::time::Duration;
 pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
     let mut all: Vec<Finding> = facts.relays.iter().map(one).collect();
     all.extend(facts.circuits.iter().map(|circuit| through(circuit, facts)));
+    all.extend(facts.peers.iter().map(joined));
     all
+}
+
+/// From relay to relay.
+fn joined(fact: &PeerFact) -> Finding {
+    let PeerFact { node, peer, address, .. } = fact;
+    let place = Place::way(node, format!("relay `{peer}`"));
+    let at = fact.at.map_or_else(|| address.clone(), |at| format!("{address} is {at}"));
+    let port = address.rsplit_once(':').map_or("", |(_, port)| port);
+    let error = |code, what: &str, evidence: String, remedy: String| {
+        Finding::new(Severity::Error, code, place.clone(), what, evidence).remedy(remedy)
+    };
+    match &fact.problem {
+        None => {
+            let what = "the two relays know each other (TLS)";
+            Finding::new(Severity::Ok, "peer", place, what, show(fact.trip_us))
+        }
+        Some(PeerProblem::Name(why)) => error(
+            "peer-name",
+            "the other relay's name is not known on this host",
+            format!("{address}: {why}"),
+            format!("give its address as `address` in [[peer]] `{peer}`"),
+        ),
+        Some(PeerProblem::Connect(why)) => error(
+            "peer-unreachable",
+            "no connection to the other relay",
+            format!("{at}: {why}"),
+            format!(
+                "is `gridmpi relay` running there (systemctl status gridmpi-relay)? There: iptables -I INPUT -p tcp --dport {port} -j ACCEPT; or \
+                 let that one dial: `address` in its settings, none here"
+            ),
+        ),
+        Some(PeerProblem::NoTls(why)) => error(
+            "peer-tls",
+            "what is there does not speak TLS as a relay does",
+            format!("{at}: {why}"),
+            format!(
+                "is {address} the port of a relay, with an `identity`? something on the way that ends TLS must let port {port} through as it is"
+            ),
+        ),
+        Some(PeerProblem::OtherCertificate { theirs, expected }) => error(
+            "peer-certificate",
+            "the other relay has another certificate than the settings say",
+            format!("{at} has {theirs}, not {expected}"),
+            format!(
+                "ask there for `gridmpi relay fingerprint`: if it says {theirs}, write fingerprint = \"{theirs}\" into [[peer]] `{peer}`; if not, \
+                 somebody else answers at {address}"
+            ),
+        ),
+        Some(PeerProblem::Unknown(ours)) => error(
+            "peer-refused",
+            "the other relay does not let this one in",
+            at,
+            format!(
+                "there, in relay.toml: [[peer]] name = \"{}\", fingerprint = \"{ours}\" (or --allow {ours}); then reload it",
+                node.host
+            ),
+        ),
+    }
 }
 
 fn show(us: Option<u32>) -> String {

@@ -110,6 +110,7 @@ fn healthy() -> Facts {
         between: ["a".into(), "b".into()],
         bandwidth: Some(160_000_000),
         delay_us: Some(10_000),
+        dialler: None,
         measured: None,
     };
     Facts {
@@ -238,6 +239,45 @@ fn another_machine_with_the_same_address_is_recognised() {
                 && all.iter().any(|f| f.code == "other-machine"),
             "{all:#?}"
         );
+    }
+}
+
+#[test]
+fn one_open_direction_is_enough_if_the_job_says_so() {
+    let mut facts = healthy();
+    facts.paths[0].visit =
+        Visit { attempts: vec![attempt(B.1, Outcome::Silent, A.1)], depth: None };
+    let finding = only(&facts);
+    expect(&finding, Severity::Error, "silent", "between = [\"a\", \"b\"], dial = \"b\"");
+    facts.paths[1].visit =
+        Visit { attempts: vec![attempt(A.1, Outcome::Silent, B.1)], depth: None };
+    let remedies = wrong(&facts).into_iter().filter_map(|finding| finding.remedy);
+    assert!(remedies.into_iter().all(|remedy| !remedy.contains("dial =")));
+}
+
+#[test]
+fn relays_that_do_not_know_each_other_are_told_what_to_write() {
+    let fact = |problem| PeerFact {
+        node: Node { cluster: String::new(), host: "gw".into() },
+        peer: "pub".into(),
+        address: "pub:7118".into(),
+        at: Some("192.0.2.1:7118".parse().unwrap()),
+        trip_us: Some(20_000),
+        problem,
+    };
+    let judged = |problem| findings(&Facts { peers: vec![fact(problem)], ..Facts::default() });
+    assert_eq!((judged(None)[0].severity, judged(None)[0].code), (Severity::Ok, "peer"));
+    let other =
+        PeerProblem::OtherCertificate { theirs: "sha256:1".into(), expected: "sha256:2".into() };
+    let cases = [
+        (PeerProblem::Name("unknown".into()), "peer-name", "`address` in [[peer]] `pub`"),
+        (PeerProblem::Connect("refused".into()), "peer-unreachable", "--dport 7118"),
+        (PeerProblem::NoTls("x".into()), "peer-tls", "as it is"),
+        (other, "peer-certificate", "fingerprint = \"sha256:1\""),
+        (PeerProblem::Unknown("sha256:3".into()), "peer-refused", "--allow sha256:3"),
+    ];
+    for (problem, code, remedy) in cases {
+        expect(&judged(Some(problem))[0], Severity::Error, code, remedy);
     }
 }
 
