@@ -13,9 +13,6 @@ use crate::tls::{Fingerprint, proven};
 /// Most slices of one system call.
 const SLICES: usize = 1000;
 
-/// Up to so many bytes one copy more costs less than the kernel takes to read a list of slices.
-const TOGETHER: usize = 256;
-
 /// What a record that has half come may add to what is read.
 const RECORD: usize = 18 * 1024;
 
@@ -256,25 +253,10 @@ fn flush_tls(connection: &mut Connection, fd: &OwnedFd) -> io::Result<bool> {
 
 /// Sends without waiting and without SIGPIPE; how many bytes went.
 pub(crate) fn send(fd: &OwnedFd, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-    if let [slice] = slices {
-        return send_one(fd, slice);
+    match slices {
+        [slice] => send_one(fd, slice),
+        slices => send_many(fd, slices),
     }
-    let mut together = [0; TOGETHER];
-    match gather(slices, &mut together) {
-        Some(bytes) => send_one(fd, bytes),
-        None => send_many(fd, slices),
-    }
-}
-
-/// The slices' bytes one after the other, if there are few.
-fn gather<'a>(slices: &[IoSlice<'_>], space: &'a mut [u8; TOGETHER]) -> Option<&'a [u8]> {
-    let mut len = 0;
-    for slice in slices {
-        let end = len + slice.len();
-        space.get_mut(len..end)?.copy_from_slice(slice);
-        len = end;
-    }
-    space.get(..len)
 }
 
 fn send_one(fd: &OwnedFd, bytes: &[u8]) -> io::Result<usize> {

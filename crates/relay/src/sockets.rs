@@ -20,6 +20,9 @@ use crate::greet::Greeting;
 use crate::options;
 use crate::poller::{Interest, Poller};
 
+/// Up to so many bytes one copy more costs less than the kernel takes to read a list of slices.
+const TOGETHER: usize = 256;
+
 /// Names a socket; the kernel keeps it with the socket.
 pub(crate) type SocketKey = Key<Socket>;
 
@@ -262,6 +265,34 @@ impl Sockets {
     }
 }
 
+fn bytes_of<'a>(piece: &'a Piece<'_>, pulled: &'a [u8]) -> &'a [u8] {
+    match piece {
+        Piece::Head(head) => head,
+        Piece::Slice(slice) => slice,
+        Piece::Pulled(range) => pulled.get(range.clone()).unwrap_or_default(),
+        Piece::Held(bytes) => bytes,
+    }
+}
+
+/// The bytes of all pieces together, copied to `space` if they are several and few.
+fn gather<'a>(
+    pieces: &'a [Piece<'_>],
+    pulled: &'a [u8],
+    space: &'a mut [u8; TOGETHER],
+) -> Option<&'a [u8]> {
+    if let [piece] = pieces {
+        return Some(bytes_of(piece, pulled));
+    }
+    let mut len = 0;
+    for piece in pieces {
+        let bytes = bytes_of(piece, pulled);
+        let end = len + bytes.len();
+        space.get_mut(len..end)?.copy_from_slice(bytes);
+        len = end;
+    }
+    space.get(..len)
+}
+
 impl Wires for Sockets {
     fn pull(&mut self, wire: Wire, most: usize) -> Pull {
         if std::mem::take(&mut self.is_pushed) {
@@ -303,19 +334,13 @@ impl Wires for Sockets {
         self.is_pushed = true;
         let key = SocketKey::from(wire);
         let Self { all, pulled, failed, .. } = self;
-        let mut count = 0;
-        let slices: SmallVec<[IoSlice<'_>; 8]> = pieces
-            .iter()
-            .map(|piece| {
-                count += piece.len();
-                IoSlice::new(match piece {
-                    Piece::Head(head) => head,
-                    Piece::Slice(slice) => slice,
-                    Piece::Pulled(range) => pulled.get(range.clone()).unwrap_or_default(),
-                    Piece::Held(bytes) => bytes,
-                })
-            })
-            .collect();
+        let mut together = [0; TOGETHER];
+        let mut slices = SmallVec::<[IoSlice<'_>; 8]>::new();
+        match gather(pieces, pulled, &mut together) {
+            Some(bytes) => slices.push(IoSlice::new(bytes)),
+            None => slices.extend(pieces.iter().map(|piece| IoSlice::new(bytes_of(piece, pulled)))),
+        }
+        let count = slices.iter().map(|slice| slice.len()).sum();
         let (result, link) = match all.get_mut(key) {
             Some(Socket::Leg(leg)) => (Self::push_leg(leg, &slices, count), leg.link),
             Some(Socket::Trunk(trunk)) => {

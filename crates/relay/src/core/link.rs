@@ -1,6 +1,6 @@
 //! A connection as the core sees it.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use gridmpi_wire::{JobId, ProcId};
@@ -39,7 +39,7 @@ pub(super) struct Trunk {
     pub(super) control: Vec<u8>,
     pub(super) fair: Fair<(CircuitKey, Side)>,
     /// Circuits by number, and which of their ends this is.
-    pub(super) numbers: HashMap<u32, (CircuitKey, Side)>,
+    pub(super) numbers: BTreeMap<u32, (CircuitKey, Side)>,
     /// The next number that we give; `None` when all are used.
     pub(super) next: Option<u32>,
     /// The last that the other side has given.
@@ -68,7 +68,7 @@ impl Link {
             parser: Parser::default(),
             control: Vec::new(),
             fair: Fair::default(),
-            numbers: HashMap::new(),
+            numbers: BTreeMap::new(),
             next: Some(if is_dialer { 1 } else { 2 }),
             theirs: 0,
             heard: now,
@@ -83,6 +83,11 @@ impl Link {
 }
 
 impl Trunk {
+    /// Whether it has anything to send, or may have.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.fair.len() > 0 || !self.control.is_empty()
+    }
+
     /// A number for a circuit that we open.
     pub(super) fn give_number(&mut self) -> Option<u32> {
         let number = self.next?;

@@ -112,7 +112,11 @@ impl Core {
             self.counts.cells_out += cells;
             passed.into_iter().for_each(|(circuit, side)| self.give_back(circuit, side, false));
             ended.into_iter().for_each(|circuit| self.finish(circuit));
-            if pieces.is_empty() || self.links.get(key).is_none_or(|link| link.is_blocked) {
+            let may_go_on = self.links.get(key).is_some_and(|link| match &link.kind {
+                Kind::Trunk(trunk) => !link.is_blocked && trunk.is_waiting(),
+                _ => false,
+            });
+            if pieces.is_empty() || !may_go_on {
                 return false;
             }
         }
@@ -210,11 +214,15 @@ impl Core {
             let is_all = pushed_bytes == count;
             flow.consume(pushed_bytes, pulled, wires);
             flow.used = self.now;
+            let may_go_on = flow.has_bytes() || flow.is_at_end();
             self.passed_to_leg(circuit, side, pushed_bytes, is_all);
             if pushed.is_blocked || !is_all {
                 if let Some(link) = self.links.get_mut(key) {
                     link.is_blocked = true;
                 }
+                return false;
+            }
+            if !may_go_on {
                 return false;
             }
         }
