@@ -62,7 +62,7 @@ struct Options {
     json: Option<PathBuf>,
 
     /// Measure only these groups (p2p: inside, latency, cable, fast, slow, overlap, memory; rates: pairs, lone, all, both,
-    /// exactness, programs, npb; relays: latency, throughput, trunks, tls)
+    /// faster, collectives, incast, exactness, churn, leftover, programs, npb; relays: latency, throughput, trunks, tls)
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
 

@@ -27,10 +27,12 @@ pub struct Network {
     pub least_timeout_ms: f64,
     /// Their congestion control.
     pub congestion_control: String,
+    /// Whether they are encrypted.
+    pub tls: bool,
 }
 
 impl Network {
-    fn cells(&self) -> [String; 10] {
+    fn cells(&self) -> [String; 11] {
         let share =
             |part: u64| format!("{:.2} %", 100.0 * part as f64 / self.packets.max(1) as f64);
         let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
@@ -45,6 +47,7 @@ impl Network {
             or_none(self.connections.map(|count| count.to_string())),
             format!("{} ms", short(self.least_timeout_ms)),
             self.congestion_control.clone(),
+            if self.tls { "on" } else { "off" }.to_owned(),
         ]
     }
 }
@@ -64,6 +67,7 @@ pub fn table(figures: &[Figure]) -> Option<Table> {
         "connections a node",
         "least timeout",
         "congestion control",
+        "TLS",
     ]);
     let mut is_empty = true;
     for figure in figures {
@@ -92,6 +96,7 @@ mod tests {
             connections: None,
             least_timeout_ms: 40.0,
             congestion_control: "cubic".to_owned(),
+            tls: true,
         };
         let figure = Figure::new("f", "ms", &[1.0], "v", &[2.0], Bound::Told);
         assert!(table(std::slice::from_ref(&figure)).is_none());

@@ -8,11 +8,16 @@ use nix::sys::socket::sockopt::TcpCongestion;
 use nix::sys::socket::{getsockopt, setsockopt};
 use nix::{getsockopt_impl, libc, setsockopt_impl, sockopt_impl};
 
-sockopt_impl!(MaxPacingRate, SetOnly, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, usize);
+sockopt_impl!(MaxPacingRate, SetOnly, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, PacingRate);
 sockopt_impl!(NotSentLowat, SetOnly, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, u32);
 sockopt_impl!(RtoMin, Both, libc::IPPROTO_TCP, TCP_RTO_MIN_US, u32);
 sockopt_impl!(DelackMax, Both, libc::IPPROTO_TCP, TCP_DELACK_MAX_US, u32);
 sockopt_impl!(TcpInfo, GetOnly, libc::IPPROTO_TCP, libc::TCP_INFO, Info);
+
+/// A word of the machine's, bytes per second. Half a word would end at 34 Gbit/s.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug)]
+pub struct PacingRate(usize);
 
 /// The beginning of the kernel's `struct tcp_info` (linux/tcp.h), as Linux 4.6 and all later have it.
 #[repr(C)]
@@ -26,7 +31,9 @@ pub struct Info {
     sacked: u32,
     lost: u32,
     retrans: u32,
-    fackets_and_times: [u32; 5],
+    fackets: u32,
+    last_sent_and_received: [u32; 3],
+    last_acknowledged: u32,
     pmtu_and_rcv_ssthresh: [u32; 2],
     rtt: u32,
     rttvar: u32,
@@ -34,7 +41,10 @@ pub struct Info {
     snd_cwnd: u32,
     receiving: [u32; 4],
     total_retrans: u32,
-    rates_and_bytes: [u64; 4],
+    pacing_rate: u64,
+    max_pacing_rate: u64,
+    bytes_acked: u64,
+    bytes_received: u64,
     segs: [u32; 2],
     notsent_bytes: u32,
     min_rtt: u32,
@@ -50,11 +60,17 @@ const RTO_MIN_US: u32 = 40_000;
 const RTO_MIN_RESTING_US: u32 = 200_000;
 const DELACK_MAX_US: u32 = 8_000;
 
+/// A rate that is this near is followed; where acknowledgements come, the last one is not so old, ms.
+const FOLLOWED: f64 = 0.95;
+const SILENT_MS: u32 = 2;
+
 /// What keeps its window while a connection rests, and opens it fast when more is granted. Others halve theirs with each
 /// retransmission timeout that passes, down to ten segments (RFC 2861), and the next burst begins with those; and where they are
 /// paced they take their own pace for the path's and open it slowly. In the long run BBR sends a thirtieth less than it may, and
 /// without pacing loses several times as much as cubic where senders meet.
 const OPENER: &str = "bbr";
+/// Every kernel lets a socket have this.
+const PLAIN: &str = "reno";
 
 /// How much larger a window is than what is needed of it before it is left to grow by itself.
 const SPARE: f64 = 1.5;
@@ -125,6 +141,21 @@ impl CongestionControl {
         }
     }
 
+    /// The kernel has been told that more may be sent, bytes per second. By itself it follows with the next acknowledgement, which
+    /// after a rest is a whole round trip away: an opener that begins anew follows at once.
+    pub(crate) fn hasten(&self, fd: &OwnedFd, rate: u64) {
+        let Some(own) = &self.own else { return };
+        let is_silent = || getsockopt(fd, TcpInfo).is_ok_and(|info| info.lags_behind(rate));
+        if matches!(self.state, Control::Own { .. }) || !is_silent() {
+            return;
+        }
+        // Set to what it is it would go on as it is.
+        let _ = setsockopt(fd, TcpCongestion, &OsString::from(PLAIN));
+        if setsockopt(fd, TcpCongestion, &OsString::from(OPENER)).is_err() {
+            let _ = setsockopt(fd, TcpCongestion, own);
+        }
+    }
+
     /// Nothing is left to be sent for now.
     pub(crate) fn rest(&mut self, fd: &OwnedFd) {
         let Some(own) = &self.own else { return };
@@ -180,7 +211,7 @@ pub(crate) struct Carried {
 
 pub(crate) fn carried(fd: &OwnedFd) -> io::Result<Carried> {
     let info = getsockopt(fd, TcpInfo)?;
-    let [_, _, acknowledged, _] = info.rates_and_bytes;
+    let acknowledged = info.bytes_acked;
     let is_all = info.unacked == 0 && info.notsent_bytes == 0;
     let (resent, is_on_its_way) = (info.total_retrans.into(), info.unacked > 0);
     Ok(Carried { acknowledged, resent, is_all, is_on_its_way })
@@ -207,6 +238,11 @@ impl Info {
         turn != usize::MAX || f64::from(self.unacked * self.snd_mss) >= FILLED * on_the_way
     }
 
+    /// Whether what is sent is spaced out for a lower rate than this, with no acknowledgement in sight that would change it.
+    fn lags_behind(&self, rate: u64) -> bool {
+        (self.pacing_rate as f64) < FOLLOWED * rate as f64 && self.last_acknowledged >= SILENT_MS
+    }
+
     fn window(&self) -> usize {
         let in_flight = (self.unacked + self.retrans).saturating_sub(self.sacked + self.lost);
         let room = self.snd_cwnd.saturating_sub(in_flight) as usize * self.snd_mss as usize;
@@ -219,14 +255,15 @@ impl Info {
 pub(crate) fn set_pacing_rate(fd: &OwnedFd, bytes_per_second: u64) -> io::Result<()> {
     // The kernel takes a word of the machine's.
     let rate = usize::try_from(bytes_per_second).unwrap_or(usize::MAX);
-    Ok(setsockopt(fd, MaxPacingRate, &rate)?)
+    Ok(setsockopt(fd, MaxPacingRate, &PacingRate(rate))?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write;
+    use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
+    use std::time::{Duration, Instant};
 
     #[test]
     fn timeouts_are_shorter_where_the_kernel_lets_us_choose() {
@@ -238,6 +275,42 @@ mod tests {
         // The kernel rounds up to its ticks.
         let is_short = |us: u32| (RTO_MIN_US..=RTO_MIN_US + 10_000).contains(&us);
         assert!(before.is_err() || after.is_ok_and(is_short), "{before:?} {after:?}");
+    }
+
+    #[test]
+    fn a_higher_rate_counts_before_the_next_acknowledgement_where_there_is_an_opener() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut far, _) = listener.accept().unwrap();
+        let fd: OwnedFd = stream.try_clone().unwrap().into();
+        let control = CongestionControl::new(&fd, None);
+        set_pacing_rate(&fd, 100_000).unwrap();
+        stream.write_all(&[0; 1000]).unwrap();
+        far.read_exact(&mut [0; 1000]).unwrap();
+        let info = || getsockopt(&fd, TcpInfo).unwrap();
+        let end = Instant::now() + Duration::from_secs(10);
+        while info().last_acknowledged < SILENT_MS || info().unacked > 0 {
+            assert!(Instant::now() < end, "{:?}", info());
+            std::thread::yield_now();
+        }
+        set_pacing_rate(&fd, 5_000_000).unwrap();
+        // The kernel by itself does nothing.
+        assert!(info().pacing_rate <= 100_000, "{:?}", info());
+        control.hasten(&fd, 5_000_000);
+        let has_opener = getsockopt(&fd, TcpCongestion)
+            .is_ok_and(|name| name.as_encoded_bytes().starts_with(b"bbr"));
+        assert_eq!(info().pacing_rate > 4_000_000, has_opener, "{:?}", info());
+        assert!(info().pacing_rate <= 5_000_000, "{:?}", info());
+    }
+
+    #[test]
+    fn rates_above_those_of_half_a_word_are_not_cut() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let fd: OwnedFd = TcpStream::connect(listener.local_addr().unwrap()).unwrap().into();
+        for rate in [1 << 20, 5_000_000_000] {
+            set_pacing_rate(&fd, rate).unwrap();
+            assert_eq!(getsockopt(&fd, TcpInfo).unwrap().max_pacing_rate, rate);
+        }
     }
 
     #[test]

@@ -31,7 +31,7 @@ const LEAD: f64 = SEGMENT as f64;
 const CREDIT: f64 = 0.4;
 
 /// Messages up to this wait for nobody's turn, while not more than [`SMALL_LEAD`] is before them.
-const SMALL: u64 = 2 * SEGMENT as u64;
+pub(crate) const SMALL: u64 = 2 * SEGMENT as u64;
 const SMALL_LEAD: f64 = 4.0 * SEGMENT as f64;
 
 /// What the acknowledgement of a received byte takes on the way back: one bare frame for two full ones.

@@ -1,4 +1,4 @@
-//! What times depend on beside the network: how TCP is set.
+//! What times depend on beside the network: how TCP is set, and whether TLS is.
 
 use super::mode::Mode;
 use crate::error::BenchError;
@@ -19,6 +19,8 @@ pub(super) struct Conditions {
     has_bbr: bool,
     /// Of GridMPI's connections.
     pub(super) least_timeout_ms: f64,
+    /// Whether those are encrypted: in all modes or in none.
+    pub(super) tls: bool,
 }
 
 impl Conditions {
@@ -51,6 +53,7 @@ impl Conditions {
             control: control.to_owned(),
             has_bbr: available.split_whitespace().any(|known| known == "bbr"),
             least_timeout_ms: if is_ours { OWN_LEAST_MS } else { system_ms },
+            tls: std::env::var_os("GRIDMPI_TLS").is_none_or(|choice| choice != "off"),
         }
     }
 

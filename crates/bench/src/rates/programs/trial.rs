@@ -216,6 +216,7 @@ impl Outcome {
             connections: None,
             least_timeout_ms: conditions.least_timeout_ms,
             congestion_control: conditions.control(mode),
+            tls: conditions.tls,
         }
     }
 }
