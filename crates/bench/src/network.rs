@@ -29,6 +29,8 @@ pub struct Network {
     pub congestion_control: String,
     /// Who spaces packets out where a rate holds them back: TCP, or a discipline of the interface.
     pub pacing: String,
+    /// Whether they are encrypted.
+    pub tls: bool,
 }
 
 impl Network {
@@ -48,6 +50,7 @@ impl Network {
             format!("{} ms", short(self.least_timeout_ms)),
             self.congestion_control.clone(),
             self.pacing.clone(),
+            if self.tls { "on" } else { "off" }.to_owned(),
         ]
     }
 }
@@ -68,6 +71,7 @@ pub fn table(figures: &[Figure]) -> Option<Table> {
         "least timeout",
         "congestion control",
         "paced by",
+        "TLS",
     ]);
     let mut is_empty = true;
     for figure in figures {
@@ -97,6 +101,7 @@ mod tests {
             least_timeout_ms: 40.0,
             congestion_control: "cubic".to_owned(),
             pacing: "eth0: TCP paces (noqueue)".to_owned(),
+            tls: true,
         };
         let figure = Figure::new("f", "ms", &[1.0], "v", &[2.0], Bound::Told);
         assert!(table(std::slice::from_ref(&figure)).is_none());

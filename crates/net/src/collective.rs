@@ -113,10 +113,12 @@ impl State {
         self.follow_claims(Instant::now());
     }
 
-    /// Claims have changed, perhaps: whoever has to be slower is so at once.
+    /// Claims have changed, perhaps: what is under way is slower or faster at once.
     pub(crate) fn follow_claims(&mut self, now: Instant) {
-        for (peer, rate) in self.paces.follow_claims(now) {
-            self.slow_down(peer, rate);
+        for repaced in self.paces.follow_claims(now) {
+            self.repace(repaced);
         }
+        // At a higher rate the next turn comes sooner.
+        (0u16..).take(self.paces.clusters()).for_each(|cluster| self.arm_turn(cluster));
     }
 }

@@ -10,7 +10,7 @@ use gridmpi_wire::{MAX_HEAD, ProcId, Strand, parse};
 
 use crate::LinkError;
 use crate::carrier::Carrier;
-use crate::options::{Carried, CongestionControl};
+use crate::options::{Carried, CongestionControl, set_pacing_rate};
 use crate::poller::Interest;
 use crate::pulse::Pulse;
 use crate::spread::Speed;
@@ -139,6 +139,22 @@ impl Link {
         if let Some(control) = &mut self.control {
             control.work(&self.carrier.fd, rate, turn);
         }
+    }
+
+    /// The kernel spaces out what is sent for this rate, bytes per second. Next to nothing is no other rate.
+    pub(crate) fn pace(&mut self, rate: u64) -> io::Result<()> {
+        let known = self.paced_to;
+        if known.is_some_and(|known| known.abs_diff(rate) <= known / 64) {
+            return Ok(());
+        }
+        set_pacing_rate(&self.carrier.fd, rate)?;
+        self.paced_to = Some(rate);
+        if let Some(control) =
+            self.control.as_ref().filter(|_| known.is_some_and(|known| known < rate))
+        {
+            control.hasten(&self.carrier.fd, rate);
+        }
+        Ok(())
     }
 
     /// Nothing is to be sent for now.

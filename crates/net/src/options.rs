@@ -23,11 +23,17 @@ const RTO_MIN_US: u32 = 40_000;
 const RTO_MIN_RESTING_US: u32 = 200_000;
 const DELACK_MAX_US: u32 = 8_000;
 
+/// A rate that is this near is followed; where acknowledgements come, the last one is not so old, ms.
+const FOLLOWED: f64 = 0.95;
+const SILENT_MS: u32 = 2;
+
 /// What keeps its window while a connection rests, and opens it fast when more is granted. Others halve theirs with each
 /// retransmission timeout that passes, down to ten segments (RFC 2861), and the next burst begins with those; and where they are
 /// paced they take their own pace for the path's and open it slowly. In the long run BBR sends a thirtieth less than it may, and
 /// without pacing loses several times as much as cubic where senders meet.
 const OPENER: &str = "bbr";
+/// Every kernel lets a socket have this.
+const PLAIN: &str = "reno";
 
 /// How much larger a window is than what is needed of it before it is left to grow by itself.
 const SPARE: f64 = 1.5;
@@ -95,6 +101,21 @@ impl CongestionControl {
                 self.state = Control::Opening;
             }
             _ => {}
+        }
+    }
+
+    /// The kernel has been told that more may be sent, bytes per second. By itself it follows with the next acknowledgement, which
+    /// after a rest is a whole round trip away: an opener that begins anew follows at once.
+    pub(crate) fn hasten(&self, fd: &OwnedFd, rate: u64) {
+        let Some(own) = &self.own else { return };
+        let is_silent = || TcpInfo::of(fd).is_ok_and(|info| lags_behind(&info, rate));
+        if matches!(self.state, Control::Own { .. }) || !is_silent() {
+            return;
+        }
+        // Set to what it is it would go on as it is.
+        let _ = setsockopt(fd, TcpCongestion, &OsString::from(PLAIN));
+        if setsockopt(fd, TcpCongestion, &OsString::from(OPENER)).is_err() {
+            let _ = setsockopt(fd, TcpCongestion, own);
         }
     }
 
@@ -179,6 +200,11 @@ fn fills(info: &TcpInfo, rate: u64, turn: usize) -> bool {
     turn != usize::MAX || f64::from(info.unacked * info.snd_mss) >= FILLED * on_the_way
 }
 
+/// Whether what is sent is spaced out for a lower rate than this, with no acknowledgement in sight that would change it.
+fn lags_behind(info: &TcpInfo, rate: u64) -> bool {
+    (info.pacing_rate as f64) < FOLLOWED * rate as f64 && info.last_ack_recv_ms >= SILENT_MS
+}
+
 /// How many bytes more may leave at once.
 fn room(info: &TcpInfo) -> usize {
     let in_flight = (info.unacked + info.retrans).saturating_sub(info.sacked + info.lost);
@@ -189,8 +215,9 @@ fn room(info: &TcpInfo) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write;
+    use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
+    use std::time::{Duration, Instant};
 
     #[test]
     fn timeouts_are_shorter_where_the_kernel_lets_us_choose() {
@@ -202,6 +229,42 @@ mod tests {
         // The kernel rounds up to its ticks.
         let is_short = |us: u32| (RTO_MIN_US..=RTO_MIN_US + 10_000).contains(&us);
         assert!(before.is_err() || after.is_ok_and(is_short), "{before:?} {after:?}");
+    }
+
+    #[test]
+    fn a_higher_rate_counts_before_the_next_acknowledgement_where_there_is_an_opener() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut far, _) = listener.accept().unwrap();
+        let fd: OwnedFd = stream.try_clone().unwrap().into();
+        let control = CongestionControl::new(&fd, None);
+        set_pacing_rate(&fd, 100_000).unwrap();
+        stream.write_all(&[0; 1000]).unwrap();
+        far.read_exact(&mut [0; 1000]).unwrap();
+        let info = || TcpInfo::of(&fd).unwrap();
+        let end = Instant::now() + Duration::from_secs(10);
+        while info().last_ack_recv_ms < SILENT_MS || info().unacked > 0 {
+            assert!(Instant::now() < end, "{:?}", info());
+            std::thread::yield_now();
+        }
+        set_pacing_rate(&fd, 5_000_000).unwrap();
+        // The kernel by itself does nothing.
+        assert!(info().pacing_rate <= 100_000, "{:?}", info());
+        control.hasten(&fd, 5_000_000);
+        let has_opener = getsockopt(&fd, TcpCongestion)
+            .is_ok_and(|name| name.as_encoded_bytes().starts_with(b"bbr"));
+        assert_eq!(info().pacing_rate > 4_000_000, has_opener, "{:?}", info());
+        assert!(info().pacing_rate <= 5_000_000, "{:?}", info());
+    }
+
+    #[test]
+    fn rates_above_those_of_half_a_word_are_not_cut() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let fd: OwnedFd = TcpStream::connect(listener.local_addr().unwrap()).unwrap().into();
+        for rate in [1 << 20, 5_000_000_000] {
+            set_pacing_rate(&fd, rate).unwrap();
+            assert_eq!(TcpInfo::of(&fd).unwrap().max_pacing_rate, rate);
+        }
     }
 
     #[test]

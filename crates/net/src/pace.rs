@@ -29,7 +29,7 @@ const LEAD: f64 = SEGMENT as f64;
 const CREDIT: f64 = 0.4;
 
 /// Messages up to this wait for nobody's turn, while not more than [`SMALL_LEAD`] is before them.
-const SMALL: u64 = 2 * SEGMENT as u64;
+pub(crate) const SMALL: u64 = 2 * SEGMENT as u64;
 const SMALL_LEAD: f64 = 4.0 * SEGMENT as f64;
 
 /// What a connection has to write.

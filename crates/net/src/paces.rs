@@ -10,8 +10,8 @@ use gridmpi_wire::ProcId;
 
 use crate::Pacing;
 use crate::link::{Left, Link, Most, Written};
-use crate::options::{set_pacing_rate, window};
-use crate::pace::{Ask, Pacer, Turn};
+use crate::options::window;
+use crate::pace::{Ask, Pacer, SMALL, Turn};
 use crate::poller::Interest;
 use crate::state::{Socket, State};
 use crate::timers::Due;
@@ -40,20 +40,30 @@ pub(crate) struct Paced {
     armed: Option<Instant>,
 }
 
+/// What the kernel has of this peer's is to leave at another rate.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Repaced {
+    peer: ProcId,
+    /// Bytes per second.
+    rate: u64,
+    is_faster: bool,
+}
+
 impl Paced {
     fn new(rate: Rate, cursor: ProcId, now: Instant) -> Self {
         let claims = Claims::new(rate);
         Self { pacer: Pacer::new(payload(claims.rate()), cursor, now), claims, armed: None }
     }
 
-    /// The claims have changed, perhaps. Whose turn it is, and how slow it has to be now, if the rate has fallen.
-    fn follow_claims(&mut self, now: Instant) -> Option<(ProcId, u64)> {
+    /// The claims have changed, perhaps. Whose turn it is, and how fast it may be now, if that is another rate.
+    fn follow_claims(&mut self, now: Instant) -> Option<Repaced> {
         let (before, rate) = (self.pacer.rate(), payload(self.claims.rate()));
         self.pacer.set_rate(rate, now);
         self.pacer.owe(payload_bits(self.claims.debt()));
         // What is left in the kernel when nothing more is to be sent leaves as it was to.
-        let is_slower = rate < before && self.claims.has_some();
-        self.pacer.writer().filter(|_| is_slower).map(|peer| (peer, (rate as u64).max(1)))
+        let is_other = rate != before && self.claims.has_some();
+        let peer = self.pacer.writer().filter(|_| is_other)?;
+        Some(Repaced { peer, rate: (rate as u64).max(1), is_faster: rate > before })
     }
 }
 
@@ -136,8 +146,8 @@ impl Paces {
             .collect()
     }
 
-    /// The claims have changed, perhaps: those who have to be slower at once.
-    pub(crate) fn follow_claims(&mut self, now: Instant) -> Vec<(ProcId, u64)> {
+    /// The claims have changed, perhaps: whose rates are others now.
+    pub(crate) fn follow_claims(&mut self, now: Instant) -> Vec<Repaced> {
         self.iter_mut().filter_map(|paced| paced.follow_claims(now)).collect()
     }
 
@@ -256,23 +266,27 @@ impl State {
             most
         };
         let rate = pacer.socket_rate(most);
-        if link.paced_to.is_none_or(|known| known.abs_diff(rate) > known / 64) {
-            set_pacing_rate(&link.carrier.fd, rate)?;
-            link.paced_to = Some(rate);
+        // What needs no spacing does not slow the kernel down: it is not as easily made faster again.
+        if backlog > SMALL || link.paced_to.is_none_or(|known| known < rate) {
+            link.pace(rate)?;
         }
         Ok(Some(most))
     }
 
-    /// What the kernel still has to send to `peer` leaves no faster than this.
-    pub(crate) fn slow_down(&mut self, peer: ProcId, rate: u64) {
+    /// What the kernel still has to send leaves at this rate.
+    pub(crate) fn repace(&mut self, repaced: Repaced) {
+        let Repaced { peer, rate, is_faster } = repaced;
         let links = self.peers.get(&peer).map_or(&[][..], |peer| &peer.links);
+        if is_faster && links.len() > 1 {
+            // Which of them the turn is nobody knows here: it is faster from its next one on.
+            return;
+        }
         // Its connections share it.
         let rate = (rate / links.len().max(1) as u64).max(1);
         for &(_, token) in links {
-            if let Some(Socket::Link(link)) = self.sockets.get(token)
-                && set_pacing_rate(&link.carrier.fd, rate).is_ok()
-            {
-                link.paced_to = Some(rate);
+            if let Some(Socket::Link(link)) = self.sockets.get(token) {
+                // A connection that fails says so by itself.
+                let _ = link.pace(rate);
             }
         }
     }

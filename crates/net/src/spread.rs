@@ -7,7 +7,7 @@ use gridmpi_rate::SEGMENT;
 use gridmpi_wire::{ProcId, Strand};
 
 use crate::link::{Left, Link, Most};
-use crate::options::{set_pacing_rate, window};
+use crate::options::window;
 use crate::pace::{Ask, Turn};
 use crate::paces::YOUNG;
 use crate::poller::{Interest, Token};
@@ -269,11 +269,7 @@ impl State {
                 // What its window holds back would leave in another's turn.
                 most = most.min(window(&link.carrier.fd)?).max(SEGMENT);
             }
-            let rate = rate.max(1);
-            if link.paced_to.is_none_or(|known| known.abs_diff(rate) > known / 64) {
-                set_pacing_rate(&link.carrier.fd, rate)?;
-                link.paced_to = Some(rate);
-            }
+            link.pace(rate.max(1))?;
         }
         let written = self.write_most(link, Most::Bytes(most))?;
         *bytes = written.bytes;

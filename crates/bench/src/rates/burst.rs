@@ -2,7 +2,7 @@
 
 use super::conditions::Conditions;
 use super::mode::{ALL_MODES, Mode, OFF_AND_AUTO};
-use super::patterns::Burst;
+use super::patterns::{ALL, Burst, PAIRS};
 use super::picture::Scene;
 use super::sites::{DEEPER, FASTER, SITE};
 use crate::error::BenchError;
@@ -34,15 +34,24 @@ pub(super) struct Outcome {
 
 pub(super) fn measure(session: &mut Session, burst: &Burst) -> Result<Vec<Figure>, BenchError> {
     let quick = [(SITE, &[10][..], &OFF_AND_AUTO[..])];
-    let whole = [
-        (SITE, &[0, 2, 5, 10][..], &ALL_MODES[..]),
-        (FASTER, &[0, 10], &OFF_AND_AUTO),
-        (DEEPER, &[0, 10], &OFF_AND_AUTO),
-    ];
+    let whole = [(SITE, &[0, 2, 5, 10][..], &ALL_MODES[..])];
     let mut figures = Vec::new();
     for (site, delays, modes) in session.choose(&quick[..], &whole) {
         for &delay_ms in *delays {
             figures.extend(compare(session, burst, Site { delay_ms, ..*site }, modes)?);
+        }
+    }
+    Ok(figures)
+}
+
+/// Bursts where all is twice as fast, with as much buffer and with four times that.
+pub(super) fn measure_faster(session: &mut Session) -> Result<Vec<Figure>, BenchError> {
+    let mut figures = Vec::new();
+    for burst in [&PAIRS, &ALL] {
+        for site in [FASTER, DEEPER] {
+            for &delay_ms in session.choose(&[0, 10][..], &[0, 2, 5, 10]) {
+                figures.extend(compare(session, burst, Site { delay_ms, ..site }, &OFF_AND_AUTO)?);
+            }
         }
     }
     Ok(figures)
@@ -121,6 +130,7 @@ impl Outcome {
             least_timeout_ms: conditions.least_timeout_ms,
             congestion_control: conditions.control(mode),
             pacing: conditions.pacing(mode),
+            tls: conditions.tls,
         }
     }
 }
@@ -183,7 +193,7 @@ fn utilisation(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rates::patterns::{ALL, BOTH};
+    use crate::rates::patterns::BOTH;
     use gridmpi_lab::flow::{Sample, Traffic, Volume};
     use gridmpi_lab::traffic::Row;
 

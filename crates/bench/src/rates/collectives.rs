@@ -95,6 +95,7 @@ fn of(
         least_timeout_ms: conditions.least_timeout_ms,
         congestion_control: conditions.control(mode),
         pacing: conditions.pacing(mode),
+        tls: conditions.tls,
     };
     let judged = |bound| if mode == Mode::Auto { bound } else { Bound::Told };
     let name = |what: &str| format!("{what}, {} ms: {}", site.delay_ms, mode.name());

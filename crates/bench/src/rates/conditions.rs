@@ -1,4 +1,4 @@
-//! What times depend on beside the network: how TCP is set.
+//! What times depend on beside the network: how TCP is set, and whether TLS is.
 
 use super::mode::Mode;
 use crate::error::BenchError;
@@ -23,6 +23,8 @@ pub(super) struct Conditions {
     pacing: String,
     /// Of GridMPI's connections.
     pub(super) least_timeout_ms: f64,
+    /// Whether those are encrypted: in all modes or in none.
+    pub(super) tls: bool,
 }
 
 impl Conditions {
@@ -60,6 +62,7 @@ impl Conditions {
             has_bbr: available.split_whitespace().any(|known| known == "bbr"),
             pacing: UNKNOWN.to_owned(),
             least_timeout_ms: if is_ours { OWN_LEAST_MS } else { system_ms },
+            tls: std::env::var_os("GRIDMPI_TLS").is_none_or(|choice| choice != "off"),
         }
     }
 

@@ -18,7 +18,7 @@ mod sites;
 use crate::group::{Group, When};
 
 /// All groups, in the order in which they are run.
-pub const GROUPS: [Group; 11] = [
+pub const GROUPS: [Group; 12] = [
     Group {
         name: "pairs",
         about: "8 pairs, 256 KiB at once",
@@ -42,6 +42,12 @@ pub const GROUPS: [Group; 11] = [
         about: "the same in both directions",
         when: When::Always,
         measure: |session| burst::measure(session, &patterns::BOTH),
+    },
+    Group {
+        name: "faster",
+        about: "bursts where interfaces and link are twice as fast",
+        when: When::Whole,
+        measure: burst::measure_faster,
     },
     Group {
         name: "collectives",

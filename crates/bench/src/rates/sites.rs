@@ -17,6 +17,6 @@ pub(super) const SITE: Site = Site {
 pub(super) const INLETS: Site = Site { inlet_kib: Some(64), ..SITE };
 pub(super) const SLOW_INLETS: Site = Site { interface_mbit: Some(15), ..INLETS };
 
-/// What is only looked at: twice as fast, with as much buffer and with four times that.
+/// Twice as fast, with as much buffer and with four times that.
 pub(super) const FASTER: Site = Site { interface_mbit: Some(100), link_mbit: 320, ..SITE };
 pub(super) const DEEPER: Site = Site { buffer_kib: 256, ..FASTER };

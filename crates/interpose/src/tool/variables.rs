@@ -190,7 +190,7 @@ mod tests {
         assert!(all.iter().all(|name| name.starts_with("gridmpi_")));
         all.sort_unstable();
         all.dedup();
-        assert_eq!(all.len(), 9);
+        assert_eq!(all.len(), 10);
     }
 
     #[test]

@@ -217,6 +217,7 @@ impl Outcome {
             least_timeout_ms: conditions.least_timeout_ms,
             congestion_control: conditions.control(mode),
             pacing: conditions.pacing(mode),
+            tls: conditions.tls,
         }
     }
 }
