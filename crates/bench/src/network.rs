@@ -34,7 +34,7 @@ pub struct Network {
 }
 
 impl Network {
-    fn cells(&self) -> [String; 11] {
+    fn cells(&self) -> [String; 12] {
         let share =
             |part: u64| format!("{:.2} %", 100.0 * part as f64 / self.packets.max(1) as f64);
         let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());

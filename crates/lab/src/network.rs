@@ -268,10 +268,12 @@ fn neighbour(address: &Ipv4Addr, mac: &str, device: &str) -> String {
 /// # Errors
 /// When a step fails.
 pub(crate) fn renumber(from: Ipv4Addr, to: Ipv4Addr, prefix: u8) -> Result<(), LabError> {
-    // In this order: a second address of the same network would go with the first.
+    // Never without an address: with the last one the kernel forgets all neighbours.
+    set_variable("net/ipv4/conf/eth1/promote_secondaries", "1")
+        .doing("cannot let a second address take the place of the first")?;
     let commands = [
-        format!("address del {from}/{prefix} dev eth1"),
         format!("address add {to}/{prefix} dev eth1"),
+        format!("address del {from}/{prefix} dev eth1"),
     ];
     batch("ip", &commands)
 }

@@ -154,11 +154,13 @@ pub(super) fn measure(session: &mut Session) -> Result<Vec<Figure>, BenchError> 
     let mut job = lab.start_job(&job)?;
     let trip = Samples::parse(&job.expect("@rtt", until)?).scaled("rtt", MS)?;
     let mut way = Way { lab, keys: &keys, pairs, job, at: 0, until };
-    let mut lasted = vec![Vec::new(); cases.len()];
+    let mut lasted: Vec<Vec<f64>> = vec![Vec::new(); cases.len()];
     for _ in 0..count {
         for (index, (death, (_, side))) in cases.iter().enumerate() {
             let gap = way.fail(*death, *side)? * MS;
-            lasted.get_mut(index).into_iter().for_each(|samples: &mut Vec<f64>| samples.push(gap));
+            if let Some(samples) = lasted.get_mut(index) {
+                samples.push(gap);
+            }
         }
     }
     let figures = cases.iter().zip(&lasted);
