@@ -330,11 +330,12 @@ impl Peer {
         }
     }
 
-    /// Pushes `Close` once nothing else will follow; never on a stream that nothing was sent over.
+    /// Pushes `Close` once nothing else will follow; never where a connection would have to be made for that.
     pub(crate) fn close_when_idle(&mut self) {
         let idle = self.waiting.is_empty() && self.outgoing.is_empty();
-        let used = self.stream.next_seq() > 1 || self.stream.expects() > 1;
-        if idle && used && !self.closed.ours && self.lost.is_none() {
+        let is_used = self.stream.next_seq() > 1 || self.stream.expects() > 1;
+        let has_begun = is_used || self.stream.is_connected();
+        if idle && has_begun && !self.closed.ours && self.lost.is_none() {
             self.closed.ours = true;
             self.stream.push(Frame::Close, SendBuffer::empty());
         }

@@ -6,7 +6,7 @@ mod proxy;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::*;
 use gridmpi_net::{Bound, Lost, Net, NetConfig, Way};
@@ -39,6 +39,19 @@ fn who_cannot_connect_is_connected_to_before_anybody_sends() {
     eventually("a connection", || nets.iter().all(|net| net.stats().connections == 1));
     say(&nets, 1);
     shutdown(nets);
+}
+
+#[test]
+fn those_who_had_nothing_to_say_part_at_once() {
+    let (nets, _proxy) = one_way(|_| {});
+    eventually("a connection", || nets.iter().all(|net| net.stats().connections == 1));
+    let began = Instant::now();
+    shutdown(nets);
+    assert!(
+        began.elapsed() < Duration::from_secs(30),
+        "one waits for the other: {:?}",
+        began.elapsed()
+    );
 }
 
 #[test]

@@ -72,8 +72,8 @@ fn an_unexpected_large_message_over_several_waits_for_its_receive() {
     swap(&nets, 1, 40 * MIB);
     for round in 0..3 {
         let sent = pattern(round, 40 * MIB);
-        let request = send(&nets[0], 0, 1, 5, sent.clone());
         let before = nets[1].stats().bytes_in;
+        let request = send(&nets[0], 0, 1, 5, sent.clone());
         eventually("something arrives", || nets[1].stats().bytes_in > before + MIB as u64);
         let (_, bytes) = finish(&nets[1], receive(&nets[1], 0, 5, sent.len()));
         assert!(bytes.as_deref() == Some(&sent[..]), "the bytes differ");

@@ -6,9 +6,14 @@ use std::os::fd::AsFd;
 use nix::sys::socket::{getsockopt, setsockopt};
 use nix::{getsockopt_impl, libc, setsockopt_impl, sockopt_impl};
 
-sockopt_impl!(MaxPacingRate, SetOnly, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, usize);
+sockopt_impl!(MaxPacingRate, SetOnly, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, PacingRate);
 sockopt_impl!(NotSentLowat, SetOnly, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, u32);
 sockopt_impl!(Account, GetOnly, libc::IPPROTO_TCP, libc::TCP_INFO, TcpInfo);
+
+/// A word of the machine's, bytes per second. Half a word would end at 34 Gbit/s.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug)]
+pub struct PacingRate(usize);
 
 /// The beginning of the kernel's `struct tcp_info` (linux/tcp.h), as Linux 4.6 and all later have it. Names, units and meanings are the
 /// kernel's: times in microseconds unless they say otherwise, windows in segments, rates in bytes per second.
@@ -71,7 +76,7 @@ impl TcpInfo {
 pub fn set_pacing_rate(socket: &impl AsFd, bytes_per_second: u64) -> io::Result<()> {
     // The kernel takes a word of the machine's.
     let rate = usize::try_from(bytes_per_second).unwrap_or(usize::MAX);
-    Ok(setsockopt(socket, MaxPacingRate, &rate)?)
+    Ok(setsockopt(socket, MaxPacingRate, &PacingRate(rate))?)
 }
 
 /// Lets the kernel hold so many bytes of a connection that its window does not let out yet, and take no more until they are fewer.
