@@ -243,11 +243,11 @@ fn clusters_that_cannot_be_measured_say_why() {
 #[test]
 fn a_job_does_not_start_if_its_links_cannot_be_measured() {
     let bench = Bench::new();
-    let link = "[[link]]\nbetween = [\"a\", \"b\"]\nbandwidth = \"measure\"\n";
+    let link = "[job]\nwait = 1\n[[link]]\nbetween = [\"a\", \"b\"]\nbandwidth = \"measure\"\n";
     job(&bench, "launcher = \"join\"", link);
     let mut command = bench.command();
     command.args(["run", "job.toml", "--", "sh"]);
-    bench.finish(command).expect(2, &["started by hand", "gridmpi probe --listen"]);
+    bench.finish(command).expect(2, &["join --measure", "cluster `b`: 0 nodes have come"]);
 }
 
 #[test]
