@@ -44,8 +44,9 @@ pub(super) struct Trunk {
     pub(super) next: Option<u32>,
     /// The last that the other side has given.
     pub(super) theirs: u32,
-    /// When something last came.
+    /// When something last came, and when something last went.
     pub(super) heard: Duration,
+    pub(super) used: Duration,
     /// Something was sent that is not known to have arrived.
     pub(super) is_outstanding: bool,
     /// Since when something should have come from the other side.
@@ -72,6 +73,7 @@ impl Link {
             next: Some(if is_dialer { 1 } else { 2 }),
             theirs: 0,
             heard: now,
+            used: now,
             is_outstanding: true,
             waits: Some(now),
             probed: now,

@@ -15,10 +15,13 @@ const WATCH: Duration = Duration::from_millis(100);
 /// How often it is looked for what rests.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// So long after something was sent a connection counts as used.
+const USED: Duration = Duration::from_secs(10);
+
 /// How often connections to other relays are tried.
 #[derive(Clone, Copy)]
 struct Rhythm {
-    /// After something was sent.
+    /// After something was sent, and for a while.
     probe: Duration,
     /// While nothing is.
     rest: Duration,
@@ -28,6 +31,7 @@ impl Trunk {
     /// Something was sent of which it must be known whether it arrives.
     pub(super) fn sent(&mut self, now: Duration) {
         self.is_outstanding = true;
+        self.used = now;
         self.waits.get_or_insert(now);
     }
 
@@ -44,19 +48,19 @@ impl Trunk {
         if self.pinged.is_some() {
             return None;
         }
-        Some(if self.is_outstanding {
-            self.probed + rhythm.probe
-        } else {
-            self.heard.max(self.probed) + rhythm.rest
-        })
+        if self.is_outstanding {
+            return Some(self.probed + rhythm.probe);
+        }
+        let last = self.heard.max(self.probed);
+        let soon = last + rhythm.probe;
+        Some(if soon <= self.used + USED { soon } else { last + rhythm.rest })
     }
 }
 
 impl Core {
     fn rhythm(&self) -> Rhythm {
-        let is_used = !self.registered.is_empty() || self.circuits.len() > 0;
         let Limits { probe, keepalive, .. } = self.limits;
-        Rhythm { probe, rest: if is_used { probe.min(keepalive) } else { keepalive } }
+        Rhythm { probe, rest: keepalive }
     }
 
     /// When [`Self::tick`] has to be called next at the latest.
