@@ -18,15 +18,6 @@ const LOOK: Duration = Duration::from_secs(1);
 /// So long after something was sent a connection counts as used.
 const USED: Duration = Duration::from_secs(10);
 
-/// How often connections to other relays are tried.
-#[derive(Clone, Copy)]
-struct Rhythm {
-    /// After something was sent, and for a while.
-    probe: Duration,
-    /// While nothing is.
-    rest: Duration,
-}
-
 impl Trunk {
     /// Something was sent of which it must be known whether it arrives.
     pub(super) fn sent(&mut self, now: Duration) {
@@ -44,25 +35,20 @@ impl Trunk {
     }
 
     /// When a ping is due, unless one is on its way.
-    fn ping_due(&self, rhythm: Rhythm) -> Option<Duration> {
+    fn ping_due(&self, limits: &Limits) -> Option<Duration> {
         if self.pinged.is_some() {
             return None;
         }
         if self.is_outstanding {
-            return Some(self.probed + rhythm.probe);
+            return Some(self.probed + limits.probe);
         }
         let last = self.heard.max(self.probed);
-        let soon = last + rhythm.probe;
-        Some(if soon <= self.used + USED { soon } else { last + rhythm.rest })
+        let soon = last + limits.probe;
+        Some(if soon <= self.used + USED { soon } else { last + limits.keepalive })
     }
 }
 
 impl Core {
-    fn rhythm(&self) -> Rhythm {
-        let Limits { probe, keepalive, .. } = self.limits;
-        Rhythm { probe, rest: keepalive }
-    }
-
     /// When [`Self::tick`] has to be called next at the latest.
     #[must_use]
     pub fn next_due(&self) -> Option<Duration> {
@@ -71,10 +57,9 @@ impl Core {
         if !self.grown.is_empty() {
             add(Some(self.rested + LOOK));
         }
-        let rhythm = self.rhythm();
         for key in &self.trunks {
             if let Some(Link { kind: Kind::Trunk(trunk), .. }) = self.links.get(*key) {
-                add(trunk.ping_due(rhythm));
+                add(trunk.ping_due(&self.limits));
                 // Before it is dead it is looked at whether its host still acknowledges.
                 add(trunk.waits.map(|since| (self.tended + WATCH).min(since + self.limits.dead)));
             }
@@ -103,16 +88,16 @@ impl Core {
 
     /// Sees whether another relay is alive.
     fn tend(&mut self, key: LinkKey) {
-        let (now, dead, rhythm) = (self.now, self.limits.dead, self.rhythm());
+        let (now, limits) = (self.now, &self.limits);
         let Some(Link { kind: Kind::Trunk(trunk), wire, .. }) = self.links.get_mut(key) else {
             return;
         };
-        if trunk.waits.is_some_and(|since| now >= since + dead) {
+        if trunk.waits.is_some_and(|since| now >= since + limits.dead) {
             self.actions.push_back(Action::Dead(*wire));
             self.gone(key);
             return;
         }
-        if trunk.ping_due(rhythm).is_some_and(|at| now >= at) {
+        if trunk.ping_due(limits).is_some_and(|at| now >= at) {
             trunk.is_outstanding = false;
             trunk.pinged = Some(now);
             trunk.probed = now;
