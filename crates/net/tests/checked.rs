@@ -13,32 +13,12 @@ use std::time::Duration;
 
 use common::*;
 use gridmpi_leg::{Ask, AskStep, Asker};
-use gridmpi_net::{Net, NetConfig, Relays, Way};
+use gridmpi_net::Net;
 use gridmpi_wire::{Errand, JobKey, ProcId};
-use relay::{Relay, Trouble};
-
-const TOKEN: [u8; 32] = [4; 32];
+use relay::{Relay, TOKEN, Trouble, relayed, use_relays};
 
 fn relays(count: usize) -> Vec<Relay> {
     (0..count).map(|_| Relay::new(JobKey::new(TOKEN))).collect()
-}
-
-fn use_relays(config: &mut NetConfig, relays: &[Relay]) {
-    let all = || (0..relays.len()).map(Way::Relay).collect();
-    config.peers.iter_mut().for_each(|ways| *ways = all());
-    config.relays = Some(Relays {
-        addresses: relays.iter().map(|relay| relay.address).collect(),
-        token: JobKey::new(TOKEN),
-        first: config.me,
-        count: 1,
-    });
-}
-
-fn relayed(relays: &[Relay], adjust: impl Fn(&mut NetConfig)) -> Vec<Net> {
-    nets_with(2, |config| {
-        use_relays(config, relays);
-        adjust(config);
-    })
 }
 
 /// Messages of all sizes both ways at once, some of them unexpected.

@@ -7,32 +7,12 @@ mod relay;
 use std::time::Duration;
 
 use common::*;
-use gridmpi_net::{Net, NetConfig, Relays, Way};
+use gridmpi_net::Net;
 use gridmpi_wire::JobKey;
-use relay::Relay;
-
-const TOKEN: [u8; 32] = [4; 32];
+use relay::{Relay, TOKEN, relayed, use_relays};
 
 fn relays() -> Vec<Relay> {
     (0..2).map(|_| Relay::new(JobKey::new(TOKEN))).collect()
-}
-
-fn use_relays(config: &mut NetConfig, relays: &[Relay]) {
-    let all = || (0..relays.len()).map(Way::Relay).collect();
-    config.peers.iter_mut().for_each(|ways| *ways = all());
-    config.relays = Some(Relays {
-        addresses: relays.iter().map(|relay| relay.address).collect(),
-        token: JobKey::new(TOKEN),
-        first: config.me,
-        count: 1,
-    });
-}
-
-fn relayed(relays: &[Relay], adjust: impl Fn(&mut NetConfig)) -> Vec<Net> {
-    nets_with(2, |config| {
-        use_relays(config, relays);
-        adjust(config);
-    })
 }
 
 fn exchange(nets: &[Net], seed: u64, len: usize) {

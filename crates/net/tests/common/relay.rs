@@ -8,9 +8,33 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use gridmpi_leg::{Host, HostStep, Request};
+use gridmpi_net::{Net, NetConfig, Relays, Way};
 use gridmpi_wire::{CircuitId, Errand, JobKey, LegNotice, LegVerdict, ProcId};
 
+use super::common::nets_with;
 use super::pattern;
+
+pub const TOKEN: [u8; 32] = [4; 32];
+
+/// All of these relays are the ways to every process, and each process registers at all of them.
+pub fn use_relays(config: &mut NetConfig, relays: &[Relay]) {
+    let all = || (0..relays.len()).map(Way::Relay).collect();
+    config.peers.iter_mut().for_each(|ways| *ways = all());
+    config.relays = Some(Relays {
+        addresses: relays.iter().map(|relay| relay.address).collect(),
+        token: JobKey::new(TOKEN),
+        first: config.me,
+        count: 1,
+    });
+}
+
+/// Two networks that reach each other through these relays.
+pub fn relayed(relays: &[Relay], adjust: impl Fn(&mut NetConfig)) -> Vec<Net> {
+    nets_with(2, |config| {
+        use_relays(config, relays);
+        adjust(config);
+    })
+}
 
 pub struct Relay {
     pub address: SocketAddr,
