@@ -117,20 +117,10 @@ fn figures(
 
 impl Outcome {
     pub(super) fn network(&self, burst: &Burst, conditions: &Conditions, mode: Mode) -> Network {
-        let Counters { packets, dropped, tcp } = self.counters;
         Network {
-            count: self.bursts,
-            packets,
-            dropped,
-            retransmits: tcp.retransmits,
-            timeouts: tcp.timeouts,
-            loss_probes: tcp.loss_probes,
             utilisation: Some(median(&self.utilisation)),
             connections: Some(burst.peers),
-            least_timeout_ms: conditions.least_timeout_ms,
-            congestion_control: conditions.control(mode),
-            pacing: conditions.pacing(mode),
-            tls: conditions.tls,
+            ..conditions.network(mode, self.bursts, self.counters)
         }
     }
 }

@@ -7,7 +7,6 @@ use super::patterns::BOTH;
 use super::sites::SITE;
 use crate::error::BenchError;
 use crate::figure::{Bound, Figure};
-use crate::network::Network;
 use crate::place::{Route, Site};
 use crate::session::Session;
 use crate::watched::Counters;
@@ -82,21 +81,7 @@ fn of(
     outcome: &Outcome,
     unpaced: &Outcome,
 ) -> [Figure; 2] {
-    let Counters { packets, dropped, tcp } = outcome.counters;
-    let network = Network {
-        count: outcome.calls,
-        packets,
-        dropped,
-        retransmits: tcp.retransmits,
-        timeouts: tcp.timeouts,
-        loss_probes: tcp.loss_probes,
-        utilisation: None,
-        connections: None,
-        least_timeout_ms: conditions.least_timeout_ms,
-        congestion_control: conditions.control(mode),
-        pacing: conditions.pacing(mode),
-        tls: conditions.tls,
-    };
+    let network = conditions.network(mode, outcome.calls, outcome.counters);
     let judged = |bound| if mode == Mode::Auto { bound } else { Bound::Told };
     let name = |what: &str| format!("{what}, {} ms: {}", site.delay_ms, mode.name());
     let least = [BOTH.least_ms(site)];

@@ -2,7 +2,9 @@
 
 use super::mode::Mode;
 use crate::error::BenchError;
+use crate::network::Network;
 use crate::place::{Lab, own_program};
+use crate::watched::Counters;
 use std::ffi::OsString;
 use std::time::Instant;
 
@@ -28,6 +30,25 @@ pub(super) struct Conditions {
 }
 
 impl Conditions {
+    /// What went on in `count` runs in this mode, of which nothing more is known.
+    pub(super) fn network(&self, mode: Mode, count: u32, counters: Counters) -> Network {
+        let Counters { packets, dropped, tcp } = counters;
+        Network {
+            count,
+            packets,
+            dropped,
+            retransmits: tcp.retransmits,
+            timeouts: tcp.timeouts,
+            loss_probes: tcp.loss_probes,
+            utilisation: None,
+            connections: None,
+            least_timeout_ms: self.least_timeout_ms,
+            congestion_control: self.control(mode),
+            pacing: self.pacing(mode),
+            tls: self.tls,
+        }
+    }
+
     /// As they are in the lab.
     ///
     /// # Errors

@@ -204,21 +204,7 @@ impl Outcome {
     }
 
     fn network(&self, conditions: &Conditions, mode: Mode) -> Network {
-        let Counters { packets, dropped, tcp } = self.counters;
-        Network {
-            count: self.readings.len() as u32,
-            packets,
-            dropped,
-            retransmits: tcp.retransmits,
-            timeouts: tcp.timeouts,
-            loss_probes: tcp.loss_probes,
-            utilisation: None,
-            connections: None,
-            least_timeout_ms: conditions.least_timeout_ms,
-            congestion_control: conditions.control(mode),
-            pacing: conditions.pacing(mode),
-            tls: conditions.tls,
-        }
+        conditions.network(mode, self.readings.len() as u32, self.counters)
     }
 }
 
