@@ -126,7 +126,8 @@ fn noise_behind_a_tls_byte_is_dropped_and_others_are_served() {
     {
         let mut stranger = TcpStream::connect(victim).unwrap();
         stranger.write_all(noise).unwrap();
-        stranger.shutdown(std::net::Shutdown::Write).unwrap();
+        // The victim may have hung up by now: it needs no more than the first bytes.
+        let _ = stranger.shutdown(std::net::Shutdown::Write);
         stranger.set_read_timeout(Some(PATIENCE)).unwrap();
         // At most an alert comes back, and then the end.
         let _ = stranger.read_to_end(&mut Vec::new());
