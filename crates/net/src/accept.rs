@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use gridmpi_wire::{ProcId, RECORD_FIRST, Strand, Verdict};
+use gridmpi_wire::{ProcId, RECORD_FIRST, Verdict};
 use rustix::net::{RecvFlags, SocketFlags};
 use socket2::Socket as RawSocket;
 
@@ -46,6 +46,13 @@ pub(crate) enum Origin {
     Port,
     /// It is a circuit through a relay.
     Circuit,
+}
+
+impl Pending {
+    /// When that process said hello here, if it did.
+    pub(crate) fn hello_of(&self, id: ProcId) -> Option<Instant> {
+        self.hello.filter(|_| self.answer.from() == Some(id))
+    }
 }
 
 impl State {
@@ -286,30 +293,5 @@ impl State {
                 self.drop_link(id, strand);
             }
         }
-    }
-
-    /// Which of two connections is kept is decided so that both sides decide alike.
-    fn verdict(&mut self, id: ProcId, strand: Strand, hello: Option<Instant>) -> Verdict {
-        let (us, is_closing) = (self.us.me, self.is_closing);
-        let peer = self.peer(id);
-        if peer.is_lost || is_closing {
-            return Verdict::Gone;
-        }
-        if let Some(token) = peer.link(strand) {
-            // A hello from before our connection stood was left behind by a crossing; one from
-            // after it says that the peer has lost the connection.
-            let is_older = match self.sockets.get(token) {
-                Some(Socket::Link(link)) => hello.is_none_or(|hello| hello <= link.since),
-                _ => false,
-            };
-            return if is_older { Verdict::Duplicate } else { Verdict::Accepted };
-        }
-        let attempt = peer.dial(strand).and_then(|dial| dial.attempt);
-        let has_proven = match attempt.and_then(|token| self.sockets.get(token)) {
-            Some(Socket::Attempt(attempt)) => attempt.has_proven(),
-            _ => false,
-        };
-        // Crossing dials, both proven: the lower process's counts.
-        if has_proven && us < id { Verdict::Duplicate } else { Verdict::Accepted }
     }
 }

@@ -15,10 +15,11 @@ use socket2::{Domain, Protocol, SockRef, Socket as RawSocket, TcpKeepalive, Type
 
 use crate::accept::Origin;
 use crate::carrier::Carrier;
+use crate::crossing::Deference;
 use crate::handshake::{Ask, AskStep, Claim};
 use crate::link::received;
 use crate::options::shorten_timeouts;
-use crate::poller::{Interest, Ready, Token};
+use crate::poller::{Interest, Token};
 use crate::relays::read_ask;
 use crate::state::{Socket, State};
 use crate::timers::Due;
@@ -33,11 +34,8 @@ const PAUSE_MOST: Duration = Duration::from_secs(1);
 const FIRST_ROUND: Duration = Duration::from_secs(1);
 
 /// After a lost connection the lower process dials at once and the higher after this, so that the
-/// two seldom cross.
+/// two seldom cross. Not where relays are between: the lower one may know of it half a round trip later only.
 const YIELD: Duration = Duration::from_millis(250);
-
-/// The same where relays are between, and the lower one may know of it half a round trip later only.
-const YIELD_RELAYED: Duration = Duration::from_millis(5);
 
 /// The state of dialling one peer for one connection.
 #[derive(Debug)]
@@ -105,11 +103,14 @@ impl fmt::Display for Target {
 /// One socket on its way to a peer.
 #[derive(Debug)]
 pub(crate) struct Attempt {
-    carrier: Carrier,
-    peer: ProcId,
+    pub(crate) carrier: Carrier,
+    pub(crate) peer: ProcId,
     strand: Strand,
     target: Target,
     stage: Stage,
+    /// When hello was said.
+    pub(crate) asked: Instant,
+    pub(crate) deference: Deference,
 }
 
 #[derive(Debug)]
@@ -128,6 +129,11 @@ impl Attempt {
         matches!(&self.stage, Stage::Handshake(ask) if ask.has_proven())
     }
 
+    /// Whether hello has been said and the answer is the next to come.
+    fn awaits_challenge(&self) -> bool {
+        matches!(&self.stage, Stage::Handshake(ask) if !ask.has_proven())
+    }
+
     fn is_connected(&self) -> bool {
         !matches!(self.stage, Stage::Connecting)
     }
@@ -141,12 +147,8 @@ impl State {
 
     /// Begins to make a lost connection again, if no other is left. `is_silent`: nothing may have told the peer.
     pub(crate) fn redial(&mut self, id: ProcId, is_silent: bool) {
-        let wait = match self.is_relayed(id) {
-            _ if is_silent || self.us.me < id => Duration::ZERO,
-            true => YIELD_RELAYED,
-            false => YIELD,
-        };
-        self.dial_first(id, wait);
+        let is_first = is_silent || self.us.me < id || self.is_relayed(id);
+        self.dial_first(id, if is_first { Duration::ZERO } else { YIELD });
     }
 
     fn dial_first(&mut self, id: ProcId, wait: Duration) {
@@ -337,7 +339,15 @@ impl State {
             return Err(error);
         }
         let carrier = Carrier::bare(fd);
-        let attempt = Attempt { carrier, peer, strand, target, stage: Stage::Connecting };
+        let attempt = Attempt {
+            carrier,
+            peer,
+            strand,
+            target,
+            stage: Stage::Connecting,
+            asked: Instant::now(),
+            deference: Deference::Possible,
+        };
         self.sockets.put(token, Socket::Attempt(Box::new(attempt)));
         Ok(token)
     }
@@ -362,13 +372,13 @@ impl State {
         self.attempt_next(id, strand);
     }
 
-    pub(crate) fn attempt_ready(&mut self, ready: &Ready, mut attempt: Box<Attempt>) {
+    pub(crate) fn attempt_ready(&mut self, token: Token, mut attempt: Box<Attempt>) {
         let (id, strand) = (attempt.peer, attempt.strand);
-        match self.attempt_step(ready.token, &mut attempt) {
-            Ok(None) => self.sockets.put(ready.token, Socket::Attempt(attempt)),
-            Ok(Some(resume)) => self.attempt_succeeded(ready.token, *attempt, resume),
+        match self.attempt_step(token, &mut attempt) {
+            Ok(None) => self.sockets.put(token, Socket::Attempt(attempt)),
+            Ok(Some(resume)) => self.attempt_succeeded(token, *attempt, resume),
             Err(error) => {
-                self.sockets.release(ready.token);
+                self.sockets.release(token);
                 self.note_failed(Some(id), Some(attempt.target.address()), &error);
                 drop(attempt);
                 if let Some(dial) = self.peer(id).dial(strand) {
@@ -415,6 +425,9 @@ impl State {
         }
         let claim = self.claim_of(attempt.peer, attempt.strand);
         loop {
+            if attempt.awaits_challenge() && self.defers(token, attempt)? {
+                return Ok(None);
+            }
             match &mut attempt.stage {
                 Stage::Connecting => return Ok(None),
                 Stage::Leg(_) | Stage::Opening(..) => {
@@ -461,6 +474,7 @@ impl State {
     /// challenge.
     fn say_hello(&self, attempt: &mut Attempt) -> Result<Ask, DialError> {
         let (ask, hello) = Ask::new(&self.us, attempt.peer, nonce()?);
+        attempt.asked = Instant::now();
         attempt.carrier.write_all(&hello).map_err(DialError::Io)?;
         if let Some(security) = &self.config.security
             && self.must_be_secure(attempt.peer)

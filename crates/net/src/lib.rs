@@ -20,6 +20,7 @@ mod checked;
 mod collective;
 mod config;
 mod counts;
+mod crossing;
 mod damage;
 mod dial;
 mod discipline;

@@ -229,7 +229,7 @@ impl State {
                 Socket::Link(link) => self.link_ready(ready, link),
                 Socket::Listener(listener) => self.accept_ready(ready.token, listener),
                 Socket::Pending(pending) => self.pending_ready(ready.token, pending),
-                Socket::Attempt(attempt) => self.attempt_ready(ready, attempt),
+                Socket::Attempt(attempt) => self.attempt_ready(ready.token, attempt),
                 Socket::Leg(leg) => self.leg_ready(ready, leg),
                 Socket::Timers => {
                     self.sockets.put(ready.token, Socket::Timers);
@@ -255,6 +255,7 @@ impl State {
                 }
                 Due::Handshake(token) => self.handshake_due(token),
                 Due::Dial(peer, strand) => self.dial_due(peer, strand),
+                Due::Attempt(token) => self.attempt_due(token),
                 Due::Leg(token) => self.leg_due(token),
                 Due::Register(relay) => self.register_due(relay),
                 Due::Turn(cluster) => self.turn_due(cluster),

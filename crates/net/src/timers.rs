@@ -24,6 +24,8 @@ pub(crate) enum Due {
     Handshake(Token),
     /// Something of this peer's dialling.
     Dial(ProcId, Strand),
+    /// This attempt's challenge is to be read now.
+    Attempt(Token),
     /// This leg must have come about.
     Leg(Token),
     /// Registering at this relay is to be tried again.
