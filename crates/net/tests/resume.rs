@@ -28,6 +28,7 @@ fn proxied(adjust: impl Fn(&mut gridmpi_net::NetConfig)) -> (Vec<Net>, Vec<Proxy
 fn traffic_under_cuts(nets: &[Net], proxies: &[Proxy], rounds: u64, every: Duration) -> usize {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let ending = Ending(&is_over);
         let cutter = scope.spawn(|| {
             let mut cuts = 0;
             while !is_over.load(Ordering::SeqCst) {
@@ -45,7 +46,7 @@ fn traffic_under_cuts(nets: &[Net], proxies: &[Proxy], rounds: u64, every: Durat
         for side in sides {
             side.join().unwrap();
         }
-        is_over.store(true, Ordering::SeqCst);
+        drop(ending);
         cutter.join().unwrap()
     })
 }

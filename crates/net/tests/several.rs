@@ -118,6 +118,7 @@ fn streams_go_on_while_connections_are_cut_one_by_one_and_all_at_once() {
     let (nets, proxies) = proxied(1, |_| {});
     let (is_over, mut cuts) = (AtomicBool::new(false), 0);
     std::thread::scope(|scope| {
+        let ending = Ending(&is_over);
         let cutter = scope.spawn(|| {
             let (mut cuts, mut round) = (0, 0);
             while !is_over.load(Ordering::SeqCst) {
@@ -132,7 +133,7 @@ fn streams_go_on_while_connections_are_cut_one_by_one_and_all_at_once() {
         for round in 0..60 {
             swap(&nets, round, [3 * MIB, 10, 300_000, 8 * MIB, 0][round as usize % 5]);
         }
-        is_over.store(true, Ordering::SeqCst);
+        drop(ending);
         cuts = cutter.join().unwrap();
     });
     assert!(cuts >= 20, "only {cuts} connections were cut");

@@ -2,6 +2,7 @@
 #![allow(dead_code)] // each test file uses its part
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -132,4 +133,13 @@ pub fn shutdown(nets: Vec<Net>) {
             });
         }
     });
+}
+
+/// Sets its flag when it goes, also where a test fails: who looks at it ends.
+pub struct Ending<'a>(pub &'a AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
 }
