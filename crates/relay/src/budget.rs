@@ -1,16 +1,30 @@
 //! The memory that relayed bytes may take: every window that somebody was granted is charged here before, and given back
 //! when it is closed.
+//!
+//! What a job may have follows from what is left, as in switches whose ports share a buffer (Choudhury and Hahne, "Dynamic queue
+//! length thresholds", 1998): a job that is alone may have most of it, several have alike, and there is always room for one more.
+
+use std::collections::HashMap;
+
+use gridmpi_wire::JobId;
 
 /// What is granted, against what may be.
 #[derive(Debug)]
 pub(crate) struct Budget {
     total: usize,
     used: usize,
+    /// What jobs have that have something.
+    jobs: HashMap<JobId, usize>,
 }
+
+/// With something new a job may have so many times what is left: of all, 7 in 8 if it is alone.
+const NEW: usize = 7;
+/// With something that grows, so many: 2 in 3. So there is room for what is new.
+const MORE: usize = 2;
 
 impl Budget {
     pub(crate) fn new(total: usize) -> Self {
-        Self { total, used: 0 }
+        Self { total, used: 0, jobs: HashMap::new() }
     }
 
     pub(crate) fn used(&self) -> usize {
@@ -26,29 +40,46 @@ impl Budget {
         self.total = total;
     }
 
-    /// Takes so many bytes for something new.
+    /// Takes so many bytes for something new of this job.
     #[must_use]
-    pub(crate) fn take(&mut self, bytes: usize) -> bool {
-        self.take_up_to(bytes, self.total)
+    pub(crate) fn take(&mut self, job: JobId, bytes: usize) -> bool {
+        self.take_by(job, bytes, NEW)
     }
 
-    /// Takes so many bytes for something to grow. The last quarter is kept for what is new.
+    /// Takes so many bytes for something of this job to grow.
     #[must_use]
-    pub(crate) fn grow(&mut self, bytes: usize) -> bool {
-        self.take_up_to(bytes, self.total / 4 * 3)
+    pub(crate) fn grow(&mut self, job: JobId, bytes: usize) -> bool {
+        self.take_by(job, bytes, MORE)
     }
 
-    fn take_up_to(&mut self, bytes: usize, most: usize) -> bool {
-        let is_there = self.used.checked_add(bytes).is_some_and(|used| used <= most);
-        if is_there {
-            self.used += bytes;
+    fn take_by(&mut self, job: JobId, bytes: usize, times: usize) -> bool {
+        let has = self.jobs.get(&job).copied().unwrap_or(0).saturating_add(bytes);
+        let used = self.used.saturating_add(bytes);
+        let is_there =
+            self.total.checked_sub(used).is_some_and(|left| has <= left.saturating_mul(times));
+        if is_there && bytes > 0 {
+            self.used = used;
+            self.jobs.insert(job, has);
         }
         is_there
     }
 
-    pub(crate) fn give(&mut self, bytes: usize) {
-        debug_assert!(bytes <= self.used, "more given back than was taken");
+    /// # Panics
+    /// What jobs have is not what is used.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn check(&self) {
+        assert_eq!(self.jobs.values().sum::<usize>(), self.used);
+        assert!(self.jobs.values().all(|has| *has > 0));
+    }
+
+    pub(crate) fn give(&mut self, job: JobId, bytes: usize) {
+        let has = self.jobs.get(&job).copied().unwrap_or(0);
+        debug_assert!(bytes <= has && has <= self.used, "more given back than was taken");
         self.used = self.used.saturating_sub(bytes);
+        match has.saturating_sub(bytes) {
+            0 => self.jobs.remove(&job),
+            left => self.jobs.insert(job, left),
+        };
     }
 }
 
@@ -56,13 +87,43 @@ impl Budget {
 mod tests {
     use super::*;
 
+    const A: JobId = [1; 16];
+    const B: JobId = [2; 16];
+
     #[test]
-    fn what_grows_leaves_a_quarter_for_what_is_new() {
-        let mut budget = Budget::new(400);
-        assert!(budget.take(200) && budget.grow(100) && !budget.grow(1));
-        assert!(budget.take(100) && !budget.take(1));
-        budget.give(400);
-        assert_eq!(budget.used(), 0);
-        assert!(!budget.take(usize::MAX));
+    fn what_grows_leaves_room_for_what_is_new() {
+        let mut budget = Budget::new(240);
+        assert!(budget.take(A, 100) && budget.grow(A, 60) && !budget.grow(A, 1));
+        assert!(budget.take(A, 50) && !budget.take(A, 1));
+        budget.give(A, 210);
+        assert_eq!((budget.used(), budget.jobs.len()), (0, 0));
+        assert!(!budget.take(A, usize::MAX));
+    }
+
+    #[test]
+    fn a_job_that_has_all_it_can_get_leaves_room_for_others() {
+        let mut budget = Budget::new(8000);
+        while budget.take(A, 1) {}
+        assert_eq!(budget.used(), 7000);
+        while budget.take(B, 1) {}
+        assert_eq!(budget.used(), 7875);
+        assert!(!budget.take(A, 1));
+        // As one gives back the other may have more, until both have alike.
+        while !budget.take(A, 1) {
+            budget.give(A, 1);
+            while budget.take(B, 1) {}
+        }
+        let [a, b] = [A, B].map(|job| budget.jobs[&job]);
+        assert!(a.abs_diff(b) <= 8, "{a} {b}");
+    }
+
+    #[test]
+    fn with_less_than_is_used_there_is_nothing_new() {
+        let mut budget = Budget::new(800);
+        assert!(budget.take(A, 700));
+        budget.set_total(600);
+        assert!(!budget.take(B, 1) && !budget.grow(A, 0));
+        budget.give(A, 200);
+        assert!(budget.take(B, 1));
     }
 }

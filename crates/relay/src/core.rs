@@ -530,9 +530,9 @@ impl Core {
         LegVerdict::Full
     }
 
-    fn charge(&mut self, flows: &mut [Flow; 2], windows: [bool; 2]) -> bool {
+    fn charge(&mut self, job: JobId, flows: &mut [Flow; 2], windows: [bool; 2]) -> bool {
         let count = windows.iter().filter(|has| **has).count();
-        if !self.budget.take(count * FIRST_WINDOW) {
+        if !self.budget.take(job, count * FIRST_WINDOW) {
             return false;
         }
         for (flow, has) in flows.iter_mut().zip(windows) {

@@ -199,13 +199,13 @@ impl Core {
         bytes: usize,
     ) -> Result<(), Violation> {
         let Some(found) = self.circuits.get_mut(circuit) else { return Ok(()) };
-        let flow = &mut found.flows[side as usize];
+        let (job, flow) = (found.job, &mut found.flows[side as usize]);
         if bytes > flow.granted || flow.window - bytes < FIRST_WINDOW {
             return Err(CellError::Credit(number));
         }
         flow.granted -= bytes;
         flow.window -= bytes;
-        self.budget.give(bytes);
+        self.budget.give(job, bytes);
         Ok(())
     }
 
@@ -234,10 +234,15 @@ impl Core {
         let Some(found) = self.circuits.get_mut(circuit) else { return };
         let sink = found.sink(side).link().and_then(|link| self.links.get(link));
         let is_way_free = sink.is_some_and(|link| !link.is_blocked);
-        let flow = &mut found.flows[side as usize];
+        let (job, flow) = (found.job, &mut found.flows[side as usize]);
         let more = flow.window.min(most.saturating_sub(flow.window));
         let was_used = flow.since_growth >= flow.window / 2;
-        if is_way_free && flow.held.is_empty() && was_used && more > 0 && self.budget.grow(more) {
+        if is_way_free
+            && flow.held.is_empty()
+            && was_used
+            && more > 0
+            && self.budget.grow(job, more)
+        {
             flow.window += more;
             flow.returning += more;
             flow.since_growth = 0;

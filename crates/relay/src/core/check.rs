@@ -33,6 +33,7 @@ impl Core {
         }
         assert_eq!(self.budget.used(), charged, "what is charged is what is granted");
         assert!(self.budget.used() <= self.budget.total());
+        self.budget.check();
         let (mut numbers, mut trunks) = (0, 0);
         for (_, link) in self.links.iter() {
             match &link.kind {

@@ -128,7 +128,7 @@ impl Core {
         circuit.clusters = [from, to].map(|process| self.routes.cluster(job, process));
         // What comes from a relay is granted; what goes between two legs may be held.
         let windows = [!is_from_leg || next.is_none(), next.is_some() || is_from_leg];
-        if !self.charge(&mut circuit.flows, windows) {
+        if !self.charge(job, &mut circuit.flows, windows) {
             return Err(self.full(Bound::Memory));
         }
         let key = self.circuits.insert(circuit);
@@ -284,7 +284,7 @@ impl Core {
     /// Takes a circuit out of all books.
     fn forget(&mut self, key: CircuitKey) -> Option<Circuit> {
         let circuit = self.circuits.remove(key)?;
-        self.budget.give(circuit.charged());
+        self.budget.give(circuit.job, circuit.charged());
         match circuit.state {
             State::Waiting(name, until) => {
                 self.waiting.remove(&name);

@@ -242,7 +242,11 @@ impl Core {
         } else {
             self.counts.bytes_in += count as u64;
             // All that the window let in has left at once.
-            if is_all && count >= flow.window && count < BATCH && self.budget.grow(flow.window) {
+            if is_all
+                && count >= flow.window
+                && count < BATCH
+                && self.budget.grow(circuit.job, flow.window)
+            {
                 flow.window *= 2;
                 self.watch_grown(key, side);
             }

@@ -141,7 +141,7 @@ impl Core {
         let (now, rest) = (self.now, self.limits.rest);
         let Some(circuit) = self.circuits.get_mut(key) else { return false };
         let sink = circuit.ends[side.across() as usize];
-        let flow = &mut circuit.flows[side as usize];
+        let (job, flow) = (circuit.job, &mut circuit.flows[side as usize]);
         let more = match sink {
             End::Trunk(..) => flow.credit,
             _ => flow.window,
@@ -159,7 +159,7 @@ impl Core {
             }
             End::Leg(_) | End::Nobody => {
                 flow.window = FIRST_WINDOW;
-                self.budget.give(more);
+                self.budget.give(job, more);
             }
         }
         false
