@@ -27,9 +27,10 @@ from .vendors import BY_TAG, Vendor
 
 PUBLICS = ("pub1", "pub2")
 GATEWAYS = (*remote.gateways("a"), *remote.gateways("b"))
-#: Where `gridmpi run` is. No fault meets it: the clusters' connections with it are not made again.
-HOME = "home"
-LINKS = tuple(f"{end}-{host}" for end in "ab" for host in PUBLICS)
+#: Where `gridmpi run` is, by sort of lab. Faults meet it like all others.
+HOMES = {"relays": "home", "direct": "a1"}
+HOME = HOMES["relays"]
+LINKS = tuple(f"{end}-{host}" for end in "ab" for host in (*PUBLICS, HOME))
 #: What relays are found by.
 PATTERN = "relay --listen"
 #: How long what lasts does so at most, seconds: longer than it takes to give up a silent relay.
@@ -85,10 +86,9 @@ class Layout(remote.Layout):
 
     def lab(self) -> str:
         parts = [f"seed = {self.seed}\n", *(self.cluster(site) for site in self.sites)]
-        paths = [(end, host) for end in "ab" for host in PUBLICS] if self.dials else [("a", "b")]
+        paths = [(end, host) for end in "ab" for host in (*PUBLICS, HOME)] if self.dials else [("a", "b")]
         if self.dials:
             parts += [f'[[host]]\nname = "{host}"\n' for host in (*PUBLICS, HOME)]
-            parts += [f'[[link]]\nbetween = ["{end}", "{HOME}"]\nemulate = false\n' for end in "ab"]
         parts += [f'[[link]]\nbetween = ["{one}", "{other}"]\ndelay = "5 ms"\nbandwidth = "160 Mbit/s"\n' for one, other in paths]
         return "".join(parts)
 
@@ -139,14 +139,13 @@ class Sort:
     slower: float = 1
 
 
-#: What forgets or moves must not be what the clusters' connections with `gridmpi run` pass by; and of two processes that know each other's
-#: addresses only one can move.
+#: Who is dialled cannot move: of two processes that know each other's addresses one, and `gridmpi run`.
 SORTS = {
     "relays": (
-        Sort("cut,silence,reset,loss,kill", (*PUBLICS, *GATEWAYS), LINKS),
-        Sort("forget,renumber", ("a-gw2", "b-gw2"), LINKS, 4),
+        Sort("cut,silence,reset,loss,kill", (*PUBLICS, *GATEWAYS, HOME), LINKS),
+        Sort("forget,renumber", GATEWAYS, LINKS, 4),
     ),
-    "direct": (Sort("cut,silence,reset,loss", ("a1", "a2", "b1", "b2"), ("a-b",)), Sort("renumber", ("a1", "a2"), ("a-b",), 8)),
+    "direct": (Sort("cut,silence,reset,loss", ("a1", "a2", "b1", "b2"), ("a-b",)), Sort("renumber", ("a2",), ("a-b",), 8)),
 }
 
 
@@ -235,8 +234,7 @@ def run_case(tally: Tally, case: Case) -> Counter:
         log = scratch / "job.log"
         faults = Faults(case, lab, log)
         path = _job_file(case, lab, program, vendors)
-        head = HOME if case.lab == "relays" else "head"
-        result = run(lab.on(head, ["run", str(path)]), log=log, seconds=program.seconds, env=remote.roots(vendors), during=faults.begin)
+        result = run(lab.on(HOMES[case.lab], ["run", str(path)]), log=log, seconds=program.seconds, env=remote.roots(vendors), during=faults.begin)
         lab.over.set()
         counts = faults.end()
     count = counts.total()

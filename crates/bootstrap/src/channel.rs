@@ -82,9 +82,21 @@ pub(crate) enum ChannelError {
     Forged,
     #[error("a message that is none of ours: {0}")]
     Json(#[from] serde_json::Error),
+    #[error("a wrong count of messages")]
+    Unsaid,
 }
 
 impl ChannelError {
+    /// Whether the other end has closed the connection, as the system does when a process ends.
+    pub(crate) fn is_closed(&self) -> bool {
+        matches!(self, Self::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof)
+    }
+
+    /// Whether another connection may do better.
+    pub(crate) const fn is_passing(&self) -> bool {
+        matches!(self, Self::Io(_) | Self::Forged)
+    }
+
     pub(crate) fn is_timeout(&self) -> bool {
         matches!(self, Self::Io(error) if error.kind() == io::ErrorKind::TimedOut)
     }

@@ -16,6 +16,9 @@ const STAGGER: Duration = Duration::from_millis(250);
 /// How long a connection may rest before the kernel sends a sign of life, and how often again: NATs and firewalls forget what
 /// rests, the impatient ones after 30 s.
 const KEEPALIVE: Duration = Duration::from_secs(10);
+/// How long a connection that can be made again may be silent to what was sent, and the second sign of life follows the first.
+const SILENCE: Duration = Duration::from_secs(10);
+const AGAIN: Duration = Duration::from_secs(5);
 
 /// Attempts under way and still to come.
 pub(crate) struct Dialer {
@@ -24,12 +27,15 @@ pub(crate) struct Dialer {
     deadline: Instant,
     /// Each address that failed, and how.
     pub(crate) failures: Vec<(SocketAddr, String)>,
+    /// Those of them where nobody listens.
+    pub(crate) deserted: Vec<SocketAddr>,
 }
 
 impl Dialer {
     pub(crate) fn new(addresses: &[SocketAddr], deadline: Instant) -> Self {
         let waiting = addresses.iter().copied().collect();
-        Self { waiting, under_way: Vec::new(), deadline, failures: Vec::new() }
+        let (under_way, failures, deserted) = (Vec::new(), Vec::new(), Vec::new());
+        Self { waiting, under_way, deadline, failures, deserted }
     }
 
     /// The next connection that opens; `None` when no address is left or the deadline has passed.
@@ -42,7 +48,7 @@ impl Dialer {
             if let Some(address) = self.waiting.pop_front() {
                 match start(address) {
                     Ok(socket) => self.under_way.push((address, socket)),
-                    Err(error) => self.failures.push((address, describe(&error))),
+                    Err(error) => self.failed_so(address, &error),
                 }
             }
             if self.under_way.is_empty() && self.waiting.is_empty() {
@@ -57,6 +63,13 @@ impl Dialer {
     /// Notes that the connection to `address` was of no use.
     pub(crate) fn failed(&mut self, address: SocketAddr, why: String) {
         self.failures.push((address, why));
+    }
+
+    fn failed_so(&mut self, address: SocketAddr, error: &io::Error) {
+        if error.kind() == io::ErrorKind::ConnectionRefused {
+            self.deserted.push(address);
+        }
+        self.failures.push((address, describe(error)));
     }
 
     fn give_up(&mut self) {
@@ -77,7 +90,7 @@ impl Dialer {
         match finish(socket) {
             Ok(stream) => Some((address, stream)),
             Err(error) => {
-                self.failures.push((address, describe(&error)));
+                self.failed_so(address, &error);
                 None
             }
         }
@@ -127,6 +140,15 @@ pub(crate) fn tune(socket: &Socket) -> io::Result<()> {
         socket2::TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE).with_retries(11);
     socket.set_tcp_keepalive(&keepalive)?;
     socket.set_tcp_nodelay(true)
+}
+
+/// For a connection that is made again when it is lost: one that has fallen silent is given up after 10 s when something was
+/// sent, after 15 s when it rests.
+pub(crate) fn tune_briskly(stream: &TcpStream) -> io::Result<()> {
+    let socket = socket2::SockRef::from(stream);
+    let keepalive = socket2::TcpKeepalive::new().with_time(KEEPALIVE).with_interval(AGAIN);
+    socket.set_tcp_keepalive(&keepalive)?;
+    socket.set_tcp_user_timeout(Some(SILENCE))
 }
 
 fn describe(error: &io::Error) -> String {

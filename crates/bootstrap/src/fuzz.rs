@@ -5,6 +5,7 @@ use crate::message::{FromCoordinator, ToCoordinator};
 use crate::model::ClusterName;
 use crate::roster::{Expected, Roster};
 use crate::secret::JobId;
+use crate::session::{Envelope, Opening, Session};
 
 /// The first message of a stranger.
 pub fn hello(bytes: &[u8]) {
@@ -21,23 +22,31 @@ pub fn to_coordinator(bytes: &[u8]) {
         Some(Expected { joins: name.as_str() == "b", name, ranks: None, interface: None })
     };
     let mut roster = Roster::new(["a", "b"].into_iter().filter_map(expect).collect());
-    match serde_json::from_slice(bytes) {
-        Ok(ToCoordinator::Register(registration)) => {
+    if let Ok(Opening { cluster, received, .. }) = serde_json::from_slice(bytes) {
+        let session = Session::<FromCoordinator>::new(0);
+        let _ = (roster.find(&cluster), session.is_plausible(received));
+    }
+    let envelope = serde_json::from_slice::<Envelope<ToCoordinator>>(bytes);
+    let Some((_, message)) = envelope.ok().and_then(|envelope| envelope.message) else { return };
+    match message {
+        ToCoordinator::Register(registration) => {
             let _ = roster.register(registration);
         }
-        Ok(ToCoordinator::Join(request)) => {
+        ToCoordinator::Join(request) => {
             let _ = roster.join(request);
         }
-        Ok(ToCoordinator::Abort { cluster, .. } | ToCoordinator::Suspect { cluster, .. }) => {
+        ToCoordinator::Abort { cluster, .. } | ToCoordinator::Suspect { cluster, .. } => {
             let _ = roster.find(&cluster);
         }
-        _ => {}
+        ToCoordinator::Finalized | ToCoordinator::Exited { .. } => {}
     }
 }
 
 /// What a coordinator may say.
 pub fn from_coordinator(bytes: &[u8]) {
-    if let Ok(FromCoordinator::Table(table)) = serde_json::from_slice(bytes) {
+    let envelope = serde_json::from_slice::<Envelope<FromCoordinator>>(bytes);
+    let message = envelope.ok().and_then(|envelope| envelope.message);
+    if let Some((_, FromCoordinator::Table(table))) = message {
         let _ = (table.size(), table.tag_ub());
     }
 }
@@ -50,7 +59,7 @@ mod tests {
         #[test]
         fn bytes_of_all_kinds_are_survived(bytes in proptest::collection::vec(0u8.., 0..100)) {
             hello(&bytes);
-            hello(&[b"GMPI-RDV\x01\x00", bytes.as_slice()].concat());
+            hello(&[b"GMPI-RDV\x02\x00", bytes.as_slice()].concat());
             to_coordinator(&bytes);
             from_coordinator(&bytes);
         }
@@ -61,8 +70,10 @@ mod tests {
             body in "[\\[\\]{}\":,a-c0-9.-]{0,60}",
         ) {
             let text = format!("{{\"{key}\":{body}}}");
-            to_coordinator(text.as_bytes());
-            from_coordinator(text.as_bytes());
+            for text in [text.clone(), format!("{{\"received\":1,\"message\":[0,{text}]}}")] {
+                to_coordinator(text.as_bytes());
+                from_coordinator(text.as_bytes());
+            }
         }
     }
 }

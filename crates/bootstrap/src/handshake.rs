@@ -19,7 +19,7 @@ use std::net::TcpStream;
 use std::time::Instant;
 
 /// Version of this protocol.
-pub(crate) const VERSION: u16 = 1;
+pub(crate) const VERSION: u16 = 2;
 const MAGIC: &[u8; 8] = b"GMPI-RDV";
 const NONCE_LEN: usize = 32;
 pub(crate) const HELLO_LEN: usize = 60;
@@ -51,6 +51,13 @@ pub(crate) enum HandshakeError {
     OtherJob,
     #[error("holds another key")]
     WrongKey,
+}
+
+impl HandshakeError {
+    /// Whether the connection broke off.
+    pub(crate) fn is_break(&self) -> bool {
+        matches!(self, Self::Io(error) if error.kind() != io::ErrorKind::TimedOut)
+    }
 }
 
 const VERDICT_GO_ON: u8 = 0;

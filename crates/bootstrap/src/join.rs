@@ -1,19 +1,18 @@
 //! The client inside `gridmpi join`: takes part with a launcher that the user starts elsewhere.
 
-use crate::channel::Writer;
-use crate::client::{broken, lock, reach_at, receive};
+use crate::client::{NOTICED, first_word};
 use crate::error::BootstrapError;
 use crate::handshake::Role;
+use crate::keeper::{Keeper, News};
 use crate::message::{FromCoordinator, ToCoordinator};
 use crate::model::ClusterName;
+use crate::reach::Caller;
 use crate::relay::RelayAccess;
 use crate::secret::Secret;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
-
-const SHORT: Duration = Duration::from_secs(10);
 
 /// Who asks to take part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,6 +34,8 @@ pub struct JoinTerms {
     pub wait_s: u64,
     /// The wide-area interface of this cluster, if the job names one.
     pub interface: Option<String>,
+    /// Seconds that a lost connection with the job is tried to be made again.
+    pub reconnect_s: u64,
 }
 
 /// What the job asks of a joined launcher.
@@ -49,18 +50,23 @@ pub enum JoinOrder {
         /// Why, for the user.
         reason: String,
     },
-    /// `gridmpi run` has gone away: end the launcher.
+    /// The connection is lost, for this reason; it is dialled again while the launcher goes on.
+    Away(String),
+    /// It stands again; nothing has been missed.
+    Back,
+    /// `gridmpi run` has gone away, or was not to be reached for too long: end the launcher.
     Gone(String),
 }
 
-/// The open connection of `gridmpi join` to its job.
-#[derive(Clone)]
+/// The open connection of `gridmpi join` to its job, which is made again when it is lost.
 pub struct JoinControl {
-    writer: Arc<Mutex<Writer>>,
+    keeper: Keeper,
+    /// How long that is tried.
+    patience: Duration,
 }
 
 /// Asks the coordinator, at one of `addresses` or through one of the relays, to take part. Then hands each order of the job to
-/// `orders` from a thread of its own, until the connection ends ([`JoinOrder::Gone`] is the last).
+/// `orders` from a thread of its own, until the job is lost ([`JoinOrder::Gone`] is the last).
 ///
 /// # Errors
 /// As [`crate::register`].
@@ -72,40 +78,46 @@ pub fn join(
     deadline: Instant,
     mut orders: impl FnMut(JoinOrder) + Send + 'static,
 ) -> Result<(JoinTerms, JoinControl), BootstrapError> {
-    let (mut reader, mut writer) =
-        reach_at(addresses, relays, Role::Join, secret.job(), &secret.key(), deadline)?;
-    let what = "sending the request to join";
-    writer.send(&ToCoordinator::Join(request), deadline).map_err(|e| broken(e, what))?;
-    let terms = match receive(&mut reader, deadline, "an answer to the request to join")? {
+    let caller = Caller {
+        direct: addresses.to_vec(),
+        relays: relays.cloned(),
+        role: Role::Join,
+        cluster: request.cluster.clone(),
+        job: secret.job(),
+        key: secret.key(),
+    };
+    let (sender, news) = channel();
+    let tell = move |new| drop(sender.send(new));
+    let keeper = Keeper::start(caller, ToCoordinator::Join(request), deadline, tell)?;
+    let terms = match first_word(&news, deadline, "an answer to the request to join")? {
         FromCoordinator::Joined(terms) => terms,
-        FromCoordinator::Refused { reason } | FromCoordinator::Ended { reason, .. } => {
-            return Err(BootstrapError::Refused(reason));
-        }
         other => return Err(BootstrapError::Protocol(format!("{other:?} instead of terms"))),
     };
-    std::thread::spawn(move || {
-        loop {
-            // The job may run for long; keep-alive probes end the wait when the far end is gone.
-            let long = Instant::now() + Duration::from_secs(24 * 3600);
-            let order = match reader.receive(long) {
-                Ok(FromCoordinator::Signal { number }) => JoinOrder::Signal(number),
-                Ok(FromCoordinator::Ended { code, reason }) => JoinOrder::Ended { code, reason },
-                Ok(_) => continue,
-                Err(error) if error.is_timeout() => continue,
-                Err(error) => {
-                    orders(JoinOrder::Gone(error.to_string()));
-                    return;
-                }
-            };
-            orders(order);
+    std::thread::spawn(move || news.iter().filter_map(order).for_each(&mut orders));
+    let patience = Duration::from_secs(terms.reconnect_s);
+    Ok((terms, JoinControl { keeper, patience }))
+}
+
+fn order(new: News) -> Option<JoinOrder> {
+    match new {
+        News::Said(FromCoordinator::Signal { number }) => Some(JoinOrder::Signal(number)),
+        News::Said(FromCoordinator::Ended { code, reason }) => {
+            Some(JoinOrder::Ended { code, reason })
         }
-    });
-    Ok((terms, JoinControl { writer: Arc::new(Mutex::new(writer)) }))
+        News::Said(FromCoordinator::Refused { reason }) | News::Gone(reason) => {
+            Some(JoinOrder::Gone(reason))
+        }
+        News::Said(_) => None,
+        News::Away(why) => Some(JoinOrder::Away(why)),
+        News::Back => Some(JoinOrder::Back),
+    }
 }
 
 impl JoinControl {
-    /// Reports the launcher's exit status: its code, or 128 + n for signal n.
-    pub fn exited(&self, code: i32) {
-        let _ = lock(&self.writer).send(&ToCoordinator::Exited { code }, Instant::now() + SHORT);
+    /// Reports the launcher's exit status: its code, or 128 + n for signal n. Waits until the job knows, which is what it returns;
+    /// if the job cannot be reached, for as long as the job file's `reconnect` says.
+    pub fn exited(&self, code: i32) -> bool {
+        let deadline = Instant::now() + NOTICED + self.patience;
+        self.keeper.say(ToCoordinator::Exited { code }, deadline)
     }
 }

@@ -2,10 +2,10 @@
 //! and frames are those of the rendezvous; the secret is one of their own, so that nobody else is taken in.
 
 use crate::channel::{Channel, ChannelError, Reader, Writer};
-use crate::client::RELAY_PAUSE;
 use crate::connect::Dialer;
 use crate::env::JobEnv;
 use crate::handshake::{self, HandshakeError, Role};
+use crate::reach::PAUSE;
 use crate::relay::RelayAccess;
 use crate::secret::{JobId, JobKey, Secret};
 use serde::Serialize;
@@ -126,8 +126,8 @@ pub fn dial_or_relay(
     loop {
         match dial_once(addresses, Some((relays, &through)), pass, deadline) {
             // News of the far end may still be on the way to the relays.
-            Err((_, true)) if Instant::now() + RELAY_PAUSE < deadline => {
-                std::thread::sleep(RELAY_PAUSE);
+            Err((_, true)) if Instant::now() + PAUSE < deadline => {
+                std::thread::sleep(PAUSE);
             }
             Err((error, _)) => return Err(error),
             Ok(line) => return Ok(line),

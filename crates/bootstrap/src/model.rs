@@ -4,6 +4,7 @@ use crate::secret::JobId;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 /// Most processes one cluster may have; bounds what a peer can make us hold.
 const MAX_PROCS: usize = 1 << 20;
@@ -129,7 +130,7 @@ pub struct NetworkInfo {
     pub pacing: Option<Pacing>,
     /// What each node may send to each other cluster, bits per second, by cluster, if stated: nothing else counts then.
     pub matb: Vec<Option<u64>>,
-    /// Seconds that processes try to make a lost connection again, if stated.
+    /// Seconds that a lost connection is tried to be made again, if stated.
     pub reconnect_s: Option<u64>,
     /// Whether connections between clusters use TLS, if stated.
     pub tls: Option<bool>,
@@ -177,6 +178,12 @@ impl Pacing {
 }
 
 impl NetworkInfo {
+    /// How long a lost connection is tried to be made again, between processes and with `gridmpi run`.
+    #[must_use]
+    pub fn reconnect(&self) -> Duration {
+        Duration::from_secs(self.reconnect_s.unwrap_or(60))
+    }
+
     /// What each node of a cluster may send to each other cluster, if it is stated, bits per second.
     #[must_use]
     pub fn matb(&self, cluster: usize) -> Option<u64> {

@@ -2,12 +2,11 @@
 //! coordinator is registered at relays of its own.
 
 use crate::channel::Timed;
-use crate::client::lock;
-use crate::connect::{Dialer, tune};
+use crate::connect::{Dialer, tune_briskly};
+use crate::lock;
 use crate::secret::{JobId, JobKey, SecretError};
 use gridmpi_leg::{Ask, AskStep, Asker, LegError};
 use gridmpi_wire::{Errand, Inbox, LegNotice, LegVerdict, ProcId};
-use socket2::Socket;
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -297,9 +296,7 @@ impl Inside {
             let why = dialer.failures.pop().map_or_else(String::new, |(_, why)| why);
             return Err(io::Error::other(why).into());
         };
-        let socket = Socket::from(stream);
-        tune(&socket)?;
-        let stream = TcpStream::from(socket);
+        tune_briskly(&stream)?;
         ask(&stream, &self.asker, errand, deadline)?;
         Ok(stream)
     }

@@ -3,15 +3,17 @@
 //! One thread accepts, one thread serves each connection; strangers get a fixed number of bytes
 //! and seconds. What happens is reported through a channel; the job decides what follows.
 
-use crate::channel::{Channel, ChannelError, Reader, Writer};
-use crate::client::lock;
+mod members;
+
+use self::members::Member;
 use crate::connect::tune;
-use crate::handshake::{self, HandshakeError, Role};
+use crate::handshake::{self, HandshakeError};
 use crate::join::{JoinRequest, JoinTerms};
-use crate::message::{FromCoordinator, ToCoordinator, bounded};
-use crate::model::{ClusterName, JobTable, NetworkInfo, Registration};
+use crate::lock;
+use crate::message::{FromCoordinator, bounded};
+use crate::model::{JobTable, NetworkInfo};
 use crate::relay::{Door, RelayAccess};
-use crate::roster::{Expected, Progress, Refusal, Roster};
+use crate::roster::{Expected, Progress, Roster};
 use crate::secret::{JobId, JobKey, Secret};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::io;
@@ -23,14 +25,16 @@ use std::time::{Duration, Instant};
 
 /// Time that a connection has to prove membership.
 const HANDSHAKE: Duration = Duration::from_secs(5);
-/// Time that a member has for its first message, and each write to it for itself.
+/// Time that a member has for its first messages, and we for an answer to them.
 const MEMBER: Duration = Duration::from_secs(30);
 /// Connections served before they have proved membership; others wait in the kernel's queue.
 const MAX_STRANGERS: usize = 128;
 /// Strangers are reported at most this often.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
-/// A day at a time is "for ever": the connection's end wakes the reader.
-const LONG: Duration = Duration::from_secs(24 * 3600);
+/// Time for what was said last to leave when we close.
+const LAST: Duration = Duration::from_secs(2);
+/// Signals beyond so many that wait for a connection are let go, as the system does with signals of one kind.
+const MOST_WAITING: usize = 64;
 
 /// What a coordinator is told at its start.
 pub struct CoordinatorConfig {
@@ -58,6 +62,15 @@ pub struct Participant {
     pub cluster: usize,
     /// Where the connection comes from.
     pub peer: SocketAddr,
+}
+
+/// How a connection has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parting {
+    /// The other end has closed it: its process has ended, most likely.
+    Closed,
+    /// Something on the way.
+    Broken,
 }
 
 /// What has happened.
@@ -103,14 +116,18 @@ pub enum Event {
     },
     /// A cluster has finalized.
     Finalized(Participant),
-    /// A registered cluster's connection ended before it had finalized.
-    Lost(Participant),
+    /// The connection with a registered cluster has ended; it may come back.
+    Away(Participant, Parting),
+    /// It is back, and nothing it said is lost.
+    Back(Participant),
     /// A launcher elsewhere has joined.
     Joined(Participant, JoinRequest),
     /// A joined launcher has ended with this code.
     JoinExited(Participant, i32),
-    /// A joined launcher's connection ended before the launcher had.
-    JoinLost(Participant),
+    /// The connection with a joined launcher's `gridmpi join` has ended; it may come back.
+    JoinAway(Participant, Parting),
+    /// It is back, and nothing it said is lost.
+    JoinBack(Participant),
     /// One of our relays cannot be used at present; it is tried on.
     RelayLost {
         /// Where it should listen.
@@ -134,14 +151,25 @@ struct Shared {
     network: NetworkInfo,
     terms: JoinTerms,
     roster: Mutex<Roster>,
-    /// Connections of registered clusters, by cluster.
-    ranks: Vec<Mutex<Option<Writer>>>,
-    /// Connections of joined launchers, by cluster.
-    joins: Vec<Mutex<Option<Writer>>>,
+    /// Registered clusters.
+    ranks: Vec<Slot>,
+    /// Joined launchers, by cluster.
+    joins: Vec<Slot>,
     events: Mutex<Box<dyn FnMut(Event) + Send>>,
     strangers: Mutex<Strangers>,
     room: Condvar,
     closing: AtomicBool,
+}
+
+/// Who has come for a cluster.
+type Slot = Mutex<Option<Arc<Member>>>;
+
+/// Where a connection comes from.
+#[derive(Clone, Copy)]
+struct Origin {
+    peer: SocketAddr,
+    /// Through a relay of ours, which closes it when something on the way breaks.
+    is_relayed: bool,
 }
 
 #[derive(Default)]
@@ -187,21 +215,17 @@ impl Coordinator {
     }
 
     /// Tells every cluster and every joined launcher that the job ends with `code` because of
-    /// `reason`. Takes at most a few seconds.
+    /// `reason`. Does not wait; who is away is told when it is back.
     pub fn end(&self, code: i32, reason: &str) {
-        let message = FromCoordinator::Ended { code, reason: bounded(reason) };
-        for writer in self.shared.ranks.iter().chain(&self.shared.joins) {
-            if let Some(writer) = lock(writer).as_mut() {
-                let _ = writer.send(&message, Instant::now() + Duration::from_secs(2));
-            }
-        }
+        let message = Arc::new(FromCoordinator::Ended { code, reason: bounded(reason) });
+        self.shared.members().for_each(|member| member.session.say(Arc::clone(&message)));
     }
 
-    /// Asks the joined launcher of `cluster` to pass on a signal.
+    /// Asks the joined launcher of `cluster` to pass on a signal. Does not wait.
     pub fn signal(&self, cluster: usize, number: i32) {
-        let Some(writer) = self.shared.joins.get(cluster) else { return };
-        if let Some(writer) = lock(writer).as_mut() {
-            let _ = writer.send(&FromCoordinator::Signal { number }, Instant::now() + HANDSHAKE);
+        let member = self.shared.joins.get(cluster).and_then(|slot| lock(slot).clone());
+        if let Some(member) = member.filter(|member| member.session.backlog() < MOST_WAITING) {
+            member.session.say(Arc::new(FromCoordinator::Signal { number }));
         }
     }
 }
@@ -214,7 +238,7 @@ fn open_door(relays: &RelayAccess, shared: &Arc<Shared>) -> io::Result<Door> {
         let Ok(peer) = stream.peer_addr() else { return };
         if serving.wait_for_room() {
             lock(&serving.strangers).being_served += 1;
-            serving.serve(stream, peer);
+            serving.serve(stream, Origin { peer, is_relayed: true });
         }
     };
     let trouble = move |relay, problem| telling.tell(Event::RelayLost { relay, problem });
@@ -226,11 +250,9 @@ impl Drop for Coordinator {
         self.door = None;
         self.shared.closing.store(true, Ordering::Release);
         self.shared.room.notify_all();
-        for writer in self.shared.ranks.iter().chain(&self.shared.joins) {
-            if let Some(writer) = lock(writer).take() {
-                writer.shutdown();
-            }
-        }
+        self.shared.members().for_each(|member| member.session.close());
+        let last = Instant::now() + LAST;
+        self.shared.members().for_each(|member| member.session.wait_idle(last));
         // Wakes the acceptor; should it fail, the thread ends with the process.
         let ip = match self.address.ip() {
             ip if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -260,12 +282,13 @@ impl Shared {
         Self {
             job: config.secret.job(),
             key: config.secret.key(),
-            network: config.network,
             terms: JoinTerms {
                 coordinators: config.reachable.into_iter().map(at).collect(),
                 wait_s: config.wait_s,
                 interface: None,
+                reconnect_s: config.network.reconnect().as_secs(),
             },
+            network: config.network,
             ranks: config.clusters.iter().map(empty).collect(),
             joins: config.clusters.iter().map(empty).collect(),
             roster: Mutex::new(Roster::new(config.clusters)),
@@ -291,7 +314,7 @@ impl Shared {
             let served = std::thread::Builder::new()
                 .name("rendezvous".to_owned())
                 .stack_size(512 << 10)
-                .spawn(move || shared.serve(stream, peer));
+                .spawn(move || shared.serve(stream, Origin { peer, is_relayed: false }));
             if served.is_err() {
                 self.leave_strangers();
             }
@@ -312,7 +335,12 @@ impl Shared {
         self.room.notify_one();
     }
 
-    fn serve(&self, stream: TcpStream, peer: SocketAddr) {
+    /// Everybody who has come.
+    fn members(&self) -> impl Iterator<Item = Arc<Member>> {
+        self.ranks.iter().chain(&self.joins).filter_map(|slot| lock(slot).clone())
+    }
+
+    fn serve(&self, stream: TcpStream, origin: Origin) {
         let deadline = Instant::now() + HANDSHAKE;
         let stream = Socket::from(stream);
         let met = tune(&stream)
@@ -320,8 +348,12 @@ impl Shared {
             .and_then(|()| handshake::accept(stream.into(), self.job, &self.key, deadline));
         self.leave_strangers();
         match met {
-            Ok((role, channel)) => self.welcome(role, channel, peer),
-            Err(error) => self.report_stranger(peer, &error),
+            Ok((role, channel)) => {
+                if let Ok((reader, writer)) = channel.split() {
+                    self.welcome(role, reader, writer, origin);
+                }
+            }
+            Err(error) => self.report_stranger(origin.peer, &error),
         }
     }
 
@@ -341,146 +373,6 @@ impl Shared {
     fn tell(&self, event: Event) {
         (lock(&self.events))(event);
     }
-
-    fn welcome(&self, role: Role, channel: Channel, peer: SocketAddr) {
-        let Ok((mut reader, writer)) = channel.split() else { return };
-        let first = reader.receive(Instant::now() + MEMBER);
-        match (role, first) {
-            (Role::Rank, Ok(ToCoordinator::Register(registration))) => {
-                self.register(registration, reader, writer, peer);
-            }
-            (Role::Join, Ok(ToCoordinator::Join(request))) => {
-                self.join(request, reader, writer, peer);
-            }
-            (Role::Messenger, Ok(ToCoordinator::Abort { cluster, code, reason })) => {
-                self.aborted(&cluster, code, &reason);
-            }
-            (Role::Messenger, Ok(ToCoordinator::Suspect { cluster, reason })) => {
-                self.suspected(&cluster, &reason);
-            }
-            (_, Ok(_)) => self.refused(writer, peer, "sent a message out of turn".to_owned()),
-            (_, Err(error)) => {
-                self.tell(Event::Refused { peer, reason: no_first_message(&error) });
-            }
-        }
-    }
-
-    fn refused(&self, mut writer: Writer, peer: SocketAddr, reason: String) {
-        let message = FromCoordinator::Refused { reason: bounded(&reason) };
-        let _ = writer.send(&message, Instant::now() + MEMBER);
-        self.tell(Event::Refused { peer, reason });
-    }
-
-    fn register(&self, new: Registration, reader: Reader, writer: Writer, peer: SocketAddr) {
-        let outcome = lock(&self.roster).register(new);
-        let cluster = match outcome {
-            Ok(cluster) => cluster,
-            Err(Refusal { reason, fatal }) => {
-                if fatal {
-                    self.tell(Event::Failed(reason.clone()));
-                }
-                return self.refused(writer, peer, reason);
-            }
-        };
-        *lock(&self.ranks[cluster]) = Some(writer);
-        self.tell(Event::Registered(Participant { cluster, peer }));
-        self.announce_if_complete();
-        self.attend_cluster(cluster, reader, peer);
-    }
-
-    /// Whoever comes last tells everybody, each in its own thread: one slow link must not hold up
-    /// the others.
-    fn announce_if_complete(&self) {
-        let Some(table) = self.complete() else { return };
-        let message = FromCoordinator::Table(table.clone());
-        std::thread::scope(|scope| {
-            for writer in &self.ranks {
-                scope.spawn(|| {
-                    if let Some(writer) = lock(writer).as_mut() {
-                        let _ = writer.send(&message, Instant::now() + MEMBER);
-                    }
-                });
-            }
-        });
-        self.tell(Event::Complete(table));
-    }
-
-    /// The table, once; `None` while somebody's connection is not yet in place.
-    fn complete(&self) -> Option<JobTable> {
-        let mut roster = lock(&self.roster);
-        let ready = roster.is_complete() && self.ranks.iter().all(|w| lock(w).is_some());
-        if !ready || !roster.announce() {
-            return None;
-        }
-        roster.table(self.job, &self.network)
-    }
-
-    fn attend_cluster(&self, cluster: usize, mut reader: Reader, peer: SocketAddr) {
-        let mut finalized = false;
-        loop {
-            match reader.receive(Instant::now() + LONG) {
-                Ok(ToCoordinator::Abort { cluster, code, reason }) => {
-                    self.aborted(&cluster, code, &reason);
-                }
-                Ok(ToCoordinator::Suspect { cluster, reason }) => {
-                    self.suspected(&cluster, &reason);
-                }
-                Ok(ToCoordinator::Finalized) => {
-                    finalized = true;
-                    self.tell(Event::Finalized(Participant { cluster, peer }));
-                }
-                Ok(_) => {}
-                Err(error) if error.is_timeout() => {}
-                Err(_) => break,
-            }
-        }
-        lock(&self.ranks[cluster]).take();
-        if !finalized && !self.closing.load(Ordering::Acquire) {
-            self.tell(Event::Lost(Participant { cluster, peer }));
-        }
-    }
-
-    fn aborted(&self, cluster: &ClusterName, code: i32, reason: &str) {
-        if let Ok(cluster) = lock(&self.roster).find(cluster) {
-            self.tell(Event::Aborted { cluster, code, reason: bounded(reason) });
-        }
-    }
-
-    fn suspected(&self, cluster: &ClusterName, reason: &str) {
-        if let Ok(cluster) = lock(&self.roster).find(cluster) {
-            self.tell(Event::Suspected { cluster, reason: bounded(reason) });
-        }
-    }
-
-    fn join(&self, request: JoinRequest, reader: Reader, mut writer: Writer, peer: SocketAddr) {
-        let outcome = lock(&self.roster).join(request.clone());
-        let cluster = match outcome {
-            Ok(cluster) => cluster,
-            Err(Refusal { reason, .. }) => return self.refused(writer, peer, reason),
-        };
-        let interface = lock(&self.roster).expected(cluster).and_then(|e| e.interface.clone());
-        let terms = JoinTerms { interface, ..self.terms.clone() };
-        let _ = writer.send(&FromCoordinator::Joined(terms), Instant::now() + MEMBER);
-        *lock(&self.joins[cluster]) = Some(writer);
-        self.tell(Event::Joined(Participant { cluster, peer }, request));
-        self.attend_launcher(cluster, reader, peer);
-    }
-
-    fn attend_launcher(&self, cluster: usize, mut reader: Reader, peer: SocketAddr) {
-        let who = Participant { cluster, peer };
-        let event = loop {
-            match reader.receive(Instant::now() + LONG) {
-                Ok(ToCoordinator::Exited { code }) => break Event::JoinExited(who, code),
-                Ok(_) => {}
-                Err(error) if error.is_timeout() => {}
-                Err(_) => break Event::JoinLost(who),
-            }
-        };
-        lock(&self.joins[cluster]).take();
-        if !self.closing.load(Ordering::Acquire) {
-            self.tell(event);
-        }
-    }
 }
 
 fn describe(error: &HandshakeError) -> String {
@@ -495,8 +387,4 @@ fn describe(error: &HandshakeError) -> String {
         HandshakeError::Io(_) => "left before it had proved membership".to_owned(),
         error => error.to_string(),
     }
-}
-
-fn no_first_message(error: &ChannelError) -> String {
-    format!("proved membership but sent no valid message: {error}")
 }

@@ -1,113 +1,16 @@
 //! Clusters meet over real sockets: the good case, and everything that may go wrong.
 
-use gridmpi_bootstrap::env::{Settings, Yielding};
+mod common;
+
+use common::{LOCAL, Registered, job, registering, registration, request, soon};
 use gridmpi_bootstrap::{
-    BootstrapError, ClusterName, Coordinator, CoordinatorConfig, DataModel, Event, Expected,
-    JobEnv, JobKey, JobTable, JoinOrder, JoinRequest, NetworkInfo, Notice, ProcInfo, Registration,
-    Secret, abort, join, register, suspect,
+    BootstrapError, Event, JobKey, JoinOrder, Notice, Parting, Secret, abort, join, register,
+    suspect,
 };
 use std::io::{Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
-use std::sync::mpsc::{Receiver, channel};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
-
-const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-
-struct Job {
-    secret: Secret,
-    coordinator: Coordinator,
-    events: Receiver<Event>,
-}
-
-/// Clusters `a`, `b` … by rank count; a name with `+` joins by hand.
-fn job(clusters: &[(&str, Option<u32>)]) -> Job {
-    let secret = Secret::random().unwrap();
-    let expect = |&(name, ranks): &(&str, Option<u32>)| Expected {
-        name: ClusterName::new(name.trim_end_matches('+')).unwrap(),
-        ranks,
-        joins: name.ends_with('+'),
-        interface: Some("eth1".to_owned()),
-    };
-    let config = CoordinatorConfig {
-        secret: secret.clone(),
-        listen: SocketAddr::new(LOCAL, 0),
-        clusters: clusters.iter().map(expect).collect(),
-        network: NetworkInfo::default(),
-        reachable: vec![LOCAL],
-        relays: None,
-        wait_s: 30,
-    };
-    let (sender, events) = channel();
-    Job {
-        secret,
-        coordinator: Coordinator::start(config, move |event| drop(sender.send(event))).unwrap(),
-        events,
-    }
-}
-
-impl Job {
-    fn env(&self, cluster: &str) -> JobEnv {
-        JobEnv {
-            coordinators: vec![self.coordinator.address()],
-            job: self.secret.job(),
-            key: self.secret.key(),
-            cluster: ClusterName::new(cluster).unwrap(),
-            relays: None,
-            interface: None,
-            wait: Duration::from_secs(30),
-            settings: Settings { yielding: Yielding::Auto, ..Settings::default() },
-        }
-    }
-
-    /// The next event that `wanted` accepts; others are passed over.
-    fn expect<T>(&self, mut wanted: impl FnMut(&Event) -> Option<T>) -> T {
-        let deadline = Instant::now() + Duration::from_secs(20);
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let event = self.events.recv_timeout(left).expect("the event did not come");
-            if let Some(found) = wanted(&event) {
-                return found;
-            }
-        }
-    }
-
-    fn stranger(&self) -> String {
-        self.expect(|event| match event {
-            Event::Stranger { problem, .. } => Some(problem.clone()),
-            _ => None,
-        })
-    }
-}
-
-fn registration(cluster: &str, ranks: u32) -> Registration {
-    let procs = (0..ranks)
-        .map(|rank| ProcInfo {
-            addresses: vec![SocketAddr::new(LOCAL, 7000)],
-            host: "here".to_owned(),
-            pid: rank,
-        })
-        .collect();
-    Registration {
-        cluster: ClusterName::new(cluster).unwrap(),
-        procs,
-        data_model: DataModel::native(16),
-        vendor: "Test MPI".to_owned(),
-        tag_ub: i32::MAX,
-        credit: None,
-        has_relays: false,
-    }
-}
-
-fn soon() -> Instant {
-    Instant::now() + Duration::from_secs(20)
-}
-
-type Registered = Result<(JobTable, gridmpi_bootstrap::Control), BootstrapError>;
-
-fn registering(job: &Job, cluster: &str, ranks: u32) -> std::thread::JoinHandle<Registered> {
-    let (env, registration) = (job.env(cluster), registration(cluster, ranks));
-    std::thread::spawn(move || register(&env, registration, soon()))
-}
 
 fn refused(outcome: Registered) -> String {
     match outcome {
@@ -146,17 +49,13 @@ fn clusters_that_come_get_one_table_and_share_the_end() {
     assert_eq!(notice, Notice::Ended { code: 7, reason: "cluster a aborted".to_owned() });
 
     control_b.finalized();
-    drop(control_b);
+    job.expect(|event| matches!(event, Event::Finalized(who) if who.cluster == 1).then_some(()));
     drop(control_a);
-    let (mut finalized, mut lost) = (None, None);
-    while finalized.is_none() || lost.is_none() {
-        job.expect(|event| match event {
-            Event::Finalized(who) => finalized.replace(who.cluster).or(Some(0)),
-            Event::Lost(who) => lost.replace(who.cluster).or(Some(0)),
-            _ => None,
-        });
-    }
-    assert_eq!((finalized, lost), (Some(1), Some(0)));
+    let away = job.expect(|event| match event {
+        Event::Away(who, parting) => Some((who.cluster, *parting)),
+        _ => None,
+    });
+    assert_eq!(away, (0, Parting::Closed), "its process has ended, as far as one can see");
 }
 
 #[test]
@@ -272,7 +171,7 @@ fn another_version_is_told_ours() {
     stream.write_all(&hello).unwrap();
     let mut answer = [0; 10];
     stream.read_exact(&mut answer).unwrap();
-    assert_eq!(answer, *b"GMPI-RDV\x01\x00");
+    assert_eq!(answer, *b"GMPI-RDV\x02\x00");
     assert!(job.stranger().contains("version 99"));
 }
 
@@ -346,10 +245,6 @@ fn the_coordinators_end_is_noticed() {
         std::thread::yield_now();
     };
     assert_eq!(notice, Notice::Gone);
-}
-
-fn request(cluster: &str) -> JoinRequest {
-    JoinRequest { cluster: ClusterName::new(cluster).unwrap(), host: "there".into(), pid: 5 }
 }
 
 #[test]

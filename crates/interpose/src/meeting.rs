@@ -327,10 +327,8 @@ fn start_net(
     const { assert!(gridmpi_wire::Strand::MAX as u32 == gridmpi_bootstrap::MOST_CONNECTIONS) };
     let connections = env.settings.connections.or(table.network.connections);
     let connections = connections.map(|count| count as usize);
-    let mut limits = Limits { connections, ..Limits::default() };
-    if let Some(seconds) = table.network.reconnect_s {
-        limits.reconnect = Duration::from_secs(seconds);
-    }
+    let reconnect = table.network.reconnect();
+    let limits = Limits { connections, reconnect, ..Limits::default() };
     let config = NetConfig {
         me,
         job: env.job.0,

@@ -219,26 +219,31 @@ impl Part {
             }
         };
         self.crew.finish();
-        self.control.exited(launcher);
-        match self.ending {
-            Some((code, _)) if code != 0 => code,
-            _ => launcher,
-        }
+        let told = self.control.exited(launcher);
+        let ending = self.ending.map(|(code, _)| code).or_else(|| {
+            let (code, reason) =
+                if told { None } else { why_lost(&self.happenings, &self.cluster) }?;
+            say!("{reason}");
+            Some(code)
+        });
+        ending.filter(|code| *code != 0).unwrap_or(launcher)
     }
 
     fn order(&mut self, order: JoinOrder) {
         match order {
             JoinOrder::Signal(number) => self.signal(number),
             JoinOrder::Ended { code, reason } => self.end(code, &reason),
-            JoinOrder::Gone(why) => {
-                self.end(
-                    1,
-                    &format!(
-                        "`gridmpi run` has gone away ({why}), so cluster `{}` ends",
-                        self.cluster
-                    ),
-                );
+            // It leaves.
+            JoinOrder::Away(_) | JoinOrder::Back if self.ending.is_some() => {}
+            JoinOrder::Away(why) => say!(
+                "cluster `{}`: lost the connection with `gridmpi run` ({why}); dialling again, the \
+                 launcher goes on",
+                self.cluster
+            ),
+            JoinOrder::Back => {
+                say!("cluster `{}`: the connection with `gridmpi run` is back", self.cluster);
             }
+            JoinOrder::Gone(why) => self.end(1, &gone(&why, &self.cluster)),
         }
     }
 
@@ -279,6 +284,22 @@ impl Part {
                 signals::stop_self();
             }
             _ => self.crew.forward(self.member, signal),
+        }
+    }
+}
+
+fn gone(why: &str, cluster: &ClusterName) -> String {
+    format!("`gridmpi run` has gone away ({why}), so cluster `{cluster}` ends")
+}
+
+/// Why the job has not heard of the launcher's end, which is said at about the same time.
+fn why_lost(happenings: &Receiver<Happening>, cluster: &ClusterName) -> Option<(i32, String)> {
+    let until = Instant::now() + Duration::from_secs(1);
+    loop {
+        match happenings.recv_timeout(until.saturating_duration_since(Instant::now())).ok()? {
+            Happening::Order(JoinOrder::Gone(why)) => return Some((1, gone(&why, cluster))),
+            Happening::Order(JoinOrder::Ended { code, reason }) => return Some((code, reason)),
+            _ => {}
         }
     }
 }

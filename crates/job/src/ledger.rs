@@ -1,6 +1,7 @@
 //! What the clusters of a job have done so far, and whether the job must end because of it.
 //! No I/O and no clock of its own.
 
+use gridmpi_bootstrap::Parting;
 use std::time::{Duration, Instant};
 
 /// A launcher's exit may overtake the abort message of its cluster by this much.
@@ -10,8 +11,9 @@ const CAUSE: Duration = Duration::from_secs(3);
 /// What a cluster's rank 0 said last is here this long after its launcher has ended, unless
 /// something else holds its connection open.
 const WORD: Duration = Duration::from_secs(2);
-/// After a cluster's rank 0 has vanished, its launcher has this long to end.
-const LAUNCHER: Duration = Duration::from_secs(10);
+/// After a connection has been closed, as when a process ends, it has this long to come back after all; and the launcher of
+/// a rank 0 that has ended has this long to end.
+const CLOSED: Duration = Duration::from_secs(10);
 
 /// The launcher of a cluster that aborts has this long to pass on what its program printed.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -29,12 +31,22 @@ struct Entry {
     to_join: bool,
     registered: bool,
     finalized: bool,
-    lost: Option<Instant>,
+    away: Option<Away>,
     exited: Option<(i32, Instant)>,
+}
+
+/// The connection with a cluster's rank 0 has ended.
+#[derive(Clone, Copy)]
+struct Away {
+    parting: Parting,
+    /// It must be back by then.
+    until: Instant,
 }
 
 pub(crate) struct Ledger {
     entries: Vec<Entry>,
+    /// How long a lost connection is tried to be made again.
+    reconnect: Duration,
     /// A cause that better ones may replace until its time has come.
     pending: Option<(Instant, Ending)>,
     /// The cluster whose `MPI_Abort` is pending.
@@ -45,9 +57,9 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    pub(crate) fn new(names: impl IntoIterator<Item = String>) -> Self {
+    pub(crate) fn new(names: impl IntoIterator<Item = String>, reconnect: Duration) -> Self {
         let entries = names.into_iter().map(|name| Entry { name, ..Entry::default() }).collect();
-        Self { entries, pending: None, aborting: None, decided: false, late_code: 0 }
+        Self { entries, reconnect, pending: None, aborting: None, decided: false, late_code: 0 }
     }
 
     /// A cluster that comes by `gridmpi join` has not come yet (true) or has come.
@@ -63,9 +75,23 @@ impl Ledger {
         self.entries[cluster].finalized = true;
     }
 
-    /// The connection of a registered cluster has ended before it had finalized.
-    pub(crate) fn lost(&mut self, cluster: usize, now: Instant) {
-        self.entries[cluster].lost = Some(now);
+    /// The connection with a registered cluster has ended.
+    pub(crate) fn away(&mut self, cluster: usize, parting: Parting, now: Instant) {
+        let until = now + self.patience(parting);
+        self.entries[cluster].away = Some(Away { parting, until });
+    }
+
+    /// It has come back.
+    pub(crate) fn back(&mut self, cluster: usize) {
+        self.entries[cluster].away = None;
+    }
+
+    /// How long a connection that has ended so may take to come back.
+    pub(crate) fn patience(&self, parting: Parting) -> Duration {
+        match parting {
+            Parting::Closed => CLOSED,
+            Parting::Broken => self.reconnect.max(CLOSED),
+        }
     }
 
     /// The program called `MPI_Abort`, as far as it could say. First come, first served.
@@ -132,18 +158,21 @@ impl Ledger {
 
     /// When to ask for the verdict again, if nothing happens before.
     pub(crate) fn next_look(&self, now: Instant) -> Option<Instant> {
-        let waiting = |entry: &Entry| Some(entry.lost? + LAUNCHER);
-        let lost = self.entries.iter().filter(|e| !e.finalized).filter_map(waiting);
+        let waiting = |entry: &Entry| Some(entry.away?.until);
+        let away = self.entries.iter().filter(|e| !e.finalized).filter_map(waiting);
         let pending = self.pending.as_ref().map(|(when, _)| *when);
         let ended = self.entries.iter().filter_map(|entry| Some(entry.exited?.1 + WORD));
         let ended = ended.filter(|_| !self.is_settled(now));
-        if self.decided { None } else { lost.chain(pending).chain(ended).min() }
+        if self.decided { None } else { away.chain(pending).chain(ended).min() }
     }
 
     /// Whether no word about a cluster that has ended can be under way any more.
     pub(crate) fn is_settled(&self, now: Instant) -> bool {
-        let told = |entry: &Entry| !entry.registered || entry.finalized || entry.lost.is_some();
-        let late = |entry: &Entry| entry.exited.is_some_and(|(_, at)| now >= at + WORD);
+        let told = |entry: &Entry| !entry.registered || entry.finalized;
+        // Who is away makes for a verdict.
+        let late = |entry: &Entry| {
+            entry.away.is_none() && entry.exited.is_some_and(|(_, at)| now >= at + WORD)
+        };
         self.decided || (self.pending.is_none() && self.entries.iter().all(|e| told(e) || late(e)))
     }
 
@@ -161,6 +190,21 @@ impl Ledger {
 
     fn name(&self, cluster: usize) -> &str {
         &self.entries[cluster].name
+    }
+
+    fn never_back(&self, entry: &Entry, parting: Parting) -> String {
+        let name = &entry.name;
+        match parting {
+            Parting::Closed => format!(
+                "rank 0 of cluster `{name}` ended without calling MPI_Finalize, and its launcher \
+                 did not notice"
+            ),
+            Parting::Broken => format!(
+                "the connection with rank 0 of cluster `{name}` was lost, and not made again within \
+                 {} s (`reconnect` of the job file)",
+                self.patience(parting).as_secs()
+            ),
+        }
     }
 
     /// What is pending is due.
@@ -187,8 +231,8 @@ impl Ledger {
         for entry in &self.entries {
             let needs = |e: &&Entry| e.to_join || (e.registered && !e.finalized);
             let waiting = self.entries.iter().find(needs);
-            match (entry.exited.map(|(code, _)| code), entry.registered, waiting) {
-                (Some(0), false, Some(other)) => {
+            match (entry.exited, entry.registered, waiting) {
+                (Some((0, _)), false, Some(other)) => {
                     return ending(format!(
                         "the program of cluster `{}` ended without calling MPI_Init, but cluster \
                          `{}` needs it. Does the program use MPI, and does the \
@@ -197,7 +241,10 @@ impl Ledger {
                         entry.name, other.name
                     ));
                 }
-                (Some(0), true, _) if entry.lost.is_some() && !entry.finalized => {
+                // What it said last may have to come over another connection.
+                (Some((0, at)), true, _)
+                    if entry.away.is_some() && !entry.finalized && now >= at + WORD =>
+                {
                     return ending(format!(
                         "the program of cluster `{}` ended without calling MPI_Finalize",
                         entry.name
@@ -205,13 +252,10 @@ impl Ledger {
                 }
                 _ => {}
             }
-            let stays = entry.lost.is_some_and(|since| now >= since + LAUNCHER);
-            if stays && entry.exited.is_none() && !entry.finalized {
-                return ending(format!(
-                    "rank 0 of cluster `{}` ended without calling MPI_Finalize, and its launcher \
-                     did not notice",
-                    entry.name
-                ));
+            let due = entry.away.filter(|away| now >= away.until);
+            let due = due.filter(|_| entry.exited.is_none() && !entry.finalized);
+            if let Some(away) = due {
+                return ending(self.never_back(entry, away.parting));
             }
         }
         None
@@ -230,8 +274,10 @@ fn exit_code(code: i32) -> i32 {
 mod tests {
     use super::*;
 
+    const RECONNECT: Duration = Duration::from_secs(30);
+
     fn two() -> (Ledger, Instant) {
-        (Ledger::new(["a".to_owned(), "b".to_owned()]), Instant::now())
+        (Ledger::new(["a".to_owned(), "b".to_owned()], RECONNECT), Instant::now())
     }
 
     fn started() -> (Ledger, Instant) {
@@ -317,14 +363,43 @@ mod tests {
     #[test]
     fn ending_without_finalize_is_a_failure() {
         let (mut ledger, now) = started();
-        ledger.lost(0, now);
+        ledger.away(0, Parting::Closed, now);
         assert_eq!(ledger.verdict(now), None);
         ledger.exited(0, 0, now);
-        assert!(ledger.verdict(now).unwrap().reason.contains("MPI_Finalize"));
+        ledger.finalized(1);
+        ledger.exited(1, 0, now);
+        assert_eq!((ledger.verdict(now), ledger.next_look(now)), (None, Some(now + WORD)));
+        assert!(!ledger.is_settled(now + WORD), "never before the verdict");
+        assert!(ledger.verdict(now + WORD).unwrap().reason.contains("MPI_Finalize"));
         let (mut ledger, now) = started();
-        ledger.lost(0, now);
-        assert_eq!(ledger.next_look(now), Some(now + LAUNCHER));
-        assert!(ledger.verdict(now + LAUNCHER).unwrap().reason.contains("did not notice"));
+        ledger.away(0, Parting::Closed, now);
+        assert_eq!(ledger.next_look(now), Some(now + CLOSED));
+        assert!(ledger.verdict(now + CLOSED).unwrap().reason.contains("did not notice"));
+    }
+
+    #[test]
+    fn who_is_away_has_time_to_come_back() {
+        let (mut ledger, now) = started();
+        ledger.away(0, Parting::Broken, now);
+        assert_eq!(ledger.next_look(now), Some(now + RECONNECT));
+        assert_eq!(ledger.verdict(now + RECONNECT - SETTLE), None);
+        ledger.back(0);
+        assert_eq!((ledger.verdict(now + RECONNECT), ledger.next_look(now)), (None, None));
+        ledger.away(0, Parting::Broken, now);
+        let reason = ledger.verdict(now + RECONNECT).unwrap().reason;
+        assert!(reason.contains("`a`") && reason.contains("30 s"), "{reason}");
+        let (mut ledger, now) = started();
+        ledger.away(0, Parting::Broken, now);
+        ledger.exited(0, 139, now);
+        assert_eq!(ledger.verdict(now + SETTLE).unwrap().code, 139, "a crash is told at once");
+        let (mut ledger, now) = started();
+        ledger.away(0, Parting::Broken, now);
+        ledger.exited(0, 0, now);
+        ledger.back(0);
+        ledger.finalized(0);
+        ledger.finalized(1);
+        ledger.exited(1, 0, now);
+        assert!(ledger.is_settled(now) && ledger.verdict(now + CAUSE).is_none(), "a last word");
     }
 
     #[test]
@@ -348,7 +423,7 @@ mod tests {
         assert!(ledger.is_settled(now));
         let (mut ledger, now) = started();
         ledger.exited(0, 3, now);
-        ledger.lost(0, now);
+        ledger.away(0, Parting::Closed, now);
         ledger.finalized(1);
         assert!(!ledger.is_settled(now), "a verdict is pending");
         assert!(ledger.verdict(now + SETTLE).is_some() && ledger.is_settled(now));

@@ -134,7 +134,8 @@ fn start(spec: &JobSpec, options: &RunOptions) -> Result<Supervisor, Problems> {
             }
         }
     }
-    let limits = Limits { wait: spec.wait, timeout: spec.timeout };
+    let reconnect = spec.network().reconnect();
+    let limits = Limits { wait: spec.wait, timeout: spec.timeout, reconnect };
     let Starter { crew, bases, .. } = starter;
     let is_uninvited =
         |n: &usize| spec.clusters[*n].launcher == Launcher::Join && !invited.borrow().contains(n);
@@ -332,7 +333,7 @@ impl Starter<'_> {
         };
         let member = line.map(|line| self.launch(index, &line, first)).transpose()?;
         let name = cluster.name.clone();
-        Ok(Seat { name, mode, member, joined: false, exited: false, over: false })
+        Ok(Seat { name, mode, member, joined: false, away: None, exited: false, over: false })
     }
 
     fn launch(

@@ -51,18 +51,29 @@ pub(crate) struct Seat {
     /// Its launcher, or the ssh that leads to it.
     pub(crate) member: Option<usize>,
     pub(crate) joined: bool,
+    /// Its `gridmpi join` is lost, and must be back by then.
+    pub(crate) away: Option<Instant>,
     /// Its launcher's exit has been entered in the ledger.
     pub(crate) exited: bool,
     pub(crate) over: bool,
 }
 
+impl Seat {
+    /// When its lost `gridmpi join` must be back.
+    fn back_by(&self) -> Option<Instant> {
+        self.away.filter(|_| !self.exited)
+    }
+}
+
 /// Limits of time.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// For clusters to come. Without it, those who join by hand may take as long as they like.
     pub(crate) wait: Option<Duration>,
     /// For the whole job.
     pub(crate) timeout: Option<Duration>,
+    /// For lost connections to come back.
+    pub(crate) reconnect: Duration,
 }
 
 /// The default of [`Limits::wait`] for clusters that we start ourselves.
@@ -105,7 +116,8 @@ impl Supervisor {
         limits: Limits,
     ) -> Self {
         let started = Instant::now();
-        let mut ledger = Ledger::new(seats.iter().map(|seat| seat.name.to_string()));
+        let names = seats.iter().map(|seat| seat.name.to_string());
+        let mut ledger = Ledger::new(names, limits.reconnect);
         for (index, seat) in seats.iter().enumerate() {
             ledger.expect_join(index, seat.mode == Mode::Outside);
         }
@@ -186,6 +198,7 @@ impl Supervisor {
         let mut next = Instant::now() + Duration::from_secs(60);
         let mut by = |when: Option<Instant>| next = when.map_or(next, |when| next.min(when));
         by(self.ledger.next_look(Instant::now()).filter(|_| self.closing.is_none()));
+        by(self.seats.iter().filter_map(Seat::back_by).min());
         match &self.closing {
             Some(closing) if closing.killed => by(Some(closing.since + GRACE + REMOTE_GRACE)),
             Some(closing) => by(Some(closing.since + GRACE)),
@@ -224,7 +237,14 @@ impl Supervisor {
             }
             Event::Suspected { cluster, reason } => self.ledger.suspected(cluster, &reason, now),
             Event::Finalized(who) => self.ledger.finalized(who.cluster),
-            Event::Lost(who) => self.ledger.lost(who.cluster, now),
+            Event::Away(who, parting) => self.ledger.away(who.cluster, parting, now),
+            Event::Back(who) => {
+                self.ledger.back(who.cluster);
+                say!(
+                    "the connection with rank 0 of cluster `{}` was lost and made again",
+                    self.seats[who.cluster].name
+                );
+            }
             Event::Joined(who, request) => self.joined(who.cluster, &request.host, request.pid),
             Event::JoinExited(who, code) => self.exited(who.cluster, code),
             Event::RelayLost { relay, problem } => {
@@ -232,11 +252,15 @@ impl Supervisor {
                     "warning: the relay {relay} cannot be used at present: {problem}; it is tried on"
                 );
             }
-            Event::JoinLost(who) => {
-                if !self.seats[who.cluster].exited {
-                    say!("lost `gridmpi join` of cluster `{}`", self.seats[who.cluster].name);
-                }
-                self.exited(who.cluster, 1);
+            Event::JoinAway(who, parting) => {
+                self.seats[who.cluster].away = Some(now + self.ledger.patience(parting));
+            }
+            Event::JoinBack(who) => {
+                self.seats[who.cluster].away = None;
+                say!(
+                    "the connection with `gridmpi join` of cluster `{}` was lost and made again",
+                    self.seats[who.cluster].name
+                );
             }
         }
     }
@@ -281,9 +305,21 @@ impl Supervisor {
         }
     }
 
+    /// Those who have been away for too long.
+    fn lose(&mut self, now: Instant) {
+        for cluster in 0..self.seats.len() {
+            let seat = &self.seats[cluster];
+            if seat.back_by().is_some_and(|until| now >= until) {
+                say!("lost `gridmpi join` of cluster `{}`", seat.name);
+                self.exited(cluster, 1);
+            }
+        }
+    }
+
     fn look(&mut self) {
         self.reap();
         let now = Instant::now();
+        self.lose(now);
         if self.closing.is_some() {
             return self.press(now);
         }

@@ -1,0 +1,240 @@
+//! The client's end of a session with the coordinator: a thread that holds the connection, and makes it again when it is lost.
+
+use crate::channel::ChannelError;
+use crate::client::broken;
+use crate::connect::tune_briskly;
+use crate::error::BootstrapError;
+use crate::message::{FromCoordinator, ToCoordinator};
+use crate::model::NetworkInfo;
+use crate::reach::{Caller, Missed, REACH, Reached};
+use crate::session::{End, Envelope, Hearer, Line, Opening, Session, SessionId};
+use nix::sys::signal::{SigSet, SigmaskHow, pthread_sigmask};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// First pause between two attempts; doubled each time, up to [`PAUSE_MOST`].
+const PAUSE_LEAST: Duration = Duration::from_millis(100);
+const PAUSE_MOST: Duration = Duration::from_secs(2);
+/// A connection that has stood for so long is made again at once when it is lost.
+const STEADY: Duration = Duration::from_secs(2);
+/// Time for the first attempt, so that one that meets a silent path does not cost much; doubled each time, up to [`REACH`].
+const ATTEMPT: Duration = Duration::from_millis(2500);
+/// A coordinator that is nowhere does not come back. Time for what is only on the way to it, such as a gateway that starts again.
+const NOWHERE: Duration = Duration::from_secs(5);
+const STACK: usize = 512 << 10;
+
+/// What a keeper tells.
+pub(crate) enum News {
+    Said(FromCoordinator),
+    /// The connection is lost, and dialled again.
+    Away(String),
+    /// It stands again.
+    Back,
+    /// The session is over; the last news.
+    Gone(String),
+}
+
+/// Holds the session until dropped. Methods may be called from any thread.
+pub(crate) struct Keeper {
+    session: Arc<Session<ToCoordinator>>,
+}
+
+impl Keeper {
+    /// Connects, says `first`, and passes on what comes from a thread of its own.
+    pub(crate) fn start(
+        caller: Caller,
+        first: ToCoordinator,
+        deadline: Instant,
+        tell: impl FnMut(News) + Send + 'static,
+    ) -> Result<Self, BootstrapError> {
+        let system = |error: std::io::Error| BootstrapError::Gone(error.to_string());
+        let session = Arc::new(Session::new(0));
+        session.say(Arc::new(first));
+        let id = SessionId::random().map_err(system)?;
+        let mut work = Work {
+            caller: caller.clone(),
+            id,
+            session: Arc::clone(&session),
+            direct: None,
+            ear: Ear { tell, patience: NetworkInfo::default().reconnect(), state: Job::On },
+        };
+        let line = caller.reach(deadline, |reached, deadline| work.open(reached, deadline))?;
+        spawn(move || work.run(line)).map_err(system)?;
+        Ok(Self { session })
+    }
+
+    /// Says something. Waits until the coordinator has had it, the session is over, or time is; whether it has.
+    pub(crate) fn say(&self, message: ToCoordinator, deadline: Instant) -> bool {
+        self.session.say(Arc::new(message));
+        self.session.wait_heard(deadline)
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.session.close();
+    }
+}
+
+/// The program's signals are for its own threads.
+fn spawn(run: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    let mut before = SigSet::empty();
+    pthread_sigmask(SigmaskHow::SIG_BLOCK, Some(&SigSet::all()), Some(&mut before))?;
+    let thread = std::thread::Builder::new().name("gridmpi-job".to_owned()).stack_size(STACK);
+    let spawned = thread.spawn(run);
+    pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&before), None)?;
+    spawned.map(drop)
+}
+
+/// How far the job is, as the coordinator has said.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Job {
+    On,
+    /// It ends; the coordinator may leave.
+    Ending,
+    /// We are none of it.
+    Refused,
+}
+
+/// Hears the coordinator.
+struct Ear<T> {
+    tell: T,
+    /// How long a lost connection is tried to be made again.
+    patience: Duration,
+    state: Job,
+}
+
+impl<T: FnMut(News)> Hearer<FromCoordinator> for Ear<T> {
+    fn up(&mut self, first: bool) {
+        if !first {
+            (self.tell)(News::Back);
+        }
+    }
+
+    fn hear(&mut self, message: FromCoordinator) {
+        match &message {
+            FromCoordinator::Table(table) => self.patience = table.network.reconnect(),
+            FromCoordinator::Joined(terms) => {
+                self.patience = Duration::from_secs(terms.reconnect_s)
+            }
+            FromCoordinator::Ended { .. } => self.state = Job::Ending,
+            FromCoordinator::Refused { .. } => self.state = Job::Refused,
+            FromCoordinator::Signal { .. } => {}
+        }
+        (self.tell)(News::Said(message));
+    }
+
+    fn down(&mut self, problem: &ChannelError) {
+        if self.state != Job::Refused {
+            (self.tell)(News::Away(problem.to_string()));
+        }
+    }
+}
+
+struct Work<T> {
+    caller: Caller,
+    id: SessionId,
+    session: Arc<Session<ToCoordinator>>,
+    /// Where the last connection led to, if no relay was between.
+    direct: Option<SocketAddr>,
+    ear: Ear<T>,
+}
+
+impl<T: FnMut(News)> Work<T> {
+    fn run(mut self, mut line: Line) {
+        let mut pause = Duration::ZERO;
+        loop {
+            let since = Instant::now();
+            let End::Broken(problem) = self.session.serve(line, &mut self.ear) else { return };
+            if self.ear.state == Job::Refused {
+                return self.session.close();
+            }
+            if since.elapsed() >= STEADY {
+                pause = Duration::ZERO;
+            }
+            line = match self.again(&problem, &mut pause) {
+                Ok(Some(line)) => line,
+                Ok(None) => return,
+                Err(why) => {
+                    (self.ear.tell)(News::Gone(why));
+                    return self.session.close();
+                }
+            };
+        }
+    }
+
+    /// Says which session this is, and how far we are in it.
+    fn open(&mut self, reached: Reached, deadline: Instant) -> Result<Line, BootstrapError> {
+        let what = "the coordinator's answer";
+        let gone = |error: std::io::Error| BootstrapError::Gone(error.to_string());
+        let (mut reader, mut writer) = reached.channel.split().map_err(gone)?;
+        tune_briskly(reader.stream()).map_err(gone)?;
+        let told = self.session.heard();
+        let opening =
+            Opening { session: self.id, cluster: self.caller.cluster.clone(), received: told };
+        writer.send(&opening, deadline).map_err(|error| broken(error, what))?;
+        let answer = reader.receive(deadline).map_err(|error| broken(error, what))?;
+        let next = match answer {
+            Envelope::<FromCoordinator> { received, message: None } => received,
+            Envelope { message: Some((_, FromCoordinator::Refused { reason })), .. } => {
+                return Err(BootstrapError::Refused(reason));
+            }
+            other => return Err(BootstrapError::Protocol(format!("{other:?} for an answer"))),
+        };
+        self.direct = reached.direct;
+        Ok(Line { reader, writer, told, next })
+    }
+
+    /// Another connection in place of a lost one; none if the session has been closed. An error is for the user.
+    fn again(
+        &mut self,
+        problem: &ChannelError,
+        pause: &mut Duration,
+    ) -> Result<Option<Line>, String> {
+        if !problem.is_passing() {
+            return Err(problem.to_string());
+        }
+        let lost = Instant::now();
+        let until = lost + self.ear.patience;
+        let mut attempt = ATTEMPT;
+        let mut nowhere_since = None;
+        loop {
+            if !self.session.rest(*pause) {
+                return Ok(None);
+            }
+            *pause = (*pause * 2).clamp(PAUSE_LEAST, PAUSE_MOST);
+            let missed = match self.once(until.min(Instant::now() + attempt)) {
+                Ok(line) => return Ok(Some(line)),
+                Err(missed) => missed,
+            };
+            attempt = (attempt * 2).min(REACH);
+            let now = Instant::now();
+            if let BootstrapError::Refused(reason) = missed.error {
+                return Err(reason);
+            }
+            nowhere_since = nowhere_since.or(Some(now)).filter(|_| self.is_nowhere(&missed));
+            let is_late =
+                now >= until || nowhere_since.is_some_and(|since| now >= since + self.nowhere());
+            if is_late {
+                let seconds = lost.elapsed().as_secs();
+                let error = missed.error;
+                return Err(format!("{problem}; not to be reached again for {seconds} s: {error}"));
+            }
+        }
+    }
+
+    fn once(&mut self, deadline: Instant) -> Result<Line, Missed> {
+        let reached = self.caller.reach_once(deadline)?;
+        Ok(self.open(reached, deadline)?)
+    }
+
+    /// Whether nobody can be where the coordinator was.
+    fn is_nowhere(&self, missed: &Missed) -> bool {
+        missed.is_nowhere || self.direct.is_some_and(|at| missed.deserted.contains(&at))
+    }
+
+    fn nowhere(&self) -> Duration {
+        if self.ear.state == Job::Ending { Duration::ZERO } else { NOWHERE }
+    }
+}

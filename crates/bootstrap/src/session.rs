@@ -1,0 +1,364 @@
+//! A conversation that outlives its connections: what the other end may not have is kept and said again over the next one, so
+//! that nothing is lost and nothing heard twice. Both ends run the same code.
+//!
+//! Messages of a direction are numbered from 0. On a connection each end first says how many it has had, and the other goes on
+//! from there; every frame after that says it again, which lets the other end forget them.
+
+use crate::bell::Bell;
+use crate::channel::{ChannelError, Reader, Writer};
+use crate::lock;
+use crate::model::ClusterName;
+use rustix::event::{PollFd, PollFlags, poll};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use std::io;
+use std::net::{Shutdown, TcpStream};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Longest time for one frame, once it has begun to go or to come.
+const FRAME: Duration = Duration::from_secs(30);
+
+/// Names a session. Drawn by the client, so that only it can resume it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SessionId([u8; 16]);
+
+impl SessionId {
+    pub(crate) fn random() -> io::Result<Self> {
+        let mut bytes = [0; 16];
+        let none = |_| io::Error::other("the system has no random source");
+        getrandom::fill(&mut bytes).map_err(none)?;
+        Ok(Self(bytes))
+    }
+}
+
+/// The client's first frame on each connection of a session.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Opening {
+    pub(crate) session: SessionId,
+    pub(crate) cluster: ClusterName,
+    /// How many messages of the coordinator's it has had.
+    pub(crate) received: u64,
+}
+
+/// Every other frame.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Envelope<M> {
+    /// How many messages of the other end's its sender has had.
+    pub(crate) received: u64,
+    /// One of its sender's, and its number.
+    pub(crate) message: Option<(u64, M)>,
+}
+
+impl Envelope<()> {
+    /// Nothing but the count.
+    pub(crate) const fn count(received: u64) -> Self {
+        Self { received, message: None }
+    }
+}
+
+/// An open connection of a session, on which both ends have said how much they have had.
+pub(crate) struct Line {
+    pub(crate) reader: Reader,
+    pub(crate) writer: Writer,
+    /// How many messages the other end was told that we have had.
+    pub(crate) told: u64,
+    /// The number of our next one: how many it has had.
+    pub(crate) next: u64,
+}
+
+/// Who hears what comes of a session. Nothing here may wait.
+pub(crate) trait Hearer<In> {
+    /// A connection serves the session from now on; its `first` one.
+    fn up(&mut self, first: bool);
+    /// The other end's next message.
+    fn hear(&mut self, message: In);
+    /// That connection has ended, and none has taken its place yet.
+    fn down(&mut self, problem: &ChannelError);
+}
+
+/// How a connection's service ended.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// The session has been closed, and all was said.
+    Closed,
+    /// Another connection has taken its place.
+    Replaced,
+    Broken(ChannelError),
+}
+
+/// What was said and may not have been heard.
+struct Kept<M> {
+    /// Number of the first.
+    first: u64,
+    messages: VecDeque<Arc<M>>,
+}
+
+impl<M> Kept<M> {
+    fn end(&self) -> u64 {
+        self.first + self.messages.len() as u64
+    }
+
+    fn get(&self, number: u64) -> Option<Arc<M>> {
+        let position = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        self.messages.get(position).cloned()
+    }
+
+    /// Whether the other end can have had so many, neither more than were said nor fewer than it once had.
+    fn is_plausible(&self, heard: u64) -> bool {
+        (self.first..=self.end()).contains(&heard)
+    }
+
+    fn forget(&mut self, heard: u64) -> Result<(), ChannelError> {
+        if heard > self.end() {
+            return Err(ChannelError::Unsaid);
+        }
+        let done = usize::try_from(heard.saturating_sub(self.first)).unwrap_or(0);
+        self.messages.drain(..done);
+        self.first = self.first.max(heard);
+        Ok(())
+    }
+}
+
+/// What wakes and ends the service of a connection.
+struct Hold {
+    stream: TcpStream,
+    bell: Arc<Bell>,
+}
+
+struct State<Out> {
+    kept: Kept<Out>,
+    /// The connection that serves it.
+    line: Option<Hold>,
+    /// How many have.
+    lines: u64,
+    is_closed: bool,
+}
+
+/// One end of a session. Methods may be called from any thread; those that wait say so.
+pub(crate) struct Session<Out> {
+    state: Mutex<State<Out>>,
+    changed: Condvar,
+    /// How many messages have been heard. Held while one is, so that they are in order and each once.
+    heard: Mutex<u64>,
+}
+
+/// What is to be done next on a connection.
+enum Step<Out> {
+    Say(u64, Arc<Out>),
+    Wait,
+    End(End),
+}
+
+impl<Out: Serialize> Session<Out> {
+    /// One in which so many messages have been heard.
+    pub(crate) fn new(heard: u64) -> Self {
+        let kept = Kept { first: 0, messages: VecDeque::new() };
+        let state = State { kept, line: None, lines: 0, is_closed: false };
+        Self { state: Mutex::new(state), changed: Condvar::new(), heard: Mutex::new(heard) }
+    }
+
+    pub(crate) fn heard(&self) -> u64 {
+        *lock(&self.heard)
+    }
+
+    /// Whether the other end can have had so many of our messages.
+    pub(crate) fn is_plausible(&self, heard: u64) -> bool {
+        lock(&self.state).kept.is_plausible(heard)
+    }
+
+    /// How many messages are kept for the other end.
+    pub(crate) fn backlog(&self) -> usize {
+        lock(&self.state).kept.messages.len()
+    }
+
+    /// Says something, as soon as there is a connection.
+    pub(crate) fn say(&self, message: Arc<Out>) {
+        let mut state = lock(&self.state);
+        state.kept.messages.push_back(message);
+        state.wake();
+    }
+
+    /// Waits until the other end has had all that was said. Whether it has: not when the session is closed before, or time is over.
+    pub(crate) fn wait_heard(&self, deadline: Instant) -> bool {
+        let is_waiting = |state: &State<Out>| !state.kept.messages.is_empty() && !state.is_closed;
+        self.wait(deadline, is_waiting).kept.messages.is_empty()
+    }
+
+    /// No connection serves it when all that was said has gone out; none will any more.
+    pub(crate) fn close(&self) {
+        let mut state = lock(&self.state);
+        state.is_closed = true;
+        state.wake();
+        self.changed.notify_all();
+    }
+
+    /// Waits until no connection serves it.
+    pub(crate) fn wait_idle(&self, deadline: Instant) {
+        drop(self.wait(deadline, |state| state.line.is_some()));
+    }
+
+    /// Waits for so long. Whether the session is still open then.
+    pub(crate) fn rest(&self, time: Duration) -> bool {
+        !self.wait(Instant::now() + time, |state| !state.is_closed).is_closed
+    }
+
+    fn wait(
+        &self,
+        deadline: Instant,
+        is_waiting: impl Fn(&State<Out>) -> bool,
+    ) -> MutexGuard<'_, State<Out>> {
+        let mut state = lock(&self.state);
+        while is_waiting(&state) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            let waited = self.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state
+    }
+
+    /// Serves the session over a connection, which takes the place of the one before, until it ends in whatever way. Waits.
+    pub(crate) fn serve<In: DeserializeOwned>(
+        &self,
+        mut line: Line,
+        hearer: &mut impl Hearer<In>,
+    ) -> End {
+        let begun = self.begin(&line, hearer);
+        let end = match begun {
+            Ok((mine, bell)) => {
+                let end = self.pump(&mut line, mine, &bell, hearer).unwrap_or_else(End::Broken);
+                self.finish(mine, &end, hearer);
+                end
+            }
+            Err(error) => End::Broken(error),
+        };
+        if matches!(end, End::Broken(_)) {
+            // An orderly end would say that this process has ended.
+            let _ = socket2::SockRef::from(line.reader.stream()).set_linger(Some(Duration::ZERO));
+        }
+        end
+    }
+
+    fn begin<In>(
+        &self,
+        line: &Line,
+        hearer: &mut impl Hearer<In>,
+    ) -> Result<(u64, Arc<Bell>), ChannelError> {
+        let bell = Arc::new(Bell::new()?);
+        let hold = Hold { stream: line.reader.stream().try_clone()?, bell: Arc::clone(&bell) };
+        let mut state = lock(&self.state);
+        if !state.kept.is_plausible(line.next) {
+            return Err(ChannelError::Unsaid);
+        }
+        state.kept.forget(line.next)?;
+        state.lines += 1;
+        if let Some(old) = state.line.replace(hold) {
+            let _ = old.stream.shutdown(Shutdown::Both);
+        }
+        hearer.up(state.lines == 1);
+        self.changed.notify_all();
+        Ok((state.lines, bell))
+    }
+
+    fn finish<In>(&self, mine: u64, end: &End, hearer: &mut impl Hearer<In>) {
+        let mut state = lock(&self.state);
+        if state.lines == mine {
+            state.line = None;
+            if let End::Broken(problem) = end {
+                hearer.down(problem);
+            }
+            self.changed.notify_all();
+        }
+    }
+
+    fn pump<In: DeserializeOwned>(
+        &self,
+        line: &mut Line,
+        mine: u64,
+        bell: &Bell,
+        hearer: &mut impl Hearer<In>,
+    ) -> Result<End, ChannelError> {
+        loop {
+            let received = self.heard();
+            match self.step(mine, line.next) {
+                Step::Say(number, message) => {
+                    let envelope = Envelope { received, message: Some((number, &*message)) };
+                    line.writer.send(&envelope, Instant::now() + FRAME)?;
+                    (line.next, line.told) = (number + 1, received);
+                }
+                Step::Wait | Step::End(End::Closed) if line.told < received => {
+                    line.writer.send(&Envelope::count(received), Instant::now() + FRAME)?;
+                    line.told = received;
+                }
+                Step::Wait => {
+                    if wait_for(line.reader.stream(), bell)? {
+                        self.take(line, hearer)?;
+                    }
+                }
+                Step::End(end) => return Ok(end),
+            }
+        }
+    }
+
+    fn step(&self, mine: u64, next: u64) -> Step<Out> {
+        let state = lock(&self.state);
+        // What an earlier connection brought after all need not be said again.
+        let next = state.kept.first.max(next);
+        match state.kept.get(next) {
+            _ if state.lines != mine => Step::End(End::Replaced),
+            Some(message) => Step::Say(next, message),
+            None if state.is_closed => Step::End(End::Closed),
+            None => Step::Wait,
+        }
+    }
+
+    /// Reads a frame and acts on it.
+    fn take<In: DeserializeOwned>(
+        &self,
+        line: &mut Line,
+        hearer: &mut impl Hearer<In>,
+    ) -> Result<(), ChannelError> {
+        let envelope: Envelope<In> = line.reader.receive(Instant::now() + FRAME)?;
+        let mut state = lock(&self.state);
+        state.kept.forget(envelope.received)?;
+        self.changed.notify_all();
+        drop(state);
+        let Some((number, message)) = envelope.message else { return Ok(()) };
+        let mut heard = lock(&self.heard);
+        if number > *heard {
+            return Err(ChannelError::Unsaid);
+        }
+        // Otherwise an earlier connection has brought it.
+        if number == *heard {
+            *heard += 1;
+            hearer.hear(message);
+        }
+        Ok(())
+    }
+}
+
+impl<Out> State<Out> {
+    fn wake(&self) {
+        if let Some(line) = &self.line {
+            line.bell.ring();
+        }
+    }
+}
+
+/// Waits until something comes, or the bell rings. Whether something has come.
+fn wait_for(stream: &TcpStream, bell: &Bell) -> io::Result<bool> {
+    let mut fds = [PollFd::new(stream, PollFlags::IN), PollFd::new(bell, PollFlags::IN)];
+    match poll(&mut fds, None) {
+        Ok(_) => {}
+        Err(rustix::io::Errno::INTR) => return Ok(false),
+        Err(error) => return Err(error.into()),
+    }
+    if !fds[1].revents().is_empty() {
+        bell.quiet();
+    }
+    Ok(!fds[0].revents().is_empty())
+}
