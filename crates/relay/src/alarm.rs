@@ -5,25 +5,28 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
 };
 
-/// A timer of the kernel's.
+use crate::clock::Clock;
+
+/// A timer of the kernel's. Times are of the loop's clock.
 #[derive(Debug)]
 pub(crate) struct Alarm {
     fd: OwnedFd,
+    clock: Clock,
     /// When it goes off, unless it has.
-    set: Option<Instant>,
+    set: Option<Duration>,
 }
 
 impl Alarm {
-    pub(crate) fn new() -> io::Result<Self> {
+    pub(crate) fn new(clock: Clock) -> io::Result<Self> {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-        Ok(Self { fd: timerfd_create(TimerfdClockId::Monotonic, flags)?, set: None })
+        Ok(Self { fd: timerfd_create(TimerfdClockId::Monotonic, flags)?, clock, set: None })
     }
 
     /// Becomes readable anew, without being read, each time that it goes off.
@@ -32,12 +35,12 @@ impl Alarm {
     }
 
     /// Sees to it that it goes off at `due`, or before. `now` may be some time ago.
-    pub(crate) fn set(&mut self, due: Instant, now: Instant) -> io::Result<()> {
+    pub(crate) fn set(&mut self, due: Duration, now: Duration) -> io::Result<()> {
         if self.set.is_some_and(|at| now < at && at <= due) {
             return Ok(());
         }
         // Nothing would be never.
-        let left = due.saturating_duration_since(Instant::now()).max(Duration::from_nanos(1));
+        let left = due.saturating_sub(self.clock.now()).max(Duration::from_nanos(1));
         let it_value = Timespec {
             tv_sec: left.as_secs().min(1 << 30) as i64,
             tv_nsec: left.subsec_nanos().into(),
@@ -62,8 +65,8 @@ mod tests {
 
     #[test]
     fn goes_off_at_the_earliest_that_was_asked_for() {
-        let mut alarm = Alarm::new().unwrap();
-        let now = Instant::now();
+        let clock = Clock::new();
+        let (mut alarm, now) = (Alarm::new(clock).unwrap(), clock.now());
         alarm.set(now + Duration::from_secs(3600), now).unwrap();
         assert!(!goes_off_within(&alarm, 1));
         alarm.set(now + Duration::from_millis(2), now).unwrap();
@@ -74,14 +77,14 @@ mod tests {
 
     #[test]
     fn goes_off_again_and_at_once_for_what_is_overdue() {
-        let mut alarm = Alarm::new().unwrap();
-        let begun = Instant::now();
+        let clock = Clock::new();
+        let (mut alarm, begun) = (Alarm::new(clock).unwrap(), clock.now());
         for _ in 0..3 {
-            let now = Instant::now();
+            let now = clock.now();
             alarm.set(begun, now).unwrap();
             assert!(goes_off_within(&alarm, 900));
         }
-        let now = Instant::now();
+        let now = clock.now();
         alarm.set(now + Duration::from_secs(3600), now).unwrap();
         assert!(!goes_off_within(&alarm, 1));
     }

@@ -7,8 +7,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 use tracing::level_filters::LevelFilter;
 use tracing::{Level, error, info};
 use tracing_subscriber::layer::SubscriberExt;
@@ -21,8 +19,9 @@ use crate::daemon::Daemon;
 use crate::file::{self, LogFormat, Settings};
 use crate::identity::create_secret;
 use crate::secret::read_secret;
+use crate::signals::Signals;
 use crate::tls::{Fingerprint, Identity};
-use crate::{bounds, http, notify, public};
+use crate::{bounds, notify, public};
 
 /// Carries traffic between clusters whose processes cannot connect to each other.
 ///
@@ -147,12 +146,15 @@ fn serve(args: Serve) -> Result<(), Failure> {
     };
     let level = start_log(settings.log, settings.level);
     bounds::raise_descriptors();
-    let daemon = Daemon::new(settings.config)?;
+    // Before there is any thread that they could end.
+    let signals = Signals::keep()?;
+    let mut daemon = Daemon::new(settings.config)?;
     if let Some(address) = settings.metrics {
-        let bound = http::serve(address, daemon.handle())?;
+        let bound = daemon.serve_http(address)?;
         info!(address = %bound, "serving /metrics and /healthz");
     }
-    watch_signals(path, daemon.handle(), level)?;
+    let relay = daemon.handle();
+    daemon.heed(signals, move || reread(path.as_deref(), &relay, &level))?;
     notify::notify(notify::READY);
     Ok(daemon.run()?)
 }
@@ -178,32 +180,22 @@ fn start_log(format: LogFormat, level: Level) -> LevelHandle {
     handle
 }
 
-/// Hands signals to the relay, from a thread of its own.
-fn watch_signals(path: Option<PathBuf>, relay: Handle, level: LevelHandle) -> Result<(), Failure> {
-    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
-    std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
-        for signal in signals.forever() {
-            match (signal, &path) {
-                (SIGHUP, Some(path)) => {
-                    notify::notify_reloading();
-                    match read(path) {
-                        Ok(settings) => {
-                            let new = LevelFilter::from_level(settings.level);
-                            let _ = level.modify(|filter| *filter = new);
-                            relay.reload(settings.config);
-                        }
-                        Err(wrong) => {
-                            error!("the new settings are wrong, and the old go on: {wrong}")
-                        }
-                    }
-                    notify::notify(notify::READY);
-                }
-                (SIGHUP, None) => info!("there is no file with settings to read again"),
-                _ => relay.end(),
-            }
+/// Reads the settings again, for the relay to go on with.
+fn reread(path: Option<&Path>, relay: &Handle, level: &LevelHandle) {
+    let Some(path) = path else {
+        info!("there is no file with settings to read again");
+        return;
+    };
+    notify::notify_reloading();
+    match read(path) {
+        Ok(settings) => {
+            let new = LevelFilter::from_level(settings.level);
+            let _ = level.modify(|filter| *filter = new);
+            relay.reload(settings.config);
         }
-    })?;
-    Ok(())
+        Err(wrong) => error!("the new settings are wrong, and the old go on: {wrong}"),
+    }
+    notify::notify(notify::READY);
 }
 
 /// Settings of a relay at which others meet; says what these need.

@@ -23,6 +23,8 @@ pub(crate) enum Command {
     Reload(Box<Config>),
     /// Say what has been counted.
     Snapshot(Sender<Snapshot>),
+    /// One who asked for `/metrics` was answered.
+    Answered,
     /// A name was looked up.
     Resolved(Key<Known>, Result<Vec<SocketAddr>, String>),
 }

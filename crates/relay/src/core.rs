@@ -266,6 +266,10 @@ pub struct Core {
     actions: VecDeque<Action>,
     rested: Duration,
     tended: Duration,
+    /// What [`Self::next_due`] said when it was last asked whether that may have changed.
+    told: Option<Duration>,
+    /// Something may be due earlier by now.
+    is_sooner: bool,
     is_draining: bool,
     /// Why somebody was refused lately.
     full: Option<Bound>,
@@ -295,6 +299,8 @@ impl Core {
             actions: VecDeque::new(),
             rested: Duration::ZERO,
             tended: Duration::ZERO,
+            told: None,
+            is_sooner: true,
             is_draining: false,
             full: None,
             counts: Counts::default(),
@@ -345,6 +351,7 @@ impl Core {
     pub fn set_limits(&mut self, limits: Limits) {
         self.budget.set_total(limits.memory);
         self.limits = limits;
+        self.is_sooner = true;
     }
 
     /// Takes nothing new from now on; those who have registered are sent away.
@@ -374,6 +381,7 @@ impl Core {
         let now = self.now;
         let key = self.links.insert(Link::trunk(wire, peer, is_dialer, now));
         self.trunks.push(key);
+        self.is_sooner = true;
         self.routes.link_up(key, peer);
         self.spread_news();
         key
@@ -459,6 +467,9 @@ impl Core {
     /// Passes on everything that can be passed on. `inbound` holds what [`Self::receive`] was handed; it may be used anew
     /// afterwards.
     pub fn flush(&mut self, inbound: &[u8], wires: &mut impl Wires) {
+        if self.is_idle() {
+            return;
+        }
         loop {
             while let Some(action) = self.actions.pop_front() {
                 wires.act(action);
@@ -469,6 +480,14 @@ impl Core {
         self.settle(inbound);
         self.grow_wanting();
         self.dirty.extend(self.again.drain(..));
+    }
+
+    /// Whether nothing is left to be done that was begun.
+    fn is_idle(&self) -> bool {
+        self.dirty.is_empty()
+            && self.actions.is_empty()
+            && self.fresh.is_empty()
+            && self.wanting.is_empty()
     }
 
     /// The connection may have something to send.
@@ -493,7 +512,7 @@ impl Core {
         if let Some(Link { kind: Kind::Trunk(trunk), .. }) = self.links.get_mut(key) {
             cell.encode(circuit, &mut trunk.control);
             if !matches!(cell, Cell::Ping(_) | Cell::Pong(_)) {
-                trunk.sent(self.now);
+                self.is_sooner |= trunk.sent(self.now);
             }
             self.counts.cells_out += 1;
             self.mark(key);

@@ -18,13 +18,16 @@ use crate::arena::{Arena, Key};
 use crate::bounds::{self, Said, Strangers};
 use crate::cell::RelayId;
 use crate::channel::received;
+use crate::clock::Clock;
 use crate::config::{Config, Proof};
 use crate::control::{Command, Handle};
 use crate::core::{Core, Wire};
 use crate::dial::Known;
+use crate::http::Http;
 use crate::metrics::{PeerSeen, Snapshot};
 use crate::notify;
 use crate::poller::{Interest, Ready};
+use crate::signals::Heed;
 use crate::sockets::{Socket, SocketKey, Sockets};
 
 /// Bytes read from another relay at a time.
@@ -44,6 +47,7 @@ pub(crate) enum Due {
     Dial(Key<Known>),
     Closing,
     Drained,
+    Http,
 }
 
 /// What was counted outside the core.
@@ -79,11 +83,16 @@ pub struct Daemon {
     pub(crate) again: Vec<SocketKey>,
     pub(crate) counts: Counts,
     addresses: Vec<SocketAddr>,
-    timers: BinaryHeap<Reverse<(Instant, Due)>>,
-    /// When the first was due as the loop last looked, the core's among them.
-    due: Option<Instant>,
+    clock: Clock,
+    timers: BinaryHeap<Reverse<(Duration, Due)>>,
+    /// Nothing is due before, of the core's neither.
+    due: Option<Duration>,
+    /// Something may be due earlier.
+    is_due_sooner: bool,
     alarm: Alarm,
-    started: Instant,
+    /// Signals are heeded.
+    pub(crate) heed: Option<Heed>,
+    pub(crate) http: Option<Http>,
     draining: Option<Instant>,
     is_over: bool,
     /// When unproven connections are looked at.
@@ -104,7 +113,8 @@ impl Daemon {
         let handle = Handle::new()?;
         let mut sockets = Sockets::new()?;
         sockets.add(handle.wake_fd()?, Interest::Read, Socket::Wake)?;
-        let alarm = Alarm::new()?;
+        let clock = Clock::new();
+        let alarm = Alarm::new(clock)?;
         sockets.add(alarm.fd()?, Interest::Changes, Socket::Alarm)?;
         let me = match &config.identity {
             Some(identity) => identity.fingerprint().relay(),
@@ -136,10 +146,13 @@ impl Daemon {
             again: Vec::new(),
             counts: Counts::default(),
             addresses: Vec::new(),
+            clock,
             timers: BinaryHeap::new(),
             due: None,
+            is_due_sooner: true,
             alarm,
-            started: Instant::now(),
+            heed: None,
+            http: None,
             draining: None,
             is_over: false,
             unproven_due: None,
@@ -204,7 +217,8 @@ impl Daemon {
     }
 
     pub(crate) fn timer(&mut self, at: Instant, due: Due) {
-        self.timers.push(Reverse((at, due)));
+        self.timers.push(Reverse((self.clock.at(at), due)));
+        self.is_due_sooner = true;
     }
 
     pub(crate) fn is_draining(&self) -> bool {
@@ -217,13 +231,15 @@ impl Daemon {
     /// The kernel's event queue fails.
     pub fn run(mut self) -> io::Result<()> {
         let mut ready = Vec::new();
-        let mut now = Instant::now();
+        let mut now = self.clock.now();
         while !self.is_over {
             self.wait(&mut ready, now)?;
-            now = Instant::now();
-            self.core.at(now.saturating_duration_since(self.started));
-            for key in std::mem::take(&mut self.again) {
-                self.read_trunk(key);
+            now = self.clock.now();
+            self.core.at(now);
+            if !self.again.is_empty() {
+                for key in std::mem::take(&mut self.again) {
+                    self.read_trunk(key);
+                }
             }
             for event in ready.drain(..) {
                 self.dispatch(event);
@@ -237,10 +253,10 @@ impl Daemon {
     }
 
     /// `now`: before what was done since the last wait.
-    fn wait(&mut self, ready: &mut Vec<Ready>, now: Instant) -> io::Result<()> {
-        let own = self.timers.peek().map(|Reverse((at, _))| *at);
-        let cores = self.core.next_due().map(|due| self.started + due);
-        self.due = own.into_iter().chain(cores).min();
+    fn wait(&mut self, ready: &mut Vec<Ready>, now: Duration) -> io::Result<()> {
+        if self.core.take_sooner() | std::mem::take(&mut self.is_due_sooner) {
+            self.look_what_is_due();
+        }
         if !self.again.is_empty() || self.core.has_more() {
             return self.sockets.poller.wait(Some(Duration::ZERO), ready);
         }
@@ -273,6 +289,8 @@ impl Daemon {
                 }
             }
             Some(Socket::Wake(_)) => self.obey(),
+            Some(Socket::Signals(_)) => self.signals_ready(),
+            Some(Socket::Http(_)) => self.answer_next(),
             Some(Socket::Alarm(_)) | None => {}
         }
     }
@@ -298,13 +316,13 @@ impl Daemon {
     fn obey(&mut self) {
         for command in self.handle.take() {
             match command {
-                Command::End if self.is_draining() => self.is_over = true,
-                Command::End => self.drain(),
+                Command::End => self.end(),
                 Command::Reload(config) => self.reload(*config),
                 Command::Snapshot(to) => {
                     // Whoever asked may have lost patience.
                     let _ = to.send(self.snapshot());
                 }
+                Command::Answered => self.answered(),
                 Command::Resolved(key, found) => self.resolved(key, found),
             }
         }
@@ -332,6 +350,15 @@ impl Daemon {
         }
     }
 
+    /// In order; at once if it was told before.
+    pub(crate) fn end(&mut self) {
+        if self.is_draining() {
+            self.is_over = true;
+        } else {
+            self.drain();
+        }
+    }
+
     fn drain(&mut self) {
         notify::notify(notify::STOPPING);
         let until = Instant::now() + self.config.drain;
@@ -353,12 +380,18 @@ impl Daemon {
         }
     }
 
-    fn do_what_is_due(&mut self, now: Instant) {
+    fn look_what_is_due(&mut self) {
+        let own = self.timers.peek().map(|Reverse((at, _))| *at);
+        self.due = own.into_iter().chain(self.core.next_due()).min();
+    }
+
+    fn do_what_is_due(&mut self, now: Duration) {
         // What has become due earlier meanwhile the next wait will find.
         if self.due.is_none_or(|due| now < due) {
             return;
         }
-        if self.core.next_due().is_some_and(|due| self.started + due <= now) {
+        self.is_due_sooner = true;
+        if self.core.next_due().is_some_and(|due| due <= now) {
             self.look_at_trunks();
             self.core.tick();
         }
@@ -371,10 +404,11 @@ impl Daemon {
                     (self.is_accepting, self.is_short) = (true, false);
                     self.watch_listeners();
                 }
-                Due::Unproven => self.look_at_unproven(now),
+                Due::Unproven => self.look_at_unproven(self.clock.instant(now)),
                 Due::Pending(key) => self.pending_due(key),
                 Due::Dial(key) => self.dial(key),
-                Due::Closing => self.close_late(now),
+                Due::Closing => self.close_late(self.clock.instant(now)),
+                Due::Http => self.answer_next(),
                 Due::Drained => {}
             }
         }

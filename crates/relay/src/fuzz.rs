@@ -186,6 +186,7 @@ pub fn core(bytes: &[u8]) {
         }
         outside.closed.clear();
         core.check();
+        core.take_sooner();
     }
     core.end();
     core.flush(&[], &mut outside);

@@ -1,11 +1,15 @@
-//! `/metrics` and `/healthz`, from a thread of their own: the loop only hands over what it has counted.
+//! `/metrics` and `/healthz`: each that asks is answered by a thread that lasts as long; the loop only hands over what it has counted.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::time::Duration;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
 
-use crate::control::Handle;
+use crate::control::{Command, Handle};
+use crate::daemon::{Daemon, Due};
 use crate::metrics;
+use crate::poller::Interest;
+use crate::sockets::Socket;
 
 /// How long a client may take, and the loop to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -13,26 +17,78 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The most of a request that is read.
 const MOST: usize = 8 * 1024;
 
-/// Serves until the process ends. Returns where.
-///
-/// # Errors
-/// The address cannot be listened on.
-pub(crate) fn serve(address: SocketAddr, handle: Handle) -> io::Result<SocketAddr> {
-    let listener = TcpListener::bind(address).map_err(|error| {
-        io::Error::new(error.kind(), format!("cannot serve metrics on {address}: {error}"))
-    })?;
-    let bound = listener.local_addr()?;
-    std::thread::Builder::new().name("metrics".to_owned()).spawn(move || {
-        for stream in listener.incoming() {
-            match stream {
-                // One at a time: whoever is slow holds up the next for the time of his patience.
-                Ok(stream) => drop(answer(stream, &handle)),
+/// After how long it is tried again to take the next when there was no descriptor for him.
+const RETRY: Duration = Duration::from_millis(100);
+
+/// Where it is asked.
+#[derive(Debug)]
+pub(crate) struct Http {
+    listener: TcpListener,
+    /// One is being answered. Whoever is slow holds up the next for the time of his patience.
+    is_busy: bool,
+}
+
+impl Daemon {
+    /// Serves as long as the relay does. Returns where.
+    ///
+    /// # Errors
+    /// The address cannot be listened on.
+    pub(crate) fn serve_http(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
+        let (listener, fd) = listen(address).map_err(|error| {
+            io::Error::new(error.kind(), format!("cannot serve metrics on {address}: {error}"))
+        })?;
+        let bound = listener.local_addr()?;
+        self.sockets.add(fd, Interest::Changes, Socket::Http)?;
+        self.http = Some(Http { listener, is_busy: false });
+        Ok(bound)
+    }
+
+    /// The one who was being answered has been.
+    pub(crate) fn answered(&mut self) {
+        if let Some(http) = &mut self.http {
+            http.is_busy = false;
+        }
+        self.answer_next();
+    }
+
+    /// Has the next one answered, if there is one and none is before him.
+    pub(crate) fn answer_next(&mut self) {
+        let Some(http) = &mut self.http else { return };
+        while !http.is_busy {
+            match http.listener.accept() {
+                Ok((stream, _)) => http.is_busy = start_answering(stream, self.handle.clone()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 // Out of descriptors, perhaps.
-                Err(_) => std::thread::sleep(Duration::from_millis(100)),
+                Err(_) => return self.timer(Instant::now() + RETRY, Due::Http),
             }
         }
-    })?;
-    Ok(bound)
+    }
+}
+
+fn listen(address: SocketAddr) -> io::Result<(TcpListener, OwnedFd)> {
+    let listener = TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    let fd = listener.as_fd().try_clone_to_owned()?;
+    Ok((listener, fd))
+}
+
+/// Says so when it ends, however it does.
+struct Answering(Handle);
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.0.say(Command::Answered);
+    }
+}
+
+/// Whether it has begun: else he who asked sees his connection closed.
+fn start_answering(stream: TcpStream, handle: Handle) -> bool {
+    let started = std::thread::Builder::new().name("metrics".to_owned()).spawn(move || {
+        let answering = Answering(handle);
+        // Who asked may have gone.
+        let _ = answer(stream, &answering.0);
+    });
+    started.is_ok()
 }
 
 fn answer(mut stream: TcpStream, handle: &Handle) -> io::Result<()> {

@@ -47,6 +47,10 @@ pub(crate) enum Socket {
     Listener(OwnedFd),
     /// Somebody has something to say to the loop.
     Wake(#[expect(dead_code, reason = "open as long as it is watched")] OwnedFd),
+    /// A signal has come.
+    Signals(#[expect(dead_code, reason = "open as long as it is watched")] OwnedFd),
+    /// Somebody asks for `/metrics`.
+    Http(#[expect(dead_code, reason = "open as long as it is watched")] OwnedFd),
     /// Something is due.
     Alarm(#[expect(dead_code, reason = "open as long as it is watched")] OwnedFd),
     Pending(Box<Pending>),
@@ -130,6 +134,8 @@ pub(crate) struct Lost {
 pub(crate) struct Sockets {
     pub(crate) all: Arena<Socket>,
     pub(crate) poller: Poller,
+    /// Where small pieces are put together.
+    together: Box<[u8; TOGETHER]>,
     pulled: Vec<u8>,
     pulled_len: usize,
     /// The next pull begins anew.
@@ -146,6 +152,7 @@ impl Sockets {
         Ok(Self {
             all: Arena::default(),
             poller: Poller::new()?,
+            together: Box::new([0; TOGETHER]),
             pulled: vec![0; BATCH],
             pulled_len: 0,
             is_pushed: false,
@@ -252,17 +259,6 @@ impl Sockets {
             all.remove(oldest);
         }
     }
-
-    fn push_leg(leg: &mut Leg, slices: &[IoSlice<'_>], count: usize) -> io::Result<Pushed> {
-        let bytes = send(&leg.fd, slices)?;
-        leg.is_blocked = bytes < count;
-        Ok(Pushed { bytes, is_blocked: leg.is_blocked })
-    }
-
-    fn push_trunk(trunk: &mut Trunk, slices: &[IoSlice<'_>], count: usize) -> io::Result<Pushed> {
-        trunk.is_blocked = !trunk.channel.write(slices)?;
-        Ok(Pushed { bytes: count, is_blocked: trunk.is_blocked })
-    }
 }
 
 fn bytes_of<'a>(piece: &'a Piece<'_>, pulled: &'a [u8]) -> &'a [u8] {
@@ -285,12 +281,54 @@ fn gather<'a>(
     }
     let mut len = 0;
     for piece in pieces {
+        if let Piece::Head(head) = piece {
+            *space.get_mut(len..)?.first_chunk_mut()? = *head;
+            len += head.len();
+            continue;
+        }
         let bytes = bytes_of(piece, pulled);
         let end = len + bytes.len();
         space.get_mut(len..end)?.copy_from_slice(bytes);
         len = end;
     }
     space.get(..len)
+}
+
+fn push_slices(
+    all: &mut Arena<Socket>,
+    failed: &mut Vec<(LinkKey, SocketKey, String)>,
+    key: SocketKey,
+    slices: &[IoSlice<'_>],
+    count: usize,
+) -> Pushed {
+    let (result, link) = match all.get_mut(key) {
+        Some(Socket::Leg(leg)) => (push_leg(leg, slices, count), leg.link),
+        Some(Socket::Trunk(trunk)) => {
+            let link = match trunk.stage {
+                TrunkStage::Up(link) => Some(link),
+                _ => None,
+            };
+            (push_trunk(trunk, slices, count), link)
+        }
+        _ => return Pushed { bytes: count, is_blocked: false },
+    };
+    result.unwrap_or_else(|error| {
+        if let Some(link) = link {
+            failed.push((link, key, error.to_string()));
+        }
+        Pushed { bytes: count, is_blocked: true }
+    })
+}
+
+fn push_leg(leg: &mut Leg, slices: &[IoSlice<'_>], count: usize) -> io::Result<Pushed> {
+    let bytes = send(&leg.fd, slices)?;
+    leg.is_blocked = bytes < count;
+    Ok(Pushed { bytes, is_blocked: leg.is_blocked })
+}
+
+fn push_trunk(trunk: &mut Trunk, slices: &[IoSlice<'_>], count: usize) -> io::Result<Pushed> {
+    trunk.is_blocked = !trunk.channel.write(slices)?;
+    Ok(Pushed { bytes: count, is_blocked: trunk.is_blocked })
 }
 
 impl Wires for Sockets {
@@ -333,31 +371,14 @@ impl Wires for Sockets {
     fn push(&mut self, wire: Wire, pieces: &[Piece<'_>]) -> Pushed {
         self.is_pushed = true;
         let key = SocketKey::from(wire);
-        let Self { all, pulled, failed, .. } = self;
-        let mut together = [0; TOGETHER];
-        let mut slices = SmallVec::<[IoSlice<'_>; 8]>::new();
-        match gather(pieces, pulled, &mut together) {
-            Some(bytes) => slices.push(IoSlice::new(bytes)),
-            None => slices.extend(pieces.iter().map(|piece| IoSlice::new(bytes_of(piece, pulled)))),
+        let Self { all, pulled, failed, together, .. } = self;
+        if let Some(bytes) = gather(pieces, pulled, together) {
+            return push_slices(all, failed, key, &[IoSlice::new(bytes)], bytes.len());
         }
+        let slices: SmallVec<[IoSlice<'_>; 8]> =
+            pieces.iter().map(|piece| IoSlice::new(bytes_of(piece, pulled))).collect();
         let count = slices.iter().map(|slice| slice.len()).sum();
-        let (result, link) = match all.get_mut(key) {
-            Some(Socket::Leg(leg)) => (Self::push_leg(leg, &slices, count), leg.link),
-            Some(Socket::Trunk(trunk)) => {
-                let link = match trunk.stage {
-                    TrunkStage::Up(link) => Some(link),
-                    _ => None,
-                };
-                (Self::push_trunk(trunk, &slices, count), link)
-            }
-            _ => return Pushed { bytes: count, is_blocked: false },
-        };
-        result.unwrap_or_else(|error| {
-            if let Some(link) = link {
-                failed.push((link, key, error.to_string()));
-            }
-            Pushed { bytes: count, is_blocked: true }
-        })
+        push_slices(all, failed, key, &slices, count)
     }
 
     fn act(&mut self, action: Action) {

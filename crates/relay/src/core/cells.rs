@@ -36,6 +36,9 @@ impl Core {
                 Item::Data(number, range) => self.data(key, number, range)?,
                 Item::Cell(number, cell) => self.cell(key, number, cell)?,
             }
+            if at == bytes.len() {
+                return Ok(());
+            }
         }
     }
 

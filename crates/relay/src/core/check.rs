@@ -51,6 +51,12 @@ impl Core {
         let trunk_ends = self.circuits.iter().flat_map(|(_, circuit)| circuit.ends);
         let trunk_ends = trunk_ends.filter(|end| matches!(end, End::Trunk(..))).count();
         assert_eq!(numbers, trunk_ends, "numbers without circuits");
+        let is_in_time = match (self.told, self.next_due()) {
+            (Some(told), Some(due)) => told <= due,
+            (None, due) => due.is_none(),
+            (Some(_), None) => true,
+        };
+        assert!(is_in_time || self.is_sooner, "something is due earlier than was told");
         assert!(self.waiting.values().all(|key| self.circuits.get(*key).is_some()));
         assert!(self.until.iter().all(|(_, key)| self.circuits.get(*key).is_some()));
     }

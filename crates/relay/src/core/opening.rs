@@ -154,6 +154,7 @@ impl Core {
         self.next_name += 1;
         self.waiting.insert(name, key);
         self.until.insert((self.now + self.limits.accept, key));
+        self.is_sooner = true;
         if let Some(link) = self.links.get(link) {
             self.actions.push_back(Action::Notice(link.wire, LegNotice { from, circuit: name }));
         }
@@ -188,6 +189,7 @@ impl Core {
             circuit.flows[Side::Opener as usize].credit = FIRST_WINDOW;
         }
         self.until.insert((self.now + self.limits.answer, key));
+        self.is_sooner = true;
         let Wanted { job, from, to, hops } = wanted;
         self.say(link, number, &Cell::Open { job, from, to, hops });
         self.wake(key, Side::Opener);

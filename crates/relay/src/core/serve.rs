@@ -1,5 +1,7 @@
 //! Passing on.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 use smallvec::SmallVec;
 
@@ -97,7 +99,8 @@ impl Core {
     ) -> bool {
         let mut sent = 0;
         while sent < TURN {
-            let batch = self.gather(key, inbound, wires);
+            let mut batch = Batch::default();
+            self.gather(key, inbound, wires, &mut batch);
             if !batch.pieces.is_empty() {
                 let pushed = wires.push(wire, &batch.pieces);
                 if pushed.is_blocked
@@ -107,16 +110,15 @@ impl Core {
                 }
             }
             sent += batch.bytes;
-            let Batch { pieces, passed, ended, bytes, cells } = batch;
-            self.counts.bytes_out += bytes as u64;
-            self.counts.cells_out += cells;
-            passed.into_iter().for_each(|(circuit, side)| self.give_back(circuit, side, false));
-            ended.into_iter().for_each(|circuit| self.finish(circuit));
+            self.counts.bytes_out += batch.bytes as u64;
+            self.counts.cells_out += batch.cells;
+            batch.passed.iter().for_each(|(circuit, side)| self.give_back(*circuit, *side, false));
+            batch.ended.iter().for_each(|circuit| self.finish(*circuit));
             let may_go_on = self.links.get(key).is_some_and(|link| match &link.kind {
                 Kind::Trunk(trunk) => !link.is_blocked && trunk.is_waiting(),
                 _ => false,
             });
-            if pieces.is_empty() || !may_go_on {
+            if batch.pieces.is_empty() || !may_go_on {
                 return false;
             }
         }
@@ -124,10 +126,15 @@ impl Core {
     }
 
     /// Takes from those in line what goes in the next push.
-    fn gather<'a>(&mut self, key: LinkKey, inbound: &'a [u8], wires: &mut impl Wires) -> Batch<'a> {
-        let Self { links, circuits, now, .. } = self;
-        let mut batch = Batch::default();
-        let Some(Link { kind: Kind::Trunk(trunk), .. }) = links.get_mut(key) else { return batch };
+    fn gather<'a>(
+        &mut self,
+        key: LinkKey,
+        inbound: &'a [u8],
+        wires: &mut impl Wires,
+        batch: &mut Batch<'a>,
+    ) {
+        let Self { links, circuits, now, is_sooner, .. } = self;
+        let Some(Link { kind: Kind::Trunk(trunk), .. }) = links.get_mut(key) else { return };
         if !trunk.control.is_empty() {
             let control = Bytes::from(std::mem::take(&mut trunk.control));
             batch.pieces.push(Piece::Held(control));
@@ -156,7 +163,7 @@ impl Core {
             if sent > 0 {
                 flow.passed += sent as u64;
                 flow.used = *now;
-                trunk.sent(*now);
+                *is_sooner |= trunk.sent(*now);
             }
             if is_from_trunk && sent > 0 {
                 flow.returning += sent;
@@ -171,7 +178,6 @@ impl Core {
             flow.is_in_line = false;
             batch.end_turn(flow, key, number);
         }
-        batch
     }
 
     /// Whether its turn ended before its bytes. `side`: where those come from.
@@ -195,12 +201,8 @@ impl Core {
             if flow.held.is_empty() && flow.fresh.is_empty() {
                 pulled = pull_for_leg(flow, wires);
             }
-            let mut pieces: Pieces<'_> = flow.held.slices(PIECES).map(Piece::Slice).collect();
-            let fresh = flow.fresh.iter().take(PIECES - pieces.len().min(PIECES));
-            pieces.extend(
-                fresh.map(|range| Piece::Slice(inbound.get(range.clone()).unwrap_or_default())),
-            );
-            pieces.extend(pulled.clone().map(Piece::Pulled));
+            let mut pieces = Pieces::new();
+            flow.show(inbound, pulled.as_ref(), &mut pieces);
             let count: usize = pieces.iter().map(Piece::len).sum();
             if count == 0 {
                 drop(pieces);
@@ -266,7 +268,7 @@ impl Core {
 }
 
 /// Takes bytes from the leg at the other end, no more than may be held.
-fn pull_for_leg(flow: &mut Flow, wires: &mut impl Wires) -> Option<std::ops::Range<usize>> {
+fn pull_for_leg(flow: &mut Flow, wires: &mut impl Wires) -> Option<Range<usize>> {
     let leg = flow.leg?;
     if !flow.is_readable || flow.window == 0 {
         return None;
@@ -284,16 +286,34 @@ fn pull_for_leg(flow: &mut Flow, wires: &mut impl Wires) -> Option<std::ops::Ran
 }
 
 impl Flow {
-    /// A leg has taken so many of the bytes that were held, fresh or pulled; of what was pulled the rest is kept.
-    fn consume(
-        &mut self,
-        mut count: usize,
-        pulled: Option<std::ops::Range<usize>>,
-        wires: &impl Wires,
+    /// What a leg is to take next: what was held, is fresh and was pulled.
+    fn show<'a>(
+        &'a self,
+        inbound: &'a [u8],
+        pulled: Option<&Range<usize>>,
+        pieces: &mut Pieces<'a>,
     ) {
-        let from_held = count.min(self.held.len());
-        self.held.consume(from_held);
-        count -= from_held;
+        if !self.held.is_empty() {
+            pieces.extend(self.held.slices(PIECES).map(Piece::Slice));
+        }
+        for range in &self.fresh {
+            if pieces.len() >= PIECES {
+                break;
+            }
+            pieces.push(Piece::Slice(inbound.get(range.clone()).unwrap_or_default()));
+        }
+        if let Some(range) = pulled {
+            pieces.push(Piece::Pulled(range.clone()));
+        }
+    }
+
+    /// A leg has taken so many of the bytes that were held, fresh or pulled; of what was pulled the rest is kept.
+    fn consume(&mut self, mut count: usize, pulled: Option<Range<usize>>, wires: &impl Wires) {
+        if !self.held.is_empty() {
+            let from_held = count.min(self.held.len());
+            self.held.consume(from_held);
+            count -= from_held;
+        }
         while let Some(range) = self.fresh.front_mut() {
             if range.len() > count {
                 range.start += count;

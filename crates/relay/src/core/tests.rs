@@ -182,6 +182,7 @@ impl World {
         while core.has_more() {
             core.flush(&[], fake);
         }
+        core.take_sooner();
     }
 
     fn join(&mut self, a: usize, b: usize) -> [u64; 2] {

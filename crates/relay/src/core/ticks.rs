@@ -19,11 +19,13 @@ const LOOK: Duration = Duration::from_secs(1);
 const USED: Duration = Duration::from_secs(10);
 
 impl Trunk {
-    /// Something was sent of which it must be known whether it arrives.
-    pub(super) fn sent(&mut self, now: Duration) {
+    /// Something was sent of which it must be known whether it arrives. Whether something may be due earlier by that.
+    pub(super) fn sent(&mut self, now: Duration) -> bool {
+        let is_first = !self.is_outstanding || self.waits.is_none();
         self.is_outstanding = true;
         self.used = now;
         self.waits.get_or_insert(now);
+        is_first
     }
 
     /// Something has come, or was seen to arrive.
@@ -67,9 +69,19 @@ impl Core {
         due
     }
 
+    /// Whether, since this was last asked, something may have come to be due earlier than [`Self::next_due`] said.
+    pub fn take_sooner(&mut self) -> bool {
+        let is_sooner = std::mem::take(&mut self.is_sooner);
+        if is_sooner {
+            self.told = self.next_due();
+        }
+        is_sooner
+    }
+
     /// Does what is due.
     pub fn tick(&mut self) {
         let now = self.now;
+        self.is_sooner = true;
         self.tended = now;
         while let Some((at, key)) = self.until.first().copied()
             && at <= now
@@ -116,6 +128,7 @@ impl Core {
         trunk.pinged = None;
         trunk.round_trip = Some(now.saturating_sub(sent));
         trunk.waits = trunk.is_outstanding.then_some(now);
+        self.is_sooner = true;
     }
 
     /// A flow has grown beyond its first window: it is looked at until it has given that back.
@@ -123,6 +136,7 @@ impl Core {
         let Some(circuit) = self.circuits.get_mut(key) else { return };
         if !std::mem::replace(&mut circuit.flows[side as usize].is_grown, true) {
             self.grown.push((key, side));
+            self.is_sooner = true;
         }
     }
 
