@@ -17,15 +17,13 @@ pub(crate) struct Early {
     bytes: RecvBuffer,
     /// It has come whole.
     is_whole: bool,
+    /// What its sender counts of it. Nothing once the message has begun: then there is one at most of each connection, half come.
+    charged: u64,
 }
 
 impl Early {
     pub(crate) const fn buffer_mut(&mut self) -> &mut RecvBuffer {
         &mut self.bytes
-    }
-
-    fn held(&self) -> u64 {
-        Bounds::held(self.bytes.capacity())
     }
 }
 
@@ -54,7 +52,8 @@ impl Endpoint {
             ));
         }
         let bytes = RecvBuffer::room(payload_len.into());
-        let key = self.early.insert(Early { strand, message, offset, bytes, is_whole: false });
+        let early = Early { strand, message, offset, bytes, is_whole: false, charged: held };
+        let key = self.early.insert(early);
         peer.early.held += held;
         peer.early.keys.push(key);
         Ok(Target::Early { key })
@@ -84,11 +83,17 @@ impl Endpoint {
         let Some(peer) = self.peers.get(id).filter(|peer| !peer.early.keys.is_empty()) else {
             return Ok(());
         };
-        let is_of = |key: &&Key| {
-            self.early.get(**key).is_some_and(|early| early.is_whole && early.message == message)
-        };
+        let is_of =
+            |key: &&Key| self.early.get(**key).is_some_and(|early| early.message == message);
         let keys: Vec<Key> = peer.early.keys.iter().filter(is_of).copied().collect();
         for key in keys {
+            let Some(early) = self.early.get_mut(key) else { continue };
+            if !early.is_whole {
+                // The sender takes it for come once it knows that the message has begun.
+                let charged = std::mem::take(&mut early.charged);
+                self.peers.open(id, &self.config).early.held -= charged;
+                continue;
+            }
             let Some(mut early) = self.take_early(id, key) else { continue };
             let len = early.bytes.capacity();
             let Target::Message { key, offset } =
@@ -105,7 +110,7 @@ impl Endpoint {
     fn take_early(&mut self, id: ProcId, key: Key) -> Option<Early> {
         let early = self.early.remove(key)?;
         let peer = self.peers.open(id, &self.config);
-        peer.early.held -= early.held();
+        peer.early.held -= early.charged;
         peer.early.keys.retain(|&other| other != key);
         Some(early)
     }

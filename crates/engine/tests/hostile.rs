@@ -6,7 +6,9 @@ mod common;
 use common::{A, B, CONTEXT, ONE, Pair, bytes, read, received, small, written};
 use gridmpi_buffer::RecvBuffer;
 use gridmpi_engine::{Endpoint, Mode, Source, TagMatch};
-use gridmpi_wire::{ContextId, Envelope, Frame, Grant, Header, ProcId, Rank, Transfer};
+use gridmpi_wire::{
+    ContextId, Envelope, Frame, Grant, Header, ProcId, Rank, Strand, Transfer, parse,
+};
 use proptest::prelude::*;
 
 fn envelope(message: u64, len: u64, eager: u64) -> Envelope {
@@ -47,6 +49,28 @@ fn encode_behind(data_before: u16, frame: Frame, seq: u64, len: u32) -> Vec<u8> 
     let mut bytes = frame.encode_behind(data_before, seq, 0, len).to_vec();
     bytes.resize(bytes.len() + len as usize, 0xaa);
     bytes
+}
+
+#[test]
+fn what_has_half_come_of_a_message_that_has_begun_is_not_held_against_its_sender() {
+    let mut b = Endpoint::new(small(B));
+    let strands: Vec<Strand> = Strand::first(3).collect();
+    strands.iter().for_each(|strand| b.connected(A, *strand, 1).unwrap());
+    let mut head = |strand: Strand, frame: Frame, seq, len| {
+        let bytes = encode(frame, seq, len);
+        let parsed = parse(&bytes).unwrap().unwrap();
+        b.frame(A, strand, &parsed.header, parsed.frame)
+    };
+    // Each is more than half of what may be held.
+    head(strands[2], data(1, 8), 2, 92).unwrap();
+    head(strands[0], Frame::Envelope(envelope(1, 100, 100)), 1, 8).unwrap();
+    head(strands[1], data(2, 0), 4, 100).unwrap();
+    b.disconnected(A, strands[2]);
+    b.connected(A, strands[2], 1).unwrap();
+    let bytes = encode(data(3, 0), 6, 100);
+    let parsed = parse(&bytes).unwrap().unwrap();
+    let refused = b.frame(A, strands[2], &parsed.header, parsed.frame).unwrap_err();
+    assert!(refused.to_string().contains("have not begun"), "{refused}");
 }
 
 #[test]
