@@ -85,6 +85,7 @@ pub struct Endpoint {
     pub(crate) closing: bool,
     /// What peers have said about rates.
     pub(crate) heard: VecDeque<(ProcId, Word)>,
+    pub(crate) overtaken: Vec<(ProcId, Strand)>,
     /// Takes payload that nobody wants.
     waste: RecvBuffer,
 }
@@ -110,6 +111,7 @@ impl Endpoint {
             awaiting_any: 0,
             closing: false,
             heard: VecDeque::new(),
+            overtaken: Vec::new(),
             waste: RecvBuffer::discard(u64::from(u32::MAX)),
         }
     }
@@ -342,6 +344,12 @@ impl Endpoint {
         self.begin_frame(peer, strand, header, frame)
     }
 
+    /// A connection that [`Endpoint::frame`] has found to be lost to its peer: what is half read from it comes by another one. To be
+    /// ended before more is read from it.
+    pub fn overtaken(&mut self) -> Option<(ProcId, Strand)> {
+        self.overtaken.pop()
+    }
+
     /// Hands `f` memory to read the payload into, from its byte `offset` on. It may cover less than
     /// the rest. Ask again after every release of the lock: a receive may have matched meanwhile.
     ///
@@ -408,6 +416,13 @@ impl Endpoint {
     #[must_use]
     pub fn carried(&self, peer: ProcId, strand: Strand) -> Option<(u64, u64)> {
         self.peers.get(peer)?.stream.carried(strand)
+    }
+
+    /// Frames that `peer` has acknowledged on a connection since it was made, and those that are written and are not; `None`
+    /// without it.
+    #[must_use]
+    pub fn frames(&self, peer: ProcId, strand: Strand) -> Option<(u64, u64)> {
+        self.peers.get(peer)?.stream.frames(strand)
     }
 
     /// How fast a connection to `peer` has been seen to carry, bytes per second: long messages spread over connections

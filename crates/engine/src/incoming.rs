@@ -125,6 +125,9 @@ impl Endpoint {
         }
         let receive = peer.stream.receive(strand, header);
         let receive = receive.map_err(|error| PeerMisbehaved::new(id, error.to_string()))?;
+        while let Some(strand) = peer.stream.overtaken() {
+            self.overtaken.push((id, strand));
+        }
         self.acknowledged(id);
         let target = match receive {
             Receive::Control => {

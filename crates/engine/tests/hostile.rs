@@ -74,6 +74,30 @@ fn what_has_half_come_of_a_message_that_has_begun_is_not_held_against_its_sender
 }
 
 #[test]
+fn of_two_connections_with_one_frame_the_first_is_to_be_ended() {
+    let mut b = Endpoint::new(small(B));
+    let strands: Vec<Strand> = Strand::first(3).collect();
+    strands.iter().for_each(|strand| b.connected(A, *strand, 1).unwrap());
+    let mut head = |strand: Strand, frame: Frame, seq, len| {
+        let bytes = encode(frame, seq, len);
+        let parsed = parse(&bytes).unwrap().unwrap();
+        let sink = b.frame(A, strand, &parsed.header, parsed.frame).unwrap();
+        (sink, b.overtaken())
+    };
+    let (opened, none) = head(strands[0], Frame::Envelope(envelope(1, 100, 100)), 1, 8);
+    assert_eq!(none, None);
+    assert_eq!(head(strands[1], data(1, 8), 2, 92).1, None);
+    assert_eq!(head(strands[2], data(1, 8), 2, 92).1, Some((A, strands[1])));
+    assert_eq!(head(strands[1], Frame::Envelope(envelope(1, 100, 100)), 1, 8).1, Some((A, ONE)));
+    b.frame_end(A, opened).unwrap();
+    // What has come whole is no matter any more.
+    let bytes = encode(Frame::Envelope(envelope(1, 100, 100)), 1, 8);
+    let parsed = parse(&bytes).unwrap().unwrap();
+    b.frame(A, strands[2], &parsed.header, parsed.frame).unwrap();
+    assert_eq!(b.overtaken(), None);
+}
+
+#[test]
 fn whatever_breaks_the_rules_is_named() {
     let first = (Frame::Envelope(envelope(1, 40, 40)), 16);
     let long = (Frame::Envelope(envelope(1, 100, 20)), 16);

@@ -115,6 +115,9 @@ pub struct Limits {
     pub pending: usize,
     /// How long a connection may be silent to what was sent before it counts as lost.
     pub silence: Duration,
+    /// How long a peer may acknowledge nothing of what went to it through a relay, though that one's host takes it, before another
+    /// way is taken: the relay may hang, or have lost it.
+    pub unanswered: Duration,
     /// How long an acknowledgement waits for a frame to ride on, at least; at most twice as long.
     pub tick: Duration,
     /// How many connections to a process of another cluster there may be at a time, 1 to
@@ -136,6 +139,7 @@ impl Default for Limits {
             handshake: Duration::from_secs(5),
             pending: 64,
             silence: Duration::from_secs(30),
+            unanswered: Duration::from_secs(10),
             tick: Duration::from_millis(3),
             connections: None,
             socket_buffer: None,

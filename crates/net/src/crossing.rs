@@ -20,8 +20,8 @@ const SLACK: Duration = Duration::from_millis(5);
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Deference {
     Possible,
-    /// The challenge is there; it is read then, if there still is need.
-    Until(Instant),
+    /// The challenge is there; it is read when the other one has had its time, if there still is need.
+    Waiting,
     Over,
 }
 
@@ -33,22 +33,21 @@ impl State {
         token: Token,
         attempt: &mut Attempt,
     ) -> Result<bool, DialError> {
-        let now = Instant::now();
         match attempt.deference {
             Deference::Over => return Ok(false),
-            Deference::Until(until) if now < until => return Ok(true),
-            Deference::Until(_) => attempt.deference = Deference::Over,
+            // Its time is over, or the system says that the connection has failed: nothing else is asked for.
+            Deference::Waiting => attempt.deference = Deference::Over,
             Deference::Possible => {
                 let Some(hello) = self.called_by(attempt.peer) else { return Ok(false) };
                 if self.us.me > attempt.peer || !is_readable(&attempt.carrier.fd)? {
                     return Ok(false);
                 }
-                let until = hello + (now - attempt.asked) * 5 / 4 + SLACK;
-                attempt.deference = Deference::Until(until);
+                let until = hello + attempt.asked.elapsed() * 5 / 4 + SLACK;
+                attempt.deference = Deference::Waiting;
                 self.timers.set(until, Due::Attempt(token));
             }
         }
-        let is_early = matches!(attempt.deference, Deference::Until(_));
+        let is_early = matches!(attempt.deference, Deference::Waiting);
         let interest = if is_early { Interest::None } else { Interest::Read };
         self.poller.modify(&attempt.carrier.fd, token, interest).map_err(DialError::Io)?;
         Ok(is_early)

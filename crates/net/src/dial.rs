@@ -56,6 +56,8 @@ pub(crate) struct Dial {
     pause: Duration,
     /// How long each address of this round may take to connect.
     patience: Duration,
+    /// Since when every way has refused.
+    refused: Option<Instant>,
 }
 
 /// A way to a peer.
@@ -132,6 +134,11 @@ impl Attempt {
     /// Whether hello has been said and the answer is the next to come.
     fn awaits_challenge(&self) -> bool {
         matches!(&self.stage, Stage::Handshake(ask) if !ask.has_proven())
+    }
+
+    /// Whether it is the peer, and no relay before it, that has to answer.
+    fn awaits_peer(&self) -> bool {
+        matches!(self.stage, Stage::Opening(..) | Stage::Handshake(_))
     }
 
     fn is_connected(&self) -> bool {
@@ -232,6 +239,7 @@ impl State {
             due,
             pause: PAUSE_LEAST,
             patience: FIRST_ROUND,
+            refused: None,
         });
         if wait.is_zero() {
             self.attempt_next(id, strand);
@@ -362,11 +370,11 @@ impl State {
             return;
         }
         if let Some(token) = dial.attempt.take() {
-            let has_connected = match self.sockets.release(token) {
-                Some(Socket::Attempt(attempt)) => attempt.is_connected(),
+            let is_peer_due = match self.sockets.release(token) {
+                Some(Socket::Attempt(attempt)) => attempt.awaits_peer(),
                 _ => false,
             };
-            let error = if has_connected { DialError::Unanswered } else { DialError::TimedOut };
+            let error = if is_peer_due { DialError::Unanswered } else { DialError::TimedOut };
             dial.failed(error);
         }
         self.attempt_next(id, strand);
@@ -572,6 +580,13 @@ impl Dial {
             tried.1 = Some(error);
         }
         self.index += 1;
+        let has_refused = self.all(Target::is_refusal);
+        self.refused = has_refused.then(|| self.refused.unwrap_or_else(Instant::now));
+    }
+
+    /// Whether that is so of every way's last attempt.
+    fn all(&self, test: fn(Target, &DialError) -> bool) -> bool {
+        self.tried.iter().all(|(way, error)| error.as_ref().is_some_and(|it| test(*way, it)))
     }
 
     /// Whether to give up. A peer that has said its last word (`has_closed`) and listens no more has
@@ -584,15 +599,16 @@ impl Dial {
         was_connected: bool,
     ) -> bool {
         let spent = now.saturating_duration_since(self.started);
-        let all = |test: fn(Target, &DialError) -> bool| {
-            self.tried.iter().all(|(way, error)| error.as_ref().is_some_and(|it| test(*way, it)))
-        };
+        if self
+            .refused
+            .is_some_and(|since| now.saturating_duration_since(since) >= limits.dial_refused)
+        {
+            return true;
+        }
         let is_stopped =
             self.tried.iter().any(|(_, error)| matches!(error, Some(DialError::Unanswered)));
-        let patience = if has_closed && all(|_, error| error.is_answer()) {
+        let patience = if has_closed && self.all(|_, error| error.is_answer()) {
             Duration::ZERO
-        } else if all(Target::is_refusal) {
-            limits.dial_refused
         } else if was_connected && is_stopped {
             limits.dial_stopped
         } else {

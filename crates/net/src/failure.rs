@@ -97,6 +97,9 @@ pub enum LinkError {
     /// A relay acknowledges nothing any more.
     #[error("the relay does not answer any more")]
     Silent,
+    /// The relay's host does, but nothing comes of what was sent.
+    #[error("the peer acknowledges nothing that goes through the relay")]
+    Unanswered,
     /// What it was made from is no address of this machine any more.
     #[error("this machine has no longer the address {0}")]
     Moved(std::net::IpAddr),

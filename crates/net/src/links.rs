@@ -109,6 +109,9 @@ impl State {
             if done.frames > 0 {
                 self.signs.advance();
             }
+            while let Some((id, strand)) = self.endpoint.overtaken() {
+                self.drop_link(id, strand);
+            }
             if done.frames > 0 {
                 self.see(&mut link);
             }

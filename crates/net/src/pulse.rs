@@ -2,6 +2,7 @@
 //!
 //! A connection to a relay is short, so that what is sent there is acknowledged at once, by its host's kernel, however slow the
 //! process at the far end may be. When that stops the circuit is lost, long before TCP would give up: other relays may lead on.
+//! A relay that hangs is seen by what the peer acknowledges, which takes longer to be sure of: a process may be busy.
 //! A direct connection is as long as the path is; it is left to TCP, unless the address that it was made from is not ours any more.
 
 use std::io::ErrorKind;
@@ -35,6 +36,8 @@ pub(crate) struct Pulse {
     is_circuit: bool,
     /// Something was written, and has not been seen to have arrived.
     is_watched: bool,
+    /// Frames that the peer acknowledged, and since when no more, while some are to be.
+    answered: Option<(u64, Instant)>,
 }
 
 /// What a look at a connection says.
@@ -48,7 +51,7 @@ enum Sign {
 
 impl Pulse {
     pub(crate) const fn new(now: Instant, is_circuit: bool) -> Self {
-        Self { acknowledged: 0, since: now, is_circuit, is_watched: false }
+        Self { acknowledged: 0, since: now, is_circuit, is_watched: false, answered: None }
     }
 
     /// Something was written. What was silent before, because there was nothing to say, is no silence.
@@ -67,6 +70,13 @@ impl Pulse {
         // What the relay has no room for yet leaves without another word of ours.
         self.is_watched = sign != Sign::Idle || !carried.is_all;
         sign
+    }
+
+    /// The peer has acknowledged so many frames, and so many are to be. How long it has not acknowledged any of them.
+    fn listen(&mut self, (acknowledged, due): (u64, u64), now: Instant) -> Option<Duration> {
+        let before = self.answered.filter(|(before, _)| *before == acknowledged);
+        self.answered = (due > 0).then(|| before.unwrap_or((acknowledged, now)));
+        self.answered.map(|(_, since)| now.saturating_duration_since(since))
     }
 
     fn judge(&mut self, acknowledged: u64, is_on_its_way: bool, now: Instant) -> Sign {
@@ -95,9 +105,19 @@ impl State {
         let now = Instant::now();
         let mut silent = Vec::new();
         let mut is_any = false;
-        for (token, socket) in self.sockets.iter_with_tokens() {
+        let Self { sockets, endpoint, config, .. } = self;
+        for (token, socket) in sockets.iter_with_tokens() {
             let Socket::Link(link) = socket else { continue };
             let Some(pulse) = &mut link.pulse else { continue };
+            if pulse.is_circuit {
+                let frames = endpoint.frames(link.peer, link.strand).unwrap_or_default();
+                let waited = pulse.listen(frames, now);
+                if waited.is_some_and(|waited| waited >= config.limits.unanswered) {
+                    silent.push((token, LinkError::Unanswered));
+                    continue;
+                }
+                is_any |= waited.is_some();
+            }
             let sign = pulse.look(&link.carrier.fd, now);
             is_any |= sign != Sign::Silent && pulse.is_watched;
             if sign != Sign::Silent {
@@ -157,6 +177,24 @@ mod tests {
         );
         assert_eq!(pulse.judge(10, true, at(63_000)), Sign::Alive);
     }
+
+    #[test]
+    fn only_frames_that_are_due_and_stay_so_are_unanswered() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut pulse = Pulse::new(start, true);
+        assert_eq!(pulse.listen((0, 0), at(60_000)), None);
+        assert_eq!(
+            pulse.listen((0, 3), at(90_000)),
+            Some(Duration::ZERO),
+            "they were written since"
+        );
+        assert_eq!(pulse.listen((0, 9), at(91_000)), Some(Duration::from_secs(1)));
+        assert_eq!(pulse.listen((1, 8), at(92_000)), Some(Duration::ZERO));
+        assert_eq!(pulse.listen((9, 0), at(93_000)), None);
+        assert_eq!(pulse.listen((9, 1), at(99_000)), Some(Duration::ZERO));
+    }
+
     #[test]
     fn a_long_rest_before_the_first_word_is_no_silence() {
         let (_reader, writer) = std::os::unix::net::UnixStream::pair().unwrap();

@@ -21,6 +21,9 @@ use crate::{DialError, Way};
 const PAUSE_LEAST: Duration = Duration::from_millis(20);
 const PAUSE_MOST: Duration = Duration::from_secs(1);
 
+/// Notices of one relay that are met at a time: then it is others' turn.
+const NOTICES: usize = 16;
+
 /// The relays of this process's cluster.
 #[derive(Clone, Debug)]
 pub struct Relays {
@@ -172,6 +175,7 @@ impl State {
             watched.and_then(|()| send_all(&leg.fd, &hello)).map_err(DialError::Io)?;
             leg.stage = Stage::Asking(Box::new(ask));
         }
+        let mut notices = 0;
         loop {
             match &mut leg.stage {
                 Stage::Connecting => return Ok(false),
@@ -192,6 +196,7 @@ impl State {
                         }
                     }
                 }
+                Stage::Registered(_) if notices == NOTICES => return Ok(false),
                 Stage::Registered(inbox) => {
                     let read = rustix::net::recv(&leg.fd, &mut *inbox.space(), RecvFlags::empty());
                     let Some(count) = received(read.map(|read| read.0).map_err(Into::into))? else {
@@ -199,6 +204,7 @@ impl State {
                     };
                     let notice = inbox.filled(count).map(|bytes| LegNotice::decode(&bytes));
                     if let Some(notice) = notice.transpose().map_err(gridmpi_leg::LegError::from)? {
+                        notices += 1;
                         self.called(leg.relay, notice.circuit);
                     }
                 }

@@ -37,7 +37,8 @@ fn exchange(nets: &[Net], seed: u64) {
     }
     for (from, to, sent, received, bytes) in wanted {
         let len = bytes.len();
-        let arrived = finish(&nets[to as usize], received).1;
+        let (completion, arrived) = finish(&nets[to as usize], received);
+        assert_eq!(completion.error, None, "{from} to {to}, {len} bytes");
         assert!(arrived == Some(bytes), "{from} to {to}: {len} bytes are not what was sent");
         assert_eq!(finish(&nets[from as usize], sent).0.error, None);
     }
@@ -190,7 +191,7 @@ fn damage_without_end_has_an_end() {
             *byte ^= 1;
         }
     })));
-    let nets = relayed(&relays, |config| config.limits.reconnect = Duration::from_millis(500));
+    let nets = relayed(&relays, |config| config.limits.reconnect = Duration::from_secs(5));
     let received = receive(&nets[1], 0, 0, 100_000);
     send(&nets[0], 0, 1, 0, pattern(1, 100_000));
     assert!(finish(&nets[1], received).0.error.is_some());
@@ -239,7 +240,7 @@ fn a_peer_that_sends_no_checksums_through_a_relay_is_refused_and_named() {
     eventually("the registration", || relays[0].registered() == 1);
     let way = door(relays[0].address, ProcId(0), ProcId(1));
     let mut dialling = config(0, vec![Vec::new(), vec![way]]);
-    dialling.limits.dial_total = Duration::from_millis(500);
+    dialling.limits.dial_total = Duration::from_secs(3);
     let dialler = Net::start(loopback(), dialling).unwrap();
     let wanted = receive(&dialler, 1, 0, 1);
     send(&dialler, 0, 1, 0, vec![1]);

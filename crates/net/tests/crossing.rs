@@ -83,6 +83,7 @@ fn is_the_earlier_call_taken() -> bool {
     stream.write_all(&proof).unwrap();
     loop {
         let count = stream.read(ask.space()).unwrap();
+        assert_ne!(count, 0, "it has hung up");
         match ask.read(count, &higher(), FIRST) {
             Ok(AskStep::Welcomed(_)) => break,
             Err(HandshakeError::Refused(Verdict::Duplicate)) => return false,

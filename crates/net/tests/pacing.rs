@@ -123,13 +123,13 @@ fn rate_of(net: &Net) -> f64 {
 #[test]
 fn a_lone_sender_has_the_link_and_shares_it_with_the_next() {
     let nets = nets_with(4, |config| config.pacing = online());
-    let long = 4_000_000;
+    let long = 12_000_000;
     assert_eq!(rate_of(&nets[1]), 40.0);
     let first = send(&nets[1], 1, 3, 1, pattern(1, long));
     eventually("it has all of the link", || rate_of(&nets[1]) == 80.0);
     let second = send(&nets[0], 0, 2, 1, pattern(2, long));
-    eventually("both have half of it", || rate_of(&nets[1]) < 40.0);
-    assert!((38.0..=40.0).contains(&rate_of(&nets[0])), "{}", rate_of(&nets[0]));
+    let has_half = |net: &Net| (38.0..=40.0).contains(&rate_of(net));
+    eventually("both have half of it", || has_half(&nets[0]) && has_half(&nets[1]));
     let came = [receive(&nets[3], 1, 1, long), receive(&nets[2], 0, 1, long)];
     assert!(finish(&nets[3], came[0]).1 == Some(pattern(1, long)));
     assert!(finish(&nets[2], came[1]).1 == Some(pattern(2, long)));
@@ -151,13 +151,12 @@ fn without_the_broker_equal_shares_are_left_and_it_is_said() {
     let first = send(&nets[1], 1, 3, 1, pattern(1, long));
     eventually("it has all of the link", || rate_of(&nets[1]) == 80.0);
     drop(nets.remove(0));
-    eventually("the loss is said", || !WARNINGS.lock().unwrap().is_empty());
+    let is_said = |said: &String| said.contains("rank 0") && said.contains("equal share");
+    eventually("the loss is said", || WARNINGS.lock().unwrap().iter().any(is_said));
     assert_eq!(rate_of(&nets[0]), 40.0);
     let came = receive(&nets[2], 1, 1, long);
     assert!(finish(&nets[2], came).1 == Some(pattern(1, long)));
     finish(&nets[0], first);
-    let said = WARNINGS.lock().unwrap()[0].clone();
-    assert!(said.contains("rank 0") && said.contains("equal share"), "{said}");
     // For the program nothing has failed.
     assert_eq!(nets[0].failure(), None);
 }

@@ -4,6 +4,8 @@ mod common;
 #[path = "common/relay.rs"]
 mod relay;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common::*;
@@ -86,6 +88,32 @@ fn streams_go_on_when_relays_are_cut() {
 }
 
 #[test]
+fn a_relay_that_takes_everything_and_passes_nothing_on_is_left() {
+    let relays = relays();
+    let hangs = Arc::new(AtomicBool::new(false));
+    let trouble = |relay: &Relay| {
+        let (hangs, relay_hangs) = (Arc::clone(&hangs), relay.address == relays[0].address);
+        relay.trouble(Some(Arc::new(move |_, _, bytes: &mut Vec<u8>| {
+            if relay_hangs && hangs.load(Ordering::SeqCst) {
+                bytes.clear();
+            }
+        })));
+    };
+    relays.iter().for_each(trouble);
+    let nets = relayed(&relays, |config| {
+        config.limits.unanswered = Duration::from_millis(300);
+        config.limits.connections = Some(1);
+    });
+    exchange(&nets, 1, 1000);
+    assert!(relays[0].circuits() > 0);
+    let before = relays[1].circuits();
+    hangs.store(true, Ordering::SeqCst);
+    exchange(&nets, 3, 1000);
+    assert!(relays[1].circuits() > before);
+    shutdown(nets);
+}
+
+#[test]
 fn one_relay_that_does_not_listen_holds_nobody_up() {
     let relays = relays();
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -120,7 +148,7 @@ fn nobody_behind_the_relay_is_a_failure_within_the_time_set() {
     let nets = nets_with(1, |config| {
         config.peers.push(Vec::new());
         use_relays(config, &relays);
-        config.limits.dial_total = Duration::from_millis(300);
+        config.limits.dial_total = Duration::from_secs(1);
     });
     let wanted = receive(&nets[0], 1, 0, 1);
     send(&nets[0], 0, 1, 0, vec![1]);

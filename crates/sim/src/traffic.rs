@@ -282,6 +282,12 @@ impl World {
             other => other,
         };
         let sink = self.processes[process].endpoint.frame(from, strand, header, frame);
+        while let Some((_, strand)) = self.processes[process].endpoint.overtaken() {
+            let overtaken = self.links.iter().position(|link| {
+                link.strand == strand && link.ends.contains(&process) && link.ends.contains(&peer)
+            });
+            overtaken.into_iter().for_each(|link| self.cut(link));
+        }
         sink.map_err(|error| error.to_string())
     }
 

@@ -66,6 +66,11 @@ impl Standing {
         had > 0 && self.reach.is_some_and(|reach| had + len > reach)
     }
 
+    /// Frames that have come, and those that are written and have not, as far as is known.
+    pub(crate) const fn frames(&self) -> (u64, u64) {
+        (self.acknowledged, self.written - self.acknowledged)
+    }
+
     pub(crate) const fn delivered(&self) -> u64 {
         self.delivered
     }
@@ -168,6 +173,8 @@ impl Control {
 pub(crate) struct Inbound {
     /// Numbered frames that have come whole.
     count: u64,
+    /// The one whose payload is being read.
+    pub(crate) landing: Option<u64>,
     /// Frames and payload bytes received since the last acknowledgement went out.
     frames: u32,
     bytes: u64,
@@ -191,13 +198,14 @@ impl Inbound {
 
     /// A numbered frame has come whole.
     pub(crate) fn received(&mut self, payload: u32) {
+        self.landing = None;
         self.count += 1;
         self.frames += 1;
         self.bytes += u64::from(payload);
     }
 
     pub(crate) fn acknowledged(&mut self) {
-        *self = Self { count: self.count, ..Self::default() };
+        *self = Self { count: self.count, landing: self.landing, ..Self::default() };
     }
 
     pub(crate) fn wants_tick(&self) -> bool {

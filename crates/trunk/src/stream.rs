@@ -93,6 +93,8 @@ pub struct Stream {
     early: Early,
     bounds: Bounds,
     gather: Gather,
+    /// Connections to be ended: see [`Stream::overtaken`].
+    overtaken: Vec<Strand>,
 }
 
 impl Stream {
@@ -347,7 +349,28 @@ impl Stream {
         if !header.kind.is_sequenced() {
             return Ok(Receive::Control);
         }
-        self.received.begins(header)
+        let receive = self.received.begins(header)?;
+        if receive == Receive::Deliver && header.payload_len() > 0 {
+            self.lands(strand, header.seq);
+        }
+        Ok(receive)
+    }
+
+    fn lands(&mut self, strand: Strand, seq: u64) {
+        for standing in &mut self.standing {
+            if standing.strand == strand {
+                standing.inbound.landing = Some(seq);
+            } else if standing.inbound.landing == Some(seq) {
+                self.overtaken.push(standing.strand);
+            }
+        }
+    }
+
+    /// A connection in the midst of a frame that another one has begun to bring: the far process has lost it. It must be ended
+    /// before more is read from it, for both would write to the same place, and what comes by the one may be damaged,
+    /// which is not known before its next checksum.
+    pub fn overtaken(&mut self) -> Option<Strand> {
+        self.overtaken.pop()
     }
 
     /// A numbered frame that [`Self::receive`] has named has landed whole. Whether it counts: it may have
@@ -393,6 +416,7 @@ impl Stream {
     pub fn disconnect(&mut self, strand: Strand) {
         let Some(at) = self.place(strand) else { return };
         self.standing.swap_remove(at).end(&mut self.queue);
+        self.overtaken.retain(|&other| other != strand);
         if self.main == Some(strand) {
             self.main = self.standing.iter().map(|standing| standing.strand).min();
         }
@@ -416,6 +440,12 @@ impl Stream {
     pub fn carried(&self, strand: Strand) -> Option<(u64, u64)> {
         let standing = &self.standing[self.place(strand)?];
         Some((standing.delivered(), standing.flight()))
+    }
+
+    /// Frames that were acknowledged on a connection since it was made, and those that are written and are not.
+    #[must_use]
+    pub fn frames(&self, strand: Strand) -> Option<(u64, u64)> {
+        Some(self.standing[self.place(strand)?].frames())
     }
 
     /// How fast a connection has been seen to carry, bytes per second: what it gets of `Data` follows it.
