@@ -17,7 +17,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import jobs, judge, place, remote
+from . import judge, place, remote
 from .build import build, command_of
 from .place import LOGS, gridmpi
 from .process import Result, run
@@ -206,8 +206,6 @@ def _job_file(case: Case, lab: Lab, program: Program, vendors: list[Vendor]) -> 
         env = {"LD_LIBRARY_PATH": f"{place.VENDORS / 'impi' / 'lib'}:{place.VENDORS / 'mpich5' / 'lib'}"}
     else:
         commands, env = [command_of(program, vendor) for vendor in vendors], {}
-    if case.lab == "direct":
-        return jobs.in_lab(path, vendors, [remote.NODES] * len(vendors), commands, env)
     variables = [{**vendor.env, **env} for vendor in vendors]
     path.write_text(lab.layout.job(commands, vendors, lab.token, variables))
     return path
