@@ -1,8 +1,8 @@
 """Jobs in labs where everything goes wrong again and again, by seed: links are cut or lose packets, machines fall silent, connections are
 reset, addresses change, relays are killed and come again. Each job must end as if nothing had been.
 
-Two sorts of lab: `relays`, private clusters that meet only through relays on their gateways and two public hosts; and `direct`, clusters whose
-processes connect to each other.
+Three sorts of lab: `relays`, private clusters that meet only through relays on their gateways and two public hosts; `closed`, the same where
+`gridmpi run` is reached only through relays as well; and `direct`, clusters whose processes connect to each other.
 """
 
 import fnmatch
@@ -17,7 +17,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import jobs, judge, place, remote
+from . import judge, place, remote
 from .build import build, command_of
 from .place import LOGS, gridmpi
 from .process import Result, run
@@ -28,7 +28,7 @@ from .vendors import BY_TAG, Vendor
 PUBLICS = ("pub1", "pub2")
 GATEWAYS = (*remote.gateways("a"), *remote.gateways("b"))
 #: Where `gridmpi run` is, by sort of lab. Faults meet it like all others.
-HOMES = {"relays": "home", "direct": "a1"}
+HOMES = {"relays": "home", "closed": "home", "direct": "a1"}
 HOME = HOMES["relays"]
 LINKS = tuple(f"{end}-{host}" for end in "ab" for host in (*PUBLICS, HOME))
 #: What relays are found by.
@@ -64,7 +64,7 @@ class Case:
         return f"{self.program} seed {self.seed}"
 
 
-QUICK = [Case("relays", "dm+do", "storm", 1, 20), Case("relays", "do+im", "mpi1", 2, 20), Case("direct", "do+dm", "storm", 3, 15, 0.8)]
+QUICK = [Case("relays", "dm+do", "storm", 1, 20), Case("relays", "do+im", "mpi1", 2, 20), Case("direct", "do+dm", "storm", 3, 15, 0.8), Case("closed", "dm+do", "mpi1", 4, 20)]
 #: What long runs take by turns, each with a seed of its own.
 TURNS = [
     ("relays", "dm+do", "storm"),
@@ -73,7 +73,7 @@ TURNS = [
     ("relays", "m5+o5", "storm"),
     ("relays", "im+im", "IMB-MPI1"),
     ("direct", "im+o5", "storm"),
-    ("relays", "do+do", "mpi1"),
+    ("closed", "do+do", "mpi1"),
     ("direct", "im+m5", "IMB-MPI1"),
 ]
 
@@ -96,7 +96,9 @@ class Layout(remote.Layout):
 def _layout(kind: str, seed: int) -> Layout:
     if kind == "direct":
         return Layout((remote.Site("a", ()), remote.Site("b", ())), (), seed=seed)
-    return Layout((remote.own_relays("a"), remote.own_relays("b")), tuple((near, far) for near in GATEWAYS for far in PUBLICS), seed=seed)
+    dials = tuple((near, far) for near in GATEWAYS for far in PUBLICS)
+    meeting = PUBLICS if kind == "closed" else ()
+    return Layout((remote.own_relays("a"), remote.own_relays("b")), dials, nat=kind != "closed", meeting=meeting, seed=seed)
 
 
 class Lab(remote.Lab):
@@ -140,11 +142,13 @@ class Sort:
 
 
 #: Who is dialled cannot move: of two processes that know each other's addresses one, and `gridmpi run`.
+BEHIND_GATEWAYS = (
+    Sort("cut,silence,reset,loss,kill", (*PUBLICS, *GATEWAYS, HOME), LINKS),
+    Sort("forget,renumber", GATEWAYS, LINKS, 4),
+)
 SORTS = {
-    "relays": (
-        Sort("cut,silence,reset,loss,kill", (*PUBLICS, *GATEWAYS, HOME), LINKS),
-        Sort("forget,renumber", GATEWAYS, LINKS, 4),
-    ),
+    "relays": BEHIND_GATEWAYS,
+    "closed": BEHIND_GATEWAYS,
     "direct": (Sort("cut,silence,reset,loss", ("a1", "a2", "b1", "b2"), ("a-b",)), Sort("renumber", ("a2",), ("a-b",), 8)),
 }
 
@@ -207,8 +211,6 @@ def _job_file(case: Case, lab: Lab, program: Program, vendors: list[Vendor]) -> 
         env = {"LD_LIBRARY_PATH": f"{place.VENDORS / 'impi' / 'lib'}:{place.VENDORS / 'mpich5' / 'lib'}"}
     else:
         commands, env = [command_of(program, vendor) for vendor in vendors], {}
-    if case.lab == "direct":
-        return jobs.in_lab(path, vendors, [remote.NODES] * len(vendors), commands, env)
     variables = [{**vendor.env, **env} for vendor in vendors]
     path.write_text(lab.layout.job(commands, vendors, lab.token, variables))
     return path

@@ -4,6 +4,8 @@
 //! and seconds. What happens is reported through a channel; the job decides what follows.
 
 mod members;
+#[cfg(test)]
+mod tests;
 
 use self::members::Member;
 use crate::connect::tune;
