@@ -6,7 +6,7 @@
 //!
 //! Bytes are those that TCP carries. No I/O and no clock: the moment is an argument.
 
-use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ops::Bound;
 use std::time::{Duration, Instant};
 
@@ -24,6 +24,10 @@ const TURN_YOUNG: usize = 2 * SEGMENT;
 
 /// A turn begins this much before the one before it has ended, to be there in time.
 const LEAD: f64 = SEGMENT as f64;
+
+/// A turn takes along what would be left over for a short one of its own, up to this part of it: that would be one more wake-up,
+/// which may be late.
+const REST: f64 = 2.0 / 3.0;
 
 /// What late wake-ups have missed is made up for by a faster turn, up to this part of it.
 const CREDIT: f64 = 0.4;
@@ -57,8 +61,10 @@ pub(crate) enum Turn {
 pub(crate) struct Pacer {
     /// Bytes per second, more than 0.
     rate: f64,
-    /// What the kernel had still to send at `seen`, bytes; less than 0: what it has missed.
+    /// How long the kernel is busy from `seen` on, in bytes at the rate; not less than 0.
     level: f64,
+    /// What it has missed since somebody waits, bytes.
+    missed: f64,
     seen: Instant,
     /// Whom [`Self::next`] has named, until it asks.
     called: Option<ProcId>,
@@ -70,7 +76,8 @@ pub(crate) struct Pacer {
     /// Who comes after this is next among the large ones. Each process begins with another, so that they do not meet there.
     cursor: ProcId,
     first: ProcId,
-    waiting: HashSet<ProcId>,
+    /// All of them, and whether the kernel does not space out yet what they send.
+    waiting: HashMap<ProcId, bool>,
 }
 
 impl Pacer {
@@ -79,6 +86,7 @@ impl Pacer {
         Self {
             rate,
             level: 0.0,
+            missed: 0.0,
             seen: now,
             called: None,
             last: None,
@@ -86,7 +94,7 @@ impl Pacer {
             large: BTreeSet::new(),
             cursor,
             first: cursor,
-            waiting: HashSet::new(),
+            waiting: HashMap::new(),
         }
     }
 
@@ -98,8 +106,8 @@ impl Pacer {
 
     /// What a socket is to be told that may write so many bytes now, bytes per second: it makes up for what has been missed.
     pub(crate) fn socket_rate(&self, bytes: usize) -> u64 {
-        let missed = (-self.level).max(0.0) / (bytes as f64).max(1.0);
-        ((self.rate / (1.0 - missed.min(CREDIT))) as u64).max(1)
+        let faster = self.made_up_by(bytes) / (bytes as f64).max(1.0);
+        ((self.rate / (1.0 - faster)) as u64).max(1)
     }
 
     /// The whole rate, bytes per second.
@@ -122,30 +130,30 @@ impl Pacer {
         if ask.backlog == 0 {
             return Turn::Now(usize::MAX);
         }
-        let turn = if ask.is_young { TURN_YOUNG } else { self.turn_of(ask.share) };
+        let turn = self.turn_for(ask);
         if self.called.take_if(|called| *called == peer).is_some() {
             return Turn::Now(turn);
         }
-        if self.waiting.contains(&peer) {
+        if self.waiting.contains_key(&peer) {
             return Turn::Later;
         }
         self.settle(now);
         if !self.has_waiting() {
             // A moment that nobody wanted to use is no credit.
-            self.level = self.level.max(0.0);
+            self.missed = 0.0;
             // Processes that ended with the same one do not begin with the same one.
             self.cursor = self.first;
         }
         let is_small = ask.backlog <= SMALL;
-        let (is_first, lead) = match (is_small, ask.is_young) {
-            (true, _) => (self.small.is_empty(), SMALL_LEAD),
-            (false, true) => (self.waiting.is_empty(), LEAD),
-            (false, false) => (self.waiting.is_empty(), self.lead(peer)),
+        let (is_first, lead) = if is_small {
+            (self.small.is_empty(), SMALL_LEAD)
+        } else {
+            (self.waiting.is_empty(), self.lead(peer, ask.is_young))
         };
         if is_first && self.level <= lead {
             return Turn::Now(turn);
         }
-        self.waiting.insert(peer);
+        self.waiting.insert(peer, ask.is_young);
         if is_small {
             self.small.push_back(peer);
         } else {
@@ -157,19 +165,34 @@ impl Pacer {
     /// `peer` has written.
     pub(crate) fn wrote(&mut self, peer: ProcId, bytes: usize, now: Instant) {
         self.settle(now);
-        self.level += bytes as f64;
+        // What is made up for the kernel sends in no time. A short turn can make up for little: many of them would leave at once.
+        let made_up = self.made_up_by(bytes);
+        self.missed -= made_up;
+        self.level += bytes as f64 - made_up;
         self.last = Some(peer);
     }
 
     /// So many bytes have been sent too many; no more than a turn of them is made up for.
     pub(crate) fn owe(&mut self, bytes: f64) {
-        self.level += bytes.min(self.turn() as f64);
+        self.burden(bytes.min(self.turn() as f64));
     }
 
     /// So many bytes have come, and will be acknowledged.
     pub(crate) fn received(&mut self, bytes: usize, now: Instant) {
         self.settle(now);
-        self.level += bytes as f64 * ACKNOWLEDGEMENT;
+        self.burden(bytes as f64 * ACKNOWLEDGEMENT);
+    }
+
+    /// So many bytes leave beside the turns.
+    fn burden(&mut self, bytes: f64) {
+        let missed = self.missed.min(bytes);
+        self.missed -= missed;
+        self.level += bytes - missed;
+    }
+
+    /// How much of what was missed a turn of so many bytes makes up for.
+    fn made_up_by(&self, bytes: usize) -> f64 {
+        self.missed.min(CREDIT * bytes as f64)
     }
 
     /// Whose turn it is now, if it is anyone's who waits.
@@ -201,7 +224,10 @@ impl Pacer {
 
     fn lead_of_next(&self) -> Option<f64> {
         if self.small.is_empty() {
-            self.next_large().map(|peer| self.lead(peer))
+            self.next_large().map(|peer| {
+                let is_young = self.waiting.get(&peer).is_some_and(|&is_young| is_young);
+                self.lead(peer, is_young)
+            })
         } else {
             Some(SMALL_LEAD)
         }
@@ -212,9 +238,18 @@ impl Pacer {
         self.large.range(after).next().or_else(|| self.large.first()).copied()
     }
 
-    /// How much may be before a turn of `peer`. Its own it cannot meet.
-    fn lead(&self, peer: ProcId) -> f64 {
-        if self.last == Some(peer) { self.turn() as f64 / 2.0 } else { LEAD }
+    /// How much may be before a turn of `peer`. Its own it cannot meet, if the kernel spaces it out.
+    fn lead(&self, peer: ProcId, is_young: bool) -> f64 {
+        if self.last == Some(peer) && !is_young { self.turn() as f64 / 2.0 } else { LEAD }
+    }
+
+    fn turn_for(&self, ask: Ask) -> usize {
+        if ask.is_young {
+            return TURN_YOUNG;
+        }
+        let turn = self.turn_of(ask.share);
+        let all = turn + (turn as f64 * REST) as usize;
+        if ask.backlog <= all as u64 { all } else { turn }
     }
 
     fn turn(&self) -> usize {
@@ -229,9 +264,12 @@ impl Pacer {
 
     fn settle(&mut self, now: Instant) {
         let passed = now.saturating_duration_since(self.seen).as_secs_f64();
-        let credit = if self.has_waiting() { CREDIT * self.turn() as f64 } else { 0.0 };
-        let least = self.level.min(-credit).max(-CREDIT * self.turn() as f64).min(0.0);
-        self.level = (self.level - passed * self.rate).max(least);
+        let level = self.level - passed * self.rate;
+        self.level = level.max(0.0);
+        if self.has_waiting() {
+            self.missed -= level.min(0.0);
+        }
+        self.missed = self.missed.min(CREDIT * self.turn() as f64);
         self.seen = self.seen.max(now);
     }
 }
@@ -374,9 +412,9 @@ mod tests {
         let missed = RATE / 1e3 - LEAD;
         let wanted = RATE * turn as f64 / (turn as f64 - missed);
         assert!((world.pacer.socket_rate(turn) as f64 - wanted).abs() < 2.0);
-        let level = world.pacer.level;
         world.pacer.wrote(ProcId(1), turn, world.now);
-        assert_eq!(world.pacer.level, level + turn as f64);
+        // The kernel has it out sooner by that, and the next one begins sooner.
+        assert!((world.pacer.level - (turn as f64 - missed)).abs() < 1.0, "{}", world.pacer.level);
         assert_eq!(world.ask(0, 1 << 20), Turn::Later);
         assert_eq!(world.pacer.next(world.now + Duration::from_secs(1)), Some(ProcId(0)));
         assert_eq!(world.pacer.socket_rate(turn), (RATE / (1.0 - CREDIT)) as u64);
@@ -405,6 +443,78 @@ mod tests {
         assert_eq!(world.pacer.ask(ProcId(0), young, world.now), Turn::Now(TURN_YOUNG));
         world.pacer.wrote(ProcId(0), TURN_YOUNG, world.now);
         assert_eq!(world.pacer.ask(ProcId(0), young, world.now), Turn::Later);
+    }
+
+    #[test]
+    fn young_connections_that_wait_do_not_go_on_before_what_they_sent_has_left() {
+        let mut world = World::new(1);
+        let young = Ask { backlog: 1 << 20, is_young: true, share: 1.0 };
+        assert_eq!(world.pacer.ask(ProcId(0), young, world.now), Turn::Now(TURN_YOUNG));
+        world.pacer.wrote(ProcId(0), TURN_YOUNG, world.now);
+        for _ in 0..5 {
+            assert_eq!(world.pacer.ask(ProcId(0), young, world.now), Turn::Later);
+            assert_eq!(world.pacer.next(world.now), None);
+            let due = world.pacer.due().unwrap();
+            let left = (due - world.now).as_secs_f64() * RATE;
+            assert!(left > TURN_YOUNG as f64 - LEAD - 1.0, "{left}");
+            world.now = due;
+            assert_eq!(world.pacer.next(world.now), Some(ProcId(0)));
+            assert_eq!(world.pacer.ask(ProcId(0), young, world.now), Turn::Now(TURN_YOUNG));
+            world.pacer.wrote(ProcId(0), TURN_YOUNG, world.now);
+        }
+    }
+
+    #[test]
+    fn many_short_turns_after_a_late_wake_up_do_not_leave_at_once() {
+        let now = Instant::now();
+        let mut pacer = Pacer::new(RATE, ProcId(0), now);
+        pacer.wrote(ProcId(9), 10 * SEGMENT, now);
+        let ask = Ask { backlog: 1 << 20, is_young: false, share: 1.0 };
+        (0..8).for_each(|peer| assert_eq!(pacer.ask(ProcId(peer), ask, now), Turn::Later));
+        // All that can be made up for has been missed. Windows let each have one segment.
+        let late = now + Duration::from_secs(1);
+        let mut at_once = 0;
+        while let Some(peer) = pacer.next(late) {
+            assert!(matches!(pacer.ask(peer, ask, late), Turn::Now(_)));
+            pacer.wrote(peer, SEGMENT, late);
+            at_once += 1;
+        }
+        assert_eq!(at_once, 2);
+        // They leave faster, but one by one.
+        let gap = (pacer.due().unwrap() - late).as_secs_f64() * RATE;
+        assert!(gap > 0.0 && gap < SEGMENT as f64, "{gap}");
+        assert_eq!(pacer.socket_rate(SEGMENT), (RATE / (1.0 - CREDIT)) as u64);
+    }
+
+    #[test]
+    fn what_comes_in_is_taken_off_what_was_missed() {
+        let mut world = World::new(2);
+        world.go(0);
+        assert_eq!(world.ask(1, 1 << 20), Turn::Later);
+        world.now += Duration::from_secs(1);
+        world.pacer.settle(world.now);
+        let missed = world.pacer.missed;
+        assert_eq!(missed, CREDIT * world.pacer.turn() as f64);
+        world.pacer.received(10_000, world.now);
+        assert!((missed - world.pacer.missed - 10_000.0 * ACKNOWLEDGEMENT).abs() < 1e-6);
+        world.pacer.owe(missed);
+        assert_eq!(world.pacer.missed, 0.0);
+        assert!((world.pacer.level - 10_000.0 * ACKNOWLEDGEMENT).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_turn_takes_along_what_would_be_left_for_a_short_one() {
+        let mut world = World::new(1);
+        let turn = world.pacer.turn();
+        let all = turn + (REST * turn as f64) as usize;
+        assert_eq!(world.ask(0, all as u64), Turn::Now(all));
+        assert_eq!(world.ask(0, all as u64 + 1), Turn::Now(turn));
+        // 32 KiB by messages of that size at 40 Mbit/s, as eight of them share 320.
+        let mut pacer = Pacer::new(39.2e6 / 8.0 * 1448.0 / 1538.0, ProcId(0), world.now);
+        let ask = Ask { backlog: (32 << 10) + 65, is_young: false, share: 1.0 };
+        assert!(
+            matches!(pacer.ask(ProcId(0), ask, world.now), Turn::Now(most) if most as u64 >= ask.backlog)
+        );
     }
 
     #[test]

@@ -265,7 +265,7 @@ impl State {
         } else {
             most
         };
-        let rate = pacer.socket_rate(most);
+        let rate = pacer.socket_rate(usize::try_from(backlog).map_or(most, |all| most.min(all)));
         // What needs no spacing does not slow the kernel down: it is not as easily made faster again.
         if backlog > SMALL || link.paced_to.is_none_or(|known| known < rate) {
             link.pace(rate)?;
