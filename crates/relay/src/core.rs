@@ -54,6 +54,8 @@ pub struct Limits {
     pub connections: usize,
     /// Paths that one connection to another relay may tell.
     pub routes: usize,
+    /// Bytes of cells other than data that may wait for another relay to read.
+    pub cells: usize,
     /// How long a process has to accept a circuit.
     pub accept: Duration,
     /// How long another relay has to answer.
@@ -76,6 +78,7 @@ impl Default for Limits {
             circuits: 65_536,
             connections: usize::MAX,
             routes: 4096,
+            cells: 16 << 20,
             accept: Duration::from_secs(10),
             answer: Duration::from_secs(12),
             probe: Duration::from_millis(250),
@@ -112,6 +115,8 @@ pub enum Action {
     Reset(Wire),
     /// Another relay has fallen silent: close.
     Dead(Wire),
+    /// Another relay does not read what it is told: close.
+    Deaf(Wire),
 }
 
 /// What a leg's socket has given.
@@ -217,6 +222,8 @@ pub struct Gauges {
     pub most_connections: usize,
     /// Spans of processes for which there is a way.
     pub routes: usize,
+    /// Ways of which other relays are still to be told.
+    pub untold: usize,
     /// Bytes that senders are granted together.
     pub granted: usize,
     /// Most that they may be.
@@ -323,6 +330,7 @@ impl Core {
             connections: self.links.len(),
             most_connections: self.limits.connections,
             routes: self.routes.all().count(),
+            untold: self.routes.untold(),
             granted: self.budget.used(),
             budget: self.budget.total(),
             ..Gauges::default()
@@ -502,16 +510,24 @@ impl Core {
 
     /// Tells other relays what has changed.
     fn spread_news(&mut self) {
-        for (key, cell) in self.routes.news() {
-            self.say(key, 0, &cell);
+        for key in self.routes.with_news() {
+            if let Some(Link { kind: Kind::Trunk(trunk), .. }) = self.links.get_mut(key) {
+                trunk.has_news = true;
+                self.mark(key);
+            }
         }
     }
 
     /// Puts a cell other than data on its way.
     fn say(&mut self, key: LinkKey, circuit: u32, cell: &Cell) {
         if let Some(Link { kind: Kind::Trunk(trunk), .. }) = self.links.get_mut(key) {
-            cell.encode(circuit, &mut trunk.control);
-            if !matches!(cell, Cell::Ping(_) | Cell::Pong(_)) {
+            if trunk.waiting_cells() >= self.limits.cells {
+                // It ends when its turn comes.
+                trunk.is_deaf = true;
+            } else {
+                cell.encode(circuit, &mut trunk.control);
+            }
+            if !matches!(cell, Cell::Ping(_)) {
                 self.is_sooner |= trunk.sent(self.now);
             }
             self.counts.cells_out += 1;

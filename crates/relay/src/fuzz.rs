@@ -102,7 +102,7 @@ impl Wires for Outside {
     fn act(&mut self, action: Action) {
         match action {
             Action::Notice(_, notice) => self.notices.push(notice.circuit),
-            Action::Close(wire) | Action::Reset(wire) | Action::Dead(wire) => {
+            Action::Close(wire) | Action::Reset(wire) | Action::Dead(wire) | Action::Deaf(wire) => {
                 self.closed.push(wire)
             }
             Action::Answer(..) | Action::Shutdown(_) => {}
@@ -114,7 +114,8 @@ const JOB: [u8; 16] = [0; 16];
 
 /// A relay between two others that send any bytes and processes that do anything.
 pub fn core(bytes: &[u8]) {
-    let limits = Limits { memory: 300_000, circuits: 20, routes: 5, ..Limits::default() };
+    let limits =
+        Limits { memory: 300_000, circuits: 20, routes: 5, cells: 1000, ..Limits::default() };
     let (mut core, mut outside) = (Core::new(RelayId([1; 16]), limits), Outside::default());
     let mut now = Duration::ZERO;
     let peer = |n: usize| RelayId([2 + n as u8; 16]);

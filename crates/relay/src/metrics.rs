@@ -108,6 +108,7 @@ pub(crate) fn encode(seen: &Snapshot) -> Result<String, fmt::Error> {
         gauges.most_connections,
     );
     page.gauge("routes", "Clusters of jobs to which there is a way", gauges.routes);
+    page.gauge("routes_untold", "Ways of which other relays are still to be told", gauges.untold);
     page.gauge(
         "granted_bytes",
         "Bytes that senders may send or have sent and that wait",

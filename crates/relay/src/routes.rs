@@ -2,8 +2,11 @@
 //!
 //! A relay tells each peer its best path to every span of processes, unless the path leads through that peer, and never
 //! believes one that leads through itself. So what is withdrawn does not live on in circles.
+//!
+//! What is to be told is not kept as words but as the spans that it is about: so what changes back and forth while a peer takes
+//! nothing costs no memory, and a peer is never told more than it keeps.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use gridmpi_wire::{JobId, ProcId};
 
@@ -26,6 +29,10 @@ struct Neighbour {
     peer: RelayId,
     /// What it was told.
     told: HashMap<Span, Vec<RelayId>>,
+    /// Spans of which it was told something else than holds now.
+    untold: BTreeSet<Span>,
+    /// Something has changed since it was last told anything.
+    has_news: bool,
     /// How many paths it has told us.
     learnt: usize,
 }
@@ -36,11 +43,11 @@ pub(crate) struct Routes {
     me: RelayId,
     entries: BTreeMap<Span, Entry>,
     neighbours: BTreeMap<LinkKey, Neighbour>,
-    /// Most paths that one connection may tell.
+    /// Most paths that one connection may tell, in either direction.
     most: usize,
     is_silent: bool,
-    /// What is to be told.
-    news: Vec<(LinkKey, Cell)>,
+    /// Connections for which there is news since this was last asked.
+    with_news: Vec<LinkKey>,
 }
 
 impl Routes {
@@ -51,13 +58,46 @@ impl Routes {
             neighbours: BTreeMap::new(),
             most,
             is_silent: false,
-            news: Vec::new(),
+            with_news: Vec::new(),
         }
     }
 
-    /// What has to be told to peers since this was last asked.
-    pub(crate) fn news(&mut self) -> Vec<(LinkKey, Cell)> {
-        std::mem::take(&mut self.news)
+    /// The connections for which there is news since this was last asked: see [`Self::news`].
+    pub(crate) fn with_news(&mut self) -> Vec<LinkKey> {
+        std::mem::take(&mut self.with_news)
+    }
+
+    /// What a connection has to be told now; it counts as told. What goes beyond what the other side keeps waits until
+    /// something else is withdrawn.
+    pub(crate) fn news(&mut self, link: LinkKey) -> Vec<Cell> {
+        let Some(neighbour) = self.neighbours.get_mut(&link) else { return Vec::new() };
+        neighbour.has_news = false;
+        let (peer, untold) = (neighbour.peer, std::mem::take(&mut neighbour.untold));
+        let now = untold.into_iter().map(|span| (span, self.path_for(peer, &span)));
+        let (there, gone): (Vec<_>, Vec<_>) = now.partition(|(_, path)| path.is_some());
+        let most = self.most;
+        let Some(neighbour) = self.neighbours.get_mut(&link) else { return Vec::new() };
+        let mut cells = Vec::new();
+        for (span, _) in gone {
+            if neighbour.told.remove(&span).is_some() {
+                cells.push(Cell::Withdraw(span));
+            }
+        }
+        for (span, path) in there {
+            let Some(path) = path else { continue };
+            if neighbour.told.len() >= most && !neighbour.told.contains_key(&span) {
+                neighbour.untold.insert(span);
+            } else {
+                neighbour.told.insert(span, path.clone());
+                cells.push(Cell::Route(span, path));
+            }
+        }
+        cells
+    }
+
+    /// How many paths connections are still to be told, together.
+    pub(crate) fn untold(&self) -> usize {
+        self.neighbours.values().map(|neighbour| neighbour.untold.len()).sum()
     }
 
     pub(crate) fn add_local(&mut self, span: Span) {
@@ -73,7 +113,14 @@ impl Routes {
     }
 
     pub(crate) fn link_up(&mut self, link: LinkKey, peer: RelayId) {
-        self.neighbours.insert(link, Neighbour { peer, told: HashMap::new(), learnt: 0 });
+        let neighbour = Neighbour {
+            peer,
+            told: HashMap::new(),
+            untold: BTreeSet::new(),
+            has_news: false,
+            learnt: 0,
+        };
+        self.neighbours.insert(link, neighbour);
         let spans: Vec<Span> = self.entries.keys().copied().collect();
         spans.into_iter().for_each(|span| self.tell(link, span));
     }
@@ -189,15 +236,13 @@ impl Routes {
         let Some(peer) = self.neighbours.get(&link).map(|neighbour| neighbour.peer) else { return };
         let path = self.path_for(peer, &span);
         let Some(neighbour) = self.neighbours.get_mut(&link) else { return };
-        match path {
-            Some(path) if neighbour.told.get(&span) != Some(&path) => {
-                neighbour.told.insert(span, path.clone());
-                self.news.push((link, Cell::Route(span, path)));
-            }
-            None if neighbour.told.remove(&span).is_some() => {
-                self.news.push((link, Cell::Withdraw(span)));
-            }
-            _ => {}
+        if neighbour.told.get(&span) == path.as_ref() {
+            neighbour.untold.remove(&span);
+            return;
+        }
+        neighbour.untold.insert(span);
+        if !std::mem::replace(&mut neighbour.has_news, true) {
+            self.with_news.push(link);
         }
     }
 
@@ -264,6 +309,64 @@ mod tests {
         assert!(routes.learn(key(1), span(0), vec![relay(2)]).is_err());
     }
 
+    #[test]
+    fn what_changes_while_nobody_listens_is_told_once_and_as_it_is_then() {
+        let mut routes = Routes::new(relay(0), 10);
+        [1, 2].into_iter().for_each(|n| routes.link_up(key(n), relay(n)));
+        let told = |routes: &mut Routes| {
+            assert_eq!(routes.with_news(), [key(2)]);
+            routes.news(key(2))
+        };
+        for n in 0..1000 {
+            assert!(routes.learn(key(1), span(n), vec![relay(1)]).unwrap());
+            routes.withdraw(key(1), span(n));
+            assert!(routes.untold() <= 1, "what nobody will be told is kept");
+        }
+        assert_eq!(told(&mut routes), []);
+        assert!(routes.learn(key(1), span(7), vec![relay(1)]).unwrap());
+        assert!(routes.learn(key(1), span(7), vec![relay(1), relay(3)]).unwrap());
+        let path = vec![relay(0), relay(1), relay(3)];
+        assert_eq!(told(&mut routes), [Cell::Route(span(7), path)]);
+        routes.withdraw(key(1), span(7));
+        assert!(routes.learn(key(1), span(7), vec![relay(1), relay(3)]).unwrap());
+        assert_eq!(told(&mut routes), []);
+        routes.withdraw(key(1), span(7));
+        assert_eq!(told(&mut routes), [Cell::Withdraw(span(7))]);
+    }
+
+    #[test]
+    fn what_a_peer_has_no_room_for_is_told_when_it_has() {
+        let (mut one, mut two) = (Routes::new(relay(0), 3), Routes::new(relay(1), 3));
+        one.link_up(key(1), relay(1));
+        two.link_up(key(0), relay(0));
+        let tell = |one: &mut Routes, two: &mut Routes| {
+            for link in one.with_news() {
+                for cell in one.news(link) {
+                    match cell {
+                        Cell::Route(span, path) => {
+                            assert!(two.learn(key(0), span, path).unwrap(), "it is refused");
+                        }
+                        Cell::Withdraw(span) => two.withdraw(key(0), span),
+                        other => panic!("{other:?}"),
+                    }
+                }
+            }
+        };
+        (0..5).for_each(|n| one.add_local(span(n)));
+        tell(&mut one, &mut two);
+        assert_eq!((two.all().count(), one.untold()), (3, 2));
+        // In one go: what is withdrawn makes room for what is told.
+        one.remove_local(span(1));
+        one.add_local(span(9));
+        tell(&mut one, &mut two);
+        assert_eq!((two.all().count(), one.untold()), (3, 2));
+        one.remove_local(span(0));
+        one.remove_local(span(2));
+        tell(&mut one, &mut two);
+        let known: Vec<u32> = two.all().map(|(span, _)| span.first.0).collect();
+        assert_eq!((known, one.untold()), (vec![3, 4, 9], 0));
+    }
+
     /// Relays in any graph, links numbered by (from, to), whose words arrive in order.
     struct Net {
         relays: Vec<Routes>,
@@ -297,7 +400,11 @@ mod tests {
         fn settle(&mut self) -> usize {
             for count in 0.. {
                 for from in 0..self.relays.len() {
-                    for (link, cell) in self.relays[from].news() {
+                    let told = self.relays[from].with_news().into_iter().flat_map(|link| {
+                        let cells = self.relays[from].news(link);
+                        cells.into_iter().map(move |cell| (link, cell))
+                    });
+                    for (link, cell) in told.collect::<Vec<_>>() {
                         let to = link.to_bits() as usize;
                         if self.links.contains(&(from.min(to), from.max(to))) {
                             self.words.entry((from, to)).or_default().push_back(cell);

@@ -411,6 +411,9 @@ impl Wires for Sockets {
             Action::Dead(wire) => {
                 self.end_trunk(wire.into(), "it has fallen silent");
             }
+            Action::Deaf(wire) => {
+                self.end_trunk(wire.into(), "it does not read: too much waits for it");
+            }
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use bytes::Bytes;
 use gridmpi_wire::{JobId, ProcId};
 
 use super::circuit::Side;
@@ -35,8 +36,15 @@ pub(super) enum Kind {
 pub(super) struct Trunk {
     pub(super) peer: RelayId,
     pub(super) parser: Parser,
-    /// Cells that go before all data.
+    /// Cells that go before all data: those whose turn has begun, and those behind them.
+    pub(super) ready: Bytes,
     pub(super) control: Vec<u8>,
+    /// The last ping that was not answered yet.
+    pub(super) pong: Option<u64>,
+    /// There are ways of which it is to be told.
+    pub(super) has_news: bool,
+    /// More cells wait than may.
+    pub(super) is_deaf: bool,
     pub(super) fair: Fair<(CircuitKey, Side)>,
     /// Circuits by number, and which of their ends this is.
     pub(super) numbers: BTreeMap<u32, (CircuitKey, Side)>,
@@ -67,7 +75,11 @@ impl Link {
         let trunk = Trunk {
             peer,
             parser: Parser::default(),
+            ready: Bytes::new(),
             control: Vec::new(),
+            pong: None,
+            has_news: false,
+            is_deaf: false,
             fair: Fair::default(),
             numbers: BTreeMap::new(),
             next: Some(if is_dialer { 1 } else { 2 }),
@@ -87,7 +99,21 @@ impl Link {
 impl Trunk {
     /// Whether it has anything to send, or may have.
     pub(super) fn is_waiting(&self) -> bool {
-        self.fair.len() > 0 || !self.control.is_empty()
+        self.fair.len() > 0 || self.waiting_cells() > 0 || self.has_news || self.pong.is_some()
+    }
+
+    /// Bytes of cells other than data that it has not taken.
+    pub(super) fn waiting_cells(&self) -> usize {
+        self.ready.len() + self.control.len()
+    }
+
+    /// The next of the cells other than data, at most `most` bytes; `None` if there are none.
+    pub(super) fn take_cells(&mut self, most: usize) -> Option<Bytes> {
+        if self.ready.is_empty() {
+            self.ready = std::mem::take(&mut self.control).into();
+        }
+        let cells = self.ready.split_to(self.ready.len().min(most));
+        (!cells.is_empty()).then_some(cells)
     }
 
     /// A number for a circuit that we open.

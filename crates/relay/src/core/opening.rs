@@ -161,14 +161,17 @@ impl Core {
     }
 
     /// The connection to the relay through which the circuit goes on: of those with the fewest relays to come the one with
-    /// the least in line.
+    /// the least in line. One that is half deaf takes no new ones: so nobody can make it deaf by what he has it told.
     fn choose(&self, wanted: Wanted, except: Option<RelayId>) -> Option<LinkKey> {
         if wanted.hops == 0 {
             return None;
         }
         let ways = self.routes.towards(wanted.job, wanted.to, except);
+        let most = self.limits.cells / 2;
         let in_line = |key: &LinkKey| match self.links.get(*key) {
-            Some(Link { kind: Kind::Trunk(trunk), is_blocked, .. }) if trunk.next.is_some() => {
+            Some(Link { kind: Kind::Trunk(trunk), is_blocked, .. })
+                if trunk.next.is_some() && trunk.waiting_cells() < most =>
+            {
                 Some((*is_blocked, trunk.fair.len(), trunk.numbers.len()))
             }
             _ => None,

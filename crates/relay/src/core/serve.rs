@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::circuit::{Circuit, End, Flow, Side};
@@ -71,6 +70,11 @@ impl Core {
     pub(super) fn serve(&mut self, key: LinkKey, inbound: &[u8], wires: &mut impl Wires) {
         let Some(link) = self.links.get_mut(key) else { return };
         link.is_dirty = false;
+        if matches!(&link.kind, Kind::Trunk(trunk) if trunk.is_deaf) {
+            self.actions.push_back(Action::Deaf(link.wire));
+            self.gone(key);
+            return;
+        }
         if link.is_blocked {
             return;
         }
@@ -133,11 +137,25 @@ impl Core {
         wires: &mut impl Wires,
         batch: &mut Batch<'a>,
     ) {
-        let Self { links, circuits, now, is_sooner, .. } = self;
+        let Self { links, circuits, routes, counts, now, is_sooner, .. } = self;
         let Some(Link { kind: Kind::Trunk(trunk), .. }) = links.get_mut(key) else { return };
-        if !trunk.control.is_empty() {
-            let control = Bytes::from(std::mem::take(&mut trunk.control));
-            batch.pieces.push(Piece::Held(control));
+        if std::mem::take(&mut trunk.has_news) {
+            for cell in routes.news(key) {
+                cell.encode(0, &mut trunk.control);
+                *is_sooner |= trunk.sent(*now);
+                counts.cells_out += 1;
+            }
+        }
+        if let Some(value) = trunk.pong.take() {
+            Cell::Pong(value).encode(0, &mut trunk.control);
+            counts.cells_out += 1;
+        }
+        if let Some(cells) = trunk.take_cells(BATCH) {
+            batch.pieces.push(Piece::Held(cells));
+            if trunk.waiting_cells() > 0 {
+                // A cell may be cut here.
+                return;
+            }
         }
         while batch.bytes < BATCH && batch.pieces.len() < PIECES {
             let Some((key, side)) = trunk.fair.turn() else { break };

@@ -1,6 +1,8 @@
 //! Several relays in a small world of their own: processes that send and read as chance will have it, connections that carry
 //! as much as they please, and everything that must hold looked at after each step.
 
+mod deaf;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::time::Duration;
@@ -127,9 +129,10 @@ impl Wires for Fake {
         | Action::Shutdown(wire)
         | Action::Close(wire)
         | Action::Reset(wire)
-        | Action::Dead(wire)) = action;
+        | Action::Dead(wire)
+        | Action::Deaf(wire)) = action;
         if let Some(trunk) = self.trunks.get_mut(&wire.0) {
-            assert_eq!(action, Action::Dead(wire));
+            assert!(matches!(action, Action::Dead(_) | Action::Deaf(_)));
             trunk.is_dead = true;
             return;
         }
@@ -148,7 +151,7 @@ impl Wires for Fake {
                 leg.is_closed = true;
                 leg.is_reset = true;
             }
-            Action::Dead(_) => panic!("a leg is not dead"),
+            Action::Dead(_) | Action::Deaf(_) => panic!("a leg is not dead"),
         }
     }
 }
