@@ -9,7 +9,7 @@ use gridmpi_leg::{Ask, AskStep, Asker, LegError};
 use gridmpi_wire::{Errand, Inbox, LegNotice, LegVerdict, ProcId};
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -203,8 +203,13 @@ struct Inside {
     is_closing: AtomicBool,
     /// Registrations that stand, to be ended from outside.
     standing: Mutex<Vec<(SocketAddr, TcpStream)>>,
+    /// Circuits that are being taken.
+    taking: AtomicUsize,
     closing: Condvar,
 }
+
+/// Most circuits that are taken at a time: who has the relay's token may call as often as it likes.
+const MOST_TAKEN: usize = 64;
 
 impl Door {
     /// `came` is called with each circuit, from a thread of its own. `trouble` is told once for each relay why it cannot be
@@ -223,6 +228,7 @@ impl Door {
             asker: access.asker(ProcId::COORDINATOR, job),
             is_closing: AtomicBool::new(false),
             standing: Mutex::default(),
+            taking: AtomicUsize::new(0),
             closing: Condvar::new(),
         });
         let (came, trouble) = (Arc::new(came), Arc::new(trouble));
@@ -325,14 +331,21 @@ impl Inside {
             let Some(bytes) = inbox.filled(count) else { continue };
             let Ok(notice) = LegNotice::decode(&bytes) else { break };
             let errand = Errand::Accept { circuit: notice.circuit };
+            // Whoever waits at the other end tries again if nobody comes.
+            if self.taking.fetch_add(1, Ordering::AcqRel) >= MOST_TAKEN {
+                self.taking.fetch_sub(1, Ordering::AcqRel);
+                continue;
+            }
             let (inside, came) = (Arc::clone(self), Arc::clone(came));
             let taking = std::thread::Builder::new().name("circuit".to_owned());
-            // Whoever waits at the other end tries again if this fails.
-            let _ = taking.stack_size(512 << 10).spawn(move || {
-                if let Ok(stream) = inside.connect(relay, errand) {
-                    came(stream);
-                }
+            let begun = taking.stack_size(512 << 10).spawn(move || {
+                let circuit = inside.connect(relay, errand);
+                inside.taking.fetch_sub(1, Ordering::AcqRel);
+                circuit.into_iter().for_each(|stream| came(stream));
             });
+            if begun.is_err() {
+                self.taking.fetch_sub(1, Ordering::AcqRel);
+            }
         }
         lock(&self.standing).retain(|(at, _)| *at != relay);
     }

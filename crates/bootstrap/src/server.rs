@@ -238,8 +238,8 @@ fn open_door(relays: &RelayAccess, shared: &Arc<Shared>) -> io::Result<Door> {
     let (serving, telling) = (Arc::clone(shared), Arc::clone(shared));
     let came = move |stream: TcpStream| {
         let Ok(peer) = stream.peer_addr() else { return };
-        if serving.wait_for_room() {
-            lock(&serving.strangers).being_served += 1;
+        // Who finds no room tries again.
+        if serving.has_room() {
             serving.serve(stream, Origin { peer, is_relayed: true });
         }
     };
@@ -330,6 +330,15 @@ impl Shared {
             strangers = self.room.wait(strangers).unwrap_or_else(PoisonError::into_inner);
         }
         !self.closing.load(Ordering::Acquire)
+    }
+
+    /// Takes a place among the strangers, if there is one.
+    fn has_room(&self) -> bool {
+        let mut strangers = lock(&self.strangers);
+        let is_there =
+            strangers.being_served < MAX_STRANGERS && !self.closing.load(Ordering::Acquire);
+        strangers.being_served += usize::from(is_there);
+        is_there
     }
 
     fn leave_strangers(&self) {
