@@ -17,7 +17,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, Serve
 use rustls::server::WebPkiClientVerifier;
 use rustls::version::TLS13;
 use rustls::{
-    ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection, client,
+    CipherSuite, ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection,
+    SupportedCipherSuite, client,
 };
 use thiserror::Error;
 
@@ -65,7 +66,7 @@ impl Security {
     pub fn of_job(job: JobId, key: &JobKey) -> Result<Self, SecurityError> {
         let name = name(job);
         let (roots, chain, own_key) = certificates(&name, &authority_key(job, key)?)?;
-        let provider = Arc::new(ring::default_provider());
+        let provider = Arc::new(provider());
         let verifier =
             WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider))
                 .build()?;
@@ -87,6 +88,15 @@ impl Security {
     pub(crate) fn server(&self) -> Result<ServerConnection, rustls::Error> {
         ServerConnection::new(Arc::clone(&self.server))
     }
+}
+
+/// What both ends offer: first what costs least where processors have AES.
+fn provider() -> CryptoProvider {
+    let mut provider = ring::default_provider();
+    let is_later =
+        |suite: &SupportedCipherSuite| suite.suite() != CipherSuite::TLS13_AES_128_GCM_SHA256;
+    provider.cipher_suites.sort_by_key(is_later);
+    provider
 }
 
 fn client_config(

@@ -3,7 +3,7 @@
 use super::across::Pattern;
 use crate::error::BenchError;
 use crate::figure::{Bound, Figure};
-use crate::place::{INTERFACE, Route};
+use crate::place::{INTERFACE, Route, Site};
 use crate::samples::Samples;
 use crate::session::Session;
 
@@ -17,6 +17,22 @@ const CROSSING: u64 = 64 << 20;
 const BOUND: f64 = 0.05;
 const WHOM: &str = "without TLS";
 
+/// Of the link, one way. Without any, emulator and ranks would share the processors all the time.
+const DELAY_MS: u32 = 1;
+
+/// The lab's link of 1 Gbit/s between two clusters.
+fn link() -> Route {
+    Route::Site(Site {
+        nodes: 1,
+        interface_mbit: None,
+        link_mbit: 1000,
+        delay_ms: DELAY_MS,
+        buffer_kib: 1024,
+        inlet_kib: None,
+        records_frames: false,
+    })
+}
+
 /// What is by turns on and off.
 fn settings(is_on: bool) -> [(&'static str, &'static str); 2] {
     [("GRIDMPI_PACING", "off"), ("GRIDMPI_TLS", if is_on { "on" } else { "off" })]
@@ -25,6 +41,7 @@ fn settings(is_on: bool) -> [(&'static str, &'static str); 2] {
 /// Samples with TLS and without.
 fn both(
     session: &mut Session,
+    route: Route,
     program: &str,
     arguments: &[String],
     ranks: u32,
@@ -33,23 +50,37 @@ fn both(
     for _ in 0..session.choose(1, 5) {
         for (is_on, samples) in [true, false].into_iter().zip(&mut samples) {
             let set = settings(is_on);
-            let more = session.job_with(Route::Gigabit, program, arguments, [ranks; 2], &set)?;
+            let more = session.job_with(route, program, arguments, [ranks; 2], &set)?;
             samples.append(&more);
         }
     }
     Ok(samples)
 }
 
-pub(super) fn measure(session: &mut Session) -> Result<Vec<Figure>, BenchError> {
-    let arguments = [INTERFACE.to_owned(), session.choose(50, 100).to_string()];
-    let [on, off] = both(session, "latency", &arguments, 1)?;
+/// 8 bytes one way by two ranks that spin, in so many blocks of 100 round trips.
+fn latency(
+    session: &mut Session,
+    route: Route,
+    blocks: u32,
+    path: &str,
+    bound: Bound,
+) -> Result<Figure, BenchError> {
+    let arguments = [INTERFACE.to_owned(), blocks.to_string()];
+    let [on, off] = both(session, route, "latency", &arguments, 1)?;
     let (on, off) = (on.scaled("mpi", 1e6)?, off.scaled("mpi", 1e6)?);
+    Ok(Figure::new(format!("8 B one way, {path}"), "µs", &on, WHOM, &off, bound))
+}
+
+pub(super) fn measure(session: &mut Session) -> Result<Vec<Figure>, BenchError> {
     let bound = Bound::RatioAtMost(1.0 + BOUND);
-    let name = "8 B one way between clusters, 1 Gbit/s";
-    let mut figures = vec![Figure::new(name, "µs", &on, WHOM, &off, bound)];
+    let blocks = session.choose(50, 100);
+    let mut figures =
+        vec![latency(session, Route::Gigabit, blocks, "a cable, interfaces of 1 Gbit/s", bound)?];
+    let path = format!("a link of 1 Gbit/s and {DELAY_MS} ms");
+    figures.push(latency(session, link(), session.choose(3, 10), &path, bound)?);
     for (pattern, name) in &PATTERNS {
         let (arguments, crossing) = pattern.arguments(CROSSING, session.choose(1, 3));
-        let [on, off] = both(session, pattern.name, &arguments, pattern.ranks)?;
+        let [on, off] = both(session, Route::Gigabit, pattern.name, &arguments, pattern.ranks)?;
         let speeds = |samples: &Samples| -> Result<Vec<f64>, BenchError> {
             let seconds = samples.get("seconds")?.iter();
             Ok(seconds.map(|seconds| crossing * 1e-6 / seconds).collect())
