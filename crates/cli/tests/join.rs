@@ -5,9 +5,11 @@ mod common;
 use common::Bench;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
 
 /// Not a test: the ranks of the others.
 #[test]
@@ -89,6 +91,53 @@ fn the_end_of_gridmpi_run_ends_those_who_joined() {
     run.kill().unwrap();
     run.wait().unwrap();
     bench.outcome(joined).expect(1, &["`gridmpi run` has gone away"]);
+}
+
+/// A way to `address` that can be broken; whoever dials again gets through.
+fn breakable(address: &str) -> (String, Receiver<(TcpStream, TcpStream)>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let own = listener.local_addr().unwrap().to_string();
+    let (sender, standing) = channel();
+    let address = address.to_owned();
+    std::thread::spawn(move || {
+        for near in listener.incoming() {
+            let (near, far) = (near.unwrap(), TcpStream::connect(&address).unwrap());
+            for (from, to) in [(&near, &far), (&far, &near)] {
+                let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+                std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+            }
+            let _ = sender.send((near, far));
+        }
+    });
+    (own, standing)
+}
+
+#[test]
+fn a_join_whose_connection_breaks_comes_back() {
+    let bench = Bench::new();
+    let clusters = ["--cluster", "b=join:3", "--cluster", "c=join"];
+    let (mut run, address, token) = listening(&bench, &clusters);
+    let (way, standing) = breakable(&address);
+    let joined = bench.start(&mut join(&bench, &way, &token, "abort_later:44"));
+    let mut other = bench.command();
+    other.args(["join", "--cluster", "c", &address, "--token-file", "token", "--"]);
+    let other = bench.start(other.args([&bench.launcher(), "sh"]).env("FAKE_c", "hang"));
+    bench.until("the start of both", || {
+        bench.path("b.args").exists() && bench.path("c.args").exists()
+    });
+    let first = standing.recv_timeout(Duration::from_secs(20)).unwrap();
+    first.0.shutdown(Shutdown::Both).unwrap();
+    let said = || fs::read_to_string(bench.path("run.err")).unwrap();
+    bench.until("its return", || {
+        said().contains("connection with `gridmpi join` of cluster `b` was lost and made again")
+    });
+    fs::write(bench.path("stubborn"), "").unwrap();
+    let outcome = bench.outcome(joined);
+    let said = ["the launcher goes on", "is back"];
+    assert!(said.iter().all(|part| outcome.err.contains(part)), "{outcome:?}");
+    bench.outcome(other).expect(44, &["cluster `b` aborted with code 44"]);
+    assert_eq!(common::wait(&mut run).code(), Some(44));
+    bench.nothing_left();
 }
 
 #[test]
