@@ -40,10 +40,12 @@ fn clusters_that_come_get_one_table_and_share_the_end() {
     });
     assert_eq!((cluster, code), (0, 7));
     job.coordinator.end(7, "cluster a aborted");
+    let deadline = soon();
     let notice = loop {
         if let Some(notice) = control_b.notice() {
             break notice;
         }
+        assert!(Instant::now() < deadline, "the notice did not come");
         std::thread::yield_now();
     };
     assert_eq!(notice, Notice::Ended { code: 7, reason: "cluster a aborted".to_owned() });
@@ -238,10 +240,12 @@ fn the_coordinators_end_is_noticed() {
     let job = job(&[("a", None)]);
     let (_, control) = registering(&job, "a", 1).join().unwrap().unwrap();
     drop(job);
+    let deadline = soon();
     let notice = loop {
         if let Some(notice) = control.notice() {
             break notice;
         }
+        assert!(Instant::now() < deadline, "the notice did not come");
         std::thread::yield_now();
     };
     assert_eq!(notice, Notice::Gone);

@@ -369,6 +369,7 @@ impl Daemon {
             is_dialer: false,
             known: None,
             since: pending.accepted,
+            has_ended: false,
             is_blocked: false,
             acknowledged: 0,
             is_active: false,

@@ -159,6 +159,7 @@ impl Daemon {
                 is_dialer: true,
                 known: Some(key),
                 since: now,
+                has_ended: false,
                 is_blocked: false,
                 acknowledged: 0,
                 is_active: false,
@@ -268,5 +269,7 @@ impl Daemon {
         if was_dialed {
             known.attempts = known.attempts.saturating_sub(1);
         }
+        // Others may have failed while this one was still being made.
+        self.dial(key);
     }
 }

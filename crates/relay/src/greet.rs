@@ -38,6 +38,9 @@ pub enum GreetError {
     /// It says that it is somebody else than its certificate says.
     #[error("the other relay is not the one that its certificate names")]
     Name,
+    /// It was in the settings when it began, and is not any more.
+    #[error("the other relay is no longer in the settings")]
+    Unknown,
     /// It is ourselves.
     #[error("this is the relay itself: an `address` of a [[peer]] leads back here")]
     Itself,

@@ -1,14 +1,17 @@
 //! Another relay that has proven itself and then does what it may not, over real sockets.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use gridmpi_wire::{JobKey, ProcId};
+use rustix::net::SendFlags;
+use rustls::{ClientConnection, Connection, StreamOwned};
 
 use crate::cell::{Cell, FIRST_WINDOW, MAX_DATA, RelayId, data_head};
 use crate::greet::{GreetStep, Greeting, Means};
-use crate::{Config, Daemon, Peer, Proof};
+use crate::{Config, Daemon, Handle, Identity, Limits, Peer, Proof};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -16,10 +19,58 @@ fn secret() -> JobKey {
     JobKey::new([4; 32])
 }
 
-/// A relay without a process of ours that has met the one at this address.
-fn meet(address: SocketAddr) -> TcpStream {
-    let mut stream = TcpStream::connect(address).unwrap();
+/// A relay that runs in a thread until it is dropped.
+struct Running {
+    address: SocketAddr,
+    handle: Handle,
+    thread: Option<JoinHandle<io::Result<()>>>,
+}
+
+impl Running {
+    fn start(config: Config) -> Self {
+        let daemon = Daemon::new(config).unwrap();
+        let (address, handle) = (daemon.addresses()[0], daemon.handle());
+        Self { address, handle, thread: Some(std::thread::spawn(move || daemon.run())) }
+    }
+
+    /// Connections that the core has.
+    fn connections(&self) -> usize {
+        self.handle.snapshot(PATIENCE).unwrap().gauges.connections
+    }
+
+    fn wait_for_connections(&self, count: usize) {
+        let since = Instant::now();
+        while self.connections() != count {
+            assert!(since.elapsed() < PATIENCE, "{}, not {count}", self.connections());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.handle.end();
+        self.handle.end();
+        let ended = self.thread.take().map(JoinHandle::join);
+        assert!(std::thread::panicking() || matches!(ended, Some(Ok(Ok(())))), "{ended:?}");
+    }
+}
+
+fn config(proof: Proof) -> Config {
+    let peer = Peer { name: "peer".to_owned(), address: None, proof, connections: 1, rate: None };
+    let listen = vec!["127.0.0.1:0".parse().unwrap()];
+    Config { listen, peers: vec![peer], ..Config::default() }
+}
+
+fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// A relay without a process of ours that has met the one at this address, but for the last word, which is to be sent.
+fn almost_meet(address: SocketAddr) -> (TcpStream, Vec<u8>) {
+    let mut stream = connect(address);
     let mut out = Vec::new();
     let means = Means::Secrets(vec![secret()]);
     let mut greeting = Greeting::dial(RelayId([9; 16]), means, [1; 32], &mut out);
@@ -28,39 +79,44 @@ fn meet(address: SocketAddr) -> TcpStream {
         let mut bytes = vec![0; greeting.due()];
         stream.read_exact(&mut bytes).unwrap();
         if let GreetStep::Met { .. } = greeting.read(&bytes, &mut out).unwrap() {
-            stream.write_all(&out).unwrap();
-            return stream;
+            return (stream, out);
         }
     }
+}
+
+fn meet(address: SocketAddr) -> TcpStream {
+    let (mut stream, last) = almost_meet(address);
+    stream.write_all(&last).unwrap();
+    stream
 }
 
 /// Says it; whether the relay then ends the connection.
 fn is_cut_off(mut stream: TcpStream, bytes: &[u8]) -> bool {
     // It may be cut off before all is said.
     let _ = stream.write_all(bytes);
+    ends(stream)
+}
+
+/// Whether the relay ends the connection, whatever it says before.
+fn ends(mut stream: impl Read) -> bool {
     let mut space = [0; 4096];
     loop {
         match stream.read(&mut space) {
             Ok(0) => return true,
             Ok(_) => {}
-            Err(error) => return error.kind() == std::io::ErrorKind::ConnectionReset,
+            Err(error) => return is_end(&error),
         }
     }
 }
 
+fn is_end(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof)
+}
+
 #[test]
 fn a_peer_that_breaks_the_protocol_is_cut_off_and_others_go_on() {
-    let peer = Peer {
-        name: "peer".to_owned(),
-        address: None,
-        proof: Proof::Secret(secret()),
-        connections: 1,
-        rate: None,
-    };
-    let listen = vec!["127.0.0.1:0".parse().unwrap()];
-    let daemon = Daemon::new(Config { listen, peers: vec![peer], ..Config::default() }).unwrap();
-    let (address, handle) = (daemon.addresses()[0], daemon.handle());
-    let thread = std::thread::spawn(move || daemon.run());
+    let relay = Running::start(config(Proof::Secret(secret())));
+    let address = relay.address;
     let mut honest = meet(address);
     let cell = |circuit, cell: Cell| {
         let mut bytes = Vec::new();
@@ -109,9 +165,138 @@ fn a_peer_that_breaks_the_protocol_is_cut_off_and_others_go_on() {
         assert!(count > 0, "the honest one was cut off too");
         got.extend_from_slice(&space[..count]);
     }
-    let seen = handle.snapshot(PATIENCE).unwrap();
+    let seen = relay.handle.snapshot(PATIENCE).unwrap();
     assert_eq!((seen.circuits(), seen.memory()[1]), (0, 0));
-    handle.end();
-    handle.end();
-    thread.join().unwrap().unwrap();
+}
+
+/// Whether the relay ends the connection, and says nothing more on it.
+fn is_left(mut stream: impl Read) -> bool {
+    match stream.read(&mut [0; 100]) {
+        Ok(count) => count == 0,
+        Err(error) => is_end(&error),
+    }
+}
+
+#[test]
+fn who_goes_from_the_settings_while_he_proves_to_know_the_secret_stays_outside() {
+    let relay = Running::start(config(Proof::Secret(secret())));
+    let (mut stays, last) = almost_meet(relay.address);
+    stays.write_all(&last).unwrap();
+    relay.wait_for_connections(1);
+    let (mut late, last) = almost_meet(relay.address);
+    relay.handle.reload(config(Proof::Secret(JobKey::new([5; 32]))));
+    assert!(ends(stays), "one that has met us goes on");
+    late.write_all(&last).unwrap();
+    assert!(is_left(late), "one that has not met us is let in");
+    relay.wait_for_connections(0);
+}
+
+/// A relay that has met us by TLS, as far as we know; what we say to that is still to be sent.
+fn almost_meet_by_tls(
+    us: &Identity,
+    relay: &Running,
+    to: &Identity,
+) -> StreamOwned<ClientConnection, TcpStream> {
+    let mut stream = connect(relay.address);
+    let Connection::Client(mut tls) = crate::tls::dial(us, to.fingerprint()).unwrap() else {
+        panic!("a connection that is dialled is a client's");
+    };
+    while tls.wants_write() {
+        tls.write_tls(&mut stream).unwrap();
+    }
+    while tls.is_handshaking() {
+        assert!(tls.read_tls(&mut stream).unwrap() > 0, "it is not answered");
+        tls.process_new_packets().unwrap();
+    }
+    let mut hello = Vec::new();
+    let means = Means::Tls(to.fingerprint().relay());
+    Greeting::dial(us.fingerprint().relay(), means, [1; 32], &mut hello);
+    tls.writer().write_all(&hello).unwrap();
+    StreamOwned::new(tls, stream)
+}
+
+#[test]
+fn who_goes_from_the_settings_while_tls_shakes_hands_stays_outside() {
+    let [one, two, other] = [(); 3].map(|()| Identity::generate().unwrap());
+    let config = |peer: &Identity| Config {
+        identity: Some(one.clone()),
+        ..config(Proof::Fingerprint(peer.fingerprint()))
+    };
+    let relay = Running::start(config(&two));
+    let mut stays = almost_meet_by_tls(&two, &relay, &one);
+    stays.flush().unwrap();
+    assert!(!is_left(&mut stays), "one that is in the settings is not let in");
+    relay.wait_for_connections(1);
+    let mut late = almost_meet_by_tls(&two, &relay, &one);
+    relay.handle.reload(config(&other));
+    assert!(ends(&mut stays), "one that has met us goes on");
+    late.flush().unwrap();
+    assert!(is_left(&mut late), "one that has not met us is let in");
+    relay.wait_for_connections(0);
+}
+
+#[test]
+fn an_end_that_comes_with_the_last_bytes_is_seen_at_once() {
+    let long = Duration::from_secs(60);
+    let limits = Limits { probe: long, dead: long, keepalive: long, ..Limits::default() };
+    let relay = Running::start(Config { limits, ..config(Proof::Secret(secret())) });
+    let stream = meet(relay.address);
+    relay.wait_for_connections(1);
+    let mut ping = Vec::new();
+    Cell::Ping(1).encode(0, &mut ping);
+    // One segment carries both.
+    rustix::net::send(&stream, &ping, SendFlags::MORE).unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    relay.wait_for_connections(0);
+}
+
+/// The next connection that comes.
+fn accept(listener: &TcpListener) -> TcpStream {
+    listener.set_nonblocking(true).unwrap();
+    let since = Instant::now();
+    loop {
+        match listener.accept() {
+            Ok((stream, _)) => {
+                stream.set_nonblocking(false).unwrap();
+                stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                return stream;
+            }
+            Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+        }
+        assert!(since.elapsed() < PATIENCE, "nobody dials");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Answers a relay that has dialled.
+fn answer(stream: &mut TcpStream) {
+    let mut greeting = Greeting::answer(RelayId([9; 16]), Means::Secrets(vec![secret()]), [1; 32]);
+    let mut out = Vec::new();
+    loop {
+        let mut bytes = vec![0; greeting.due()];
+        stream.read_exact(&mut bytes).unwrap();
+        let step = greeting.read(&bytes, &mut out).unwrap();
+        stream.write_all(&std::mem::take(&mut out)).unwrap();
+        if let GreetStep::Met { .. } = step {
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_connection_that_failed_while_another_was_being_made_is_made_again() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut config = config(Proof::Secret(secret()));
+    config.peers[0].address = Some(listener.local_addr().unwrap().to_string());
+    config.peers[0].connections = 2;
+    let relay = Running::start(config);
+    let (fails, mut stays) = (accept(&listener), accept(&listener));
+    drop(fails);
+    // What came before a question is seen before the next one.
+    assert_eq!(relay.connections() + relay.connections(), 0);
+    answer(&mut stays);
+    relay.wait_for_connections(1);
+    let mut again = accept(&listener);
+    answer(&mut again);
+    relay.wait_for_connections(2);
 }

@@ -101,6 +101,8 @@ pub(crate) struct Trunk {
     pub(crate) is_dialer: bool,
     pub(crate) known: Option<Key<Known>>,
     pub(crate) since: Instant,
+    /// It sends no more than what is there.
+    pub(crate) has_ended: bool,
     pub(crate) is_blocked: bool,
     /// What the other side's host had acknowledged when it was last looked at.
     pub(crate) acknowledged: u64,

@@ -32,6 +32,7 @@ impl Daemon {
             self.connected(key);
             return;
         }
+        trunk.has_ended |= ready.has_ended;
         if ready.is_writable && (trunk.is_blocked || trunk.channel.has_kept()) {
             match trunk.channel.flush() {
                 Ok(is_all) => {
@@ -56,12 +57,15 @@ impl Daemon {
             let Some(trunk) = self.sockets.trunk(key) else { return };
             let mut ranges = std::mem::take(&mut self.ranges);
             ranges.clear();
+            let has_ended = trunk.has_ended;
             let more = trunk.channel.read(&mut self.inbound, &mut self.scratch, &mut ranges);
             let result = self.shaken(key).and_then(|()| self.digest(key, &ranges));
             self.ranges = ranges;
             self.core.flush(&self.inbound, &mut self.sockets);
             let why = match (result, more) {
                 (Ok(()), Ok(More::Perhaps)) => continue,
+                // The end came together with the last bytes: the kernel will not tell of it again.
+                (Ok(()), Ok(More::No)) if has_ended => continue,
                 (Ok(()), Ok(More::No)) => return,
                 (Ok(()), Ok(More::Ended)) => "it closed the connection".to_owned(),
                 (Ok(()), Err(error)) => error.to_string(),
@@ -130,20 +134,29 @@ impl Daemon {
             range.start += count;
             let mut out = Vec::new();
             let step = greeting.read(bytes, &mut out)?;
+            if let GreetStep::Met { secret, .. } = step {
+                self.recognize(key, secret)?;
+            }
+            let Some(trunk) = self.sockets.trunk(key) else { return Ok(()) };
             // A failure is met by the next read.
             let _ = trunk.channel.write(&[IoSlice::new(&out)]);
-            if let GreetStep::Met { peer, secret } = step {
-                self.met(key, peer, secret);
+            if let GreetStep::Met { peer, .. } = step {
+                self.met(key, peer);
             }
         }
     }
 
-    fn met(&mut self, key: SocketKey, peer: RelayId, secret: Option<TokenId>) {
+    /// Who has proven itself may have gone from the settings while it did.
+    fn recognize(&mut self, key: SocketKey, secret: Option<TokenId>) -> Result<(), GreetError> {
         let by_secret = secret.and_then(|secret| self.known_by_secret(secret));
-        let Some(trunk) = self.sockets.trunk(key) else { return };
-        let is_dialer = trunk.is_dialer;
+        let Some(trunk) = self.sockets.trunk(key) else { return Ok(()) };
         trunk.known = trunk.known.or(by_secret);
-        let (known, address) = (trunk.known, trunk.address);
+        trunk.known.map(drop).ok_or(GreetError::Unknown)
+    }
+
+    fn met(&mut self, key: SocketKey, peer: RelayId) {
+        let Some(trunk) = self.sockets.trunk(key) else { return };
+        let (known, address, is_dialer) = (trunk.known, trunk.address, trunk.is_dialer);
         let link = self.core.trunk_up(key.into(), peer, is_dialer);
         trunk.stage = TrunkStage::Up(link);
         options::prepare_trunk(&trunk.channel.fd);

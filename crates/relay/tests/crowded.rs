@@ -9,6 +9,18 @@ use std::time::{Duration, Instant};
 use common::*;
 use gridmpi_leg::Ask;
 use gridmpi_wire::{Errand, JobKey, LegVerdict, ProcId};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Lets this process have so many descriptors.
+fn may_open(count: u64) {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_some_and(|soft| soft < count) {
+        let raised = Rlimit { current: Some(count), maximum: limit.maximum };
+        let told =
+            format!("this test needs {count} descriptors: raise the hard limit (`ulimit -Hn`)");
+        setrlimit(Resource::Nofile, raised).expect(&told);
+    }
+}
 
 fn is_full(result: Result<TcpStream, Refused>) -> bool {
     matches!(result, Err(Refused::Verdict(LegVerdict::Full)))
@@ -84,6 +96,7 @@ fn who_was_refused_and_does_not_leave_is_left() {
 
 #[test]
 fn strangers_and_slow_readers_do_no_harm_to_a_thousand_circuits() {
+    may_open(5000);
     let processes = 100;
     let mut config = config(&[]);
     config.limits.memory = 64 << 20;

@@ -107,7 +107,8 @@ fn a_silent_relay_is_found_and_its_circuits_are_reset_at_both_ends() {
     b.read_exact(&mut [0; 5]).unwrap();
     is_silent.store(true, Ordering::Relaxed);
     a.write_all(b"not heard").unwrap();
-    assert!(is_reset_within(&mut a, Duration::from_millis(2300)));
+    // After some 1.7 s; TCP itself would take 30.
+    assert!(is_reset_within(&mut a, Duration::from_secs(5)));
     // The other side has sent nothing, but pings go unanswered.
     assert!(is_reset_within(&mut b, Duration::from_secs(12)));
 }
@@ -120,10 +121,11 @@ fn a_killed_relay_resets_its_circuits_at_once_and_is_met_again_when_it_is_back()
     let mut b = register(second.address, 1);
     let (_a, mut leg) = circuit(address, 0, &mut b);
     first.kill();
-    assert!(is_reset_within(&mut leg, Duration::from_millis(500)));
+    // Silence would be found after 1.25 s at the earliest.
+    assert!(is_reset_within(&mut leg, Duration::from_millis(1200)));
     let mut again = config(&[]);
     again.listen = vec![address];
-    let first = Relay::start(again);
+    let first = Relay::start_when_free(again);
     let (mut a, mut leg) = circuit(first.address, 0, &mut b);
     a.write_all(b"again").unwrap();
     leg.read_exact(&mut [0; 5]).unwrap();

@@ -4,7 +4,7 @@
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gridmpi_leg::{Ask, AskStep, Asker, LegError};
 use gridmpi_relay::{Config, Daemon, Handle, Limits, Peer, Proof, Token};
@@ -53,10 +53,25 @@ pub fn config(dials: &[SocketAddr]) -> Config {
 
 impl Relay {
     pub fn start(config: Config) -> Self {
-        let daemon = Daemon::new(config).unwrap();
+        Self::run(Daemon::new(config).unwrap())
+    }
+
+    fn run(daemon: Daemon) -> Self {
         let (address, handle) = (daemon.addresses()[0], daemon.handle());
         let thread = Some(std::thread::spawn(move || daemon.run()));
         Self { address, handle, thread }
+    }
+
+    /// As soon as the addresses that it listens on are nobody else's.
+    pub fn start_when_free(config: Config) -> Self {
+        let since = Instant::now();
+        loop {
+            match Daemon::new(config.clone()) {
+                Ok(daemon) => return Self::run(daemon),
+                Err(error) => assert!(since.elapsed() < PATIENCE, "{error}"),
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     pub fn dialing(dials: &[SocketAddr]) -> Self {
@@ -170,7 +185,7 @@ pub fn open(address: SocketAddr, me: u32, to: u32, early: &[u8]) -> Result<TcpSt
 
 /// Opens again while the way is not known yet.
 pub fn open_soon(address: SocketAddr, me: u32, to: u32, early: &[u8]) -> TcpStream {
-    let since = std::time::Instant::now();
+    let since = Instant::now();
     loop {
         match open(address, me, to, early) {
             Ok(stream) => return stream,

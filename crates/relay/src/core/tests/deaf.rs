@@ -1,6 +1,7 @@
 //! Another relay that says much and reads nothing.
 
 use super::*;
+use crate::cell::{Item, Parser};
 
 /// A relay with one process, between one that talks (it has dialled) and one that has been dialled; nothing was read of either.
 struct Between {
@@ -52,8 +53,15 @@ impl Between {
         core.check();
     }
 
-    /// The other side reads all: what it has got.
+    /// The other side reads all: the cells that it has got.
     fn read(&mut self, link: LinkKey, wire: Wire) -> Vec<(u32, Cell)> {
+        let (cells, data) = self.read_all(link, wire);
+        assert!(data.is_empty(), "nobody has sent data");
+        cells
+    }
+
+    /// And the bytes of all circuits.
+    fn read_all(&mut self, link: LinkKey, wire: Wire) -> (Vec<(u32, Cell)>, Vec<u8>) {
         let Node { core, fake } = &mut self.node;
         let mut got = Vec::new();
         loop {
@@ -66,14 +74,25 @@ impl Between {
                 break;
             }
         }
-        let (mut parser, mut at, mut cells) = (crate::cell::Parser::default(), 0, Vec::new());
+        let (mut parser, mut at) = (Parser::default(), 0);
+        let (mut cells, mut data) = (Vec::new(), Vec::new());
         while let Some(item) = parser.next(&got, &mut at).unwrap() {
             match item {
-                crate::cell::Item::Cell(circuit, cell) => cells.push((circuit, cell)),
-                crate::cell::Item::Data(..) => panic!("nobody has sent data"),
+                Item::Cell(circuit, cell) => cells.push((circuit, cell)),
+                Item::Data(_, range) => data.extend_from_slice(&got[range]),
             }
         }
-        cells
+        (cells, data)
+    }
+
+    /// A process asks for something: its wire, and its connection.
+    fn ask(&mut self, wire: u64, errand: Errand) -> (u64, LinkKey) {
+        let Node { core, fake } = &mut self.node;
+        fake.legs.insert(wire, FakeLeg { room: usize::MAX, ..FakeLeg::default() });
+        let request = LegRequest { errand, job: JOB, from: ProcId(5), mac: [0; 32] };
+        let link = core.ask(Wire(wire), &request).unwrap();
+        core.flush(&[], fake);
+        (wire, link)
     }
 
     /// What the relay keeps for it.
@@ -156,15 +175,29 @@ fn who_asks_and_asks_and_does_not_read_the_answers_is_left() {
 #[test]
 fn who_reads_late_gets_all_in_order_however_much_it_is() {
     let mut between = Between::new(Limits { cells: 2 << 20, ..Limits::default() });
-    // Many times what goes in one push.
+    let errand = Errand::Register { first: ProcId(5), count: 1 };
+    let (registered, _) = between.ask(1, errand);
+    let (first, open) = between.open(5);
+    between.hear(between.talks, &[(first, open)]);
+    let notice = between.node.fake.legs.get_mut(&registered).unwrap().notices.pop_front();
+    let (_, circuit) = notice.unwrap();
+    let (leg, link) = between.ask(2, Errand::Accept { circuit });
+    let bytes: Vec<u8> = (0..FIRST_WINDOW).map(|at| byte(0, 0, at)).collect();
+    between.node.fake.legs.get_mut(&leg).unwrap().sent.extend(&bytes);
+    between.node.core.readable(link);
+    // Many times what goes in one push, and the bytes behind it.
     let count = 100_000;
     for _ in 0..count / 1000 {
         let opens: Vec<_> = (0..1000).map(|_| between.open(1)).collect();
         between.hear(between.talks, &opens);
     }
-    let refused = (0..count).map(|n| (2 * n + 1, Cell::Answer(LegVerdict::NoRoute)));
-    let refused: Vec<_> = refused.collect();
-    assert!(between.read(between.talks, TALKS) == refused);
+    let (cells, data) = between.read_all(between.talks, TALKS);
+    let refused = (1..=count).map(|n| (2 * n + 1, Cell::Answer(LegVerdict::NoRoute)));
+    let mut expected = vec![(first, Cell::Answer(LegVerdict::Accepted))];
+    expected.extend(refused);
+    expected.push((0, Cell::Route(span(5), vec![RelayId([1; 16])])));
+    assert_eq!(cells.len(), expected.len());
+    assert!(cells == expected && data == bytes);
 }
 
 #[test]
