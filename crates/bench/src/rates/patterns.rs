@@ -42,6 +42,8 @@ pub(super) const ALL: Burst = Burst {
     is_both_ways: false,
     bound: 1.1,
 };
+/// Between half as many nodes.
+pub(super) const FEWER: Burst = Burst { name: "4 to 4, 32 KiB each", peers: 4, ..ALL };
 /// Nobody collides with it.
 pub(super) const LONE: Burst = Burst {
     pattern: "lone",
@@ -89,7 +91,7 @@ impl Burst {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rates::sites::SITE;
+    use crate::rates::sites::{FEW, SITE};
 
     #[test]
     fn the_least_time_is_that_of_the_neck() {
@@ -97,6 +99,8 @@ mod tests {
         assert!((least(&PAIRS) - 121.4).abs() < 0.1, "{}", least(&PAIRS));
         assert!((least(&LONE) - 188.2).abs() < 0.1, "{}", least(&LONE));
         assert!((least(&ALL) - 121.4).abs() < 0.1);
+        let few = Site { delay_ms: 0, ..FEW };
+        assert!((FEWER.least_ms(&few) - 27.8).abs() < 0.1, "{}", FEWER.least_ms(&few));
         assert!((least(&BOTH) - 124.6).abs() < 0.1, "{}", least(&BOTH));
         let inlets = Site { inlet_kib: Some(64), ..SITE };
         assert!((INCAST.least_ms(&inlets) - 99.1).abs() < 0.1, "{}", INCAST.least_ms(&inlets));

@@ -20,3 +20,5 @@ pub(super) const SLOW_INLETS: Site = Site { interface_mbit: Some(15), ..INLETS }
 /// Twice as fast, with as much buffer and with four times that.
 pub(super) const FASTER: Site = Site { interface_mbit: Some(100), link_mbit: 320, ..SITE };
 pub(super) const DEEPER: Site = Site { buffer_kib: 256, ..FASTER };
+/// Half of that, each node as fast.
+pub(super) const FEW: Site = Site { nodes: 4, link_mbit: 160, buffer_kib: 32, ..FASTER };
