@@ -10,7 +10,8 @@ fuzz_target!(|bytes: &[u8]| {
             let header = parsed.header;
             assert!(header.payload_len() <= MAX_PAYLOAD);
             assert!((HEADER_LEN..=MAX_HEAD).contains(&header.head_len()));
-            let again = parsed.frame.encode(header.seq, header.ack, header.payload_len());
+            let (before, len) = (header.data_before, header.payload_len());
+            let again = parsed.frame.encode_behind(before, header.seq, header.ack, len);
             assert_eq!(*again, bytes[..header.head_len()]);
         }
         Ok(None) => assert!(bytes.len() < MAX_HEAD),
