@@ -8,6 +8,7 @@ use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::OwnedFd;
 
+use gridmpi_wire::{MAX_RECORD, RECORD_HEAD};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
 use rustls::Connection;
 
@@ -16,6 +17,10 @@ use crate::checked::Checked;
 
 /// Most bytes encrypted ahead of the socket.
 const AHEAD: usize = 256 * 1024;
+
+/// Most bytes of a TLS record (RFC 8446 §5.1), and what TLS 1.3 has beside them: head, type and tag.
+const TLS_RECORD: usize = 16 * 1024;
+const TLS_BESIDE: usize = 5 + 1 + 16;
 
 /// A socket, which does not block.
 #[derive(Debug)]
@@ -82,6 +87,27 @@ impl Carrier {
     /// Whether what passes bears checksums, and is neither encrypted nor proven.
     pub(crate) fn is_checked(&self) -> bool {
         matches!(self.over, Over::Checked(_))
+    }
+
+    /// Most bytes of a record, and what each takes beside them.
+    const fn record(&self) -> (usize, usize) {
+        match self.over {
+            Over::Nothing => (1, 0),
+            Over::Tls(_) => (TLS_RECORD, TLS_BESIDE),
+            Over::Checked(_) => (MAX_RECORD, RECORD_HEAD),
+        }
+    }
+
+    /// How many bytes there are on the wire of so many that are written at once.
+    pub(crate) fn on_wire(&self, bytes: usize) -> usize {
+        let (most, beside) = self.record();
+        bytes.saturating_add(bytes.div_ceil(most).saturating_mul(beside))
+    }
+
+    /// How many bytes, 1 at least, can be written at once so that no more than these are on the wire.
+    pub(crate) fn within(&self, on_wire: usize) -> usize {
+        let (most, beside) = self.record();
+        on_wire.saturating_sub(on_wire.div_ceil(most + beside).saturating_mul(beside)).max(1)
     }
 
     /// Something has come that no event will tell of: it is to be read before one waits.
@@ -290,4 +316,28 @@ impl Write for Bare<'_> {
 pub(crate) fn send(fd: &OwnedFd, slices: &[IoSlice<'_>]) -> io::Result<usize> {
     let mut control = SendAncillaryBuffer::default();
     Ok(rustix::net::sendmsg(fd, slices, &mut control, SendFlags::NOSIGNAL)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_and_what_is_on_the_wire() {
+        let (_, socket) = std::os::unix::net::UnixStream::pair().unwrap();
+        let mut carrier = Carrier::bare(socket.into());
+        assert_eq!((carrier.on_wire(1000), carrier.within(1000)), (1000, 1000));
+        assert_eq!(carrier.within(usize::MAX), usize::MAX);
+        carrier.check();
+        assert_eq!((carrier.on_wire(1000), carrier.within(1012)), (1012, 1000));
+        assert_eq!(carrier.on_wire(MAX_RECORD + 1), MAX_RECORD + 1 + 2 * RECORD_HEAD);
+        for on_wire in [1448, 11_584, 65_547, 65_548, 65_549, 200_000] {
+            let bytes = carrier.within(on_wire);
+            assert!(
+                (on_wire - RECORD_HEAD..=on_wire).contains(&carrier.on_wire(bytes)),
+                "{on_wire}"
+            );
+        }
+        assert_eq!(carrier.within(3), 1);
+    }
 }

@@ -23,7 +23,7 @@ const TURN: usize = 1 << 20;
 pub(crate) enum Most {
     /// As much as one may have before others get their turn.
     Fair,
-    /// Not a byte more.
+    /// Not a byte more, as many as there are on the wire.
     Bytes(usize),
 }
 
@@ -299,7 +299,10 @@ impl Link {
         let mut bytes = 0;
         let (end, limit) = match most {
             Most::Fair => (TURN, usize::MAX),
-            Most::Bytes(end) => (end, end),
+            Most::Bytes(on_wire) => {
+                let bytes = self.carrier.within(on_wire);
+                (bytes, bytes)
+            }
         };
         self.carrier.flush()?;
         while bytes < end {

@@ -248,7 +248,7 @@ impl Pacer {
             return TURN_YOUNG;
         }
         let turn = self.turn_of(ask.share);
-        let all = turn + (turn as f64 * REST) as usize;
+        let all = whole(turn + (turn as f64 * REST) as usize);
         if ask.backlog <= all as u64 { all } else { turn }
     }
 
@@ -257,9 +257,8 @@ impl Pacer {
     }
 
     fn turn_of(&self, share: f64) -> usize {
-        // The conversion saturates. Whole segments: the headers of what is left over would be counted by nobody.
-        let bytes = (self.rate * TURN.as_secs_f64() * share) as usize;
-        (bytes / SEGMENT * SEGMENT).max(TURN_LEAST)
+        // The conversion saturates.
+        whole((self.rate * TURN.as_secs_f64() * share) as usize).max(TURN_LEAST)
     }
 
     fn settle(&mut self, now: Instant) {
@@ -272,6 +271,11 @@ impl Pacer {
         self.missed = self.missed.min(CREDIT * self.turn() as f64);
         self.seen = self.seen.max(now);
     }
+}
+
+/// Whole segments: the headers of what is left over would be counted by nobody.
+const fn whole(bytes: usize) -> usize {
+    bytes / SEGMENT * SEGMENT
 }
 
 #[cfg(test)]

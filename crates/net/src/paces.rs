@@ -207,7 +207,7 @@ impl State {
                     let turn = if paced.pacer.has_waiting() { most } else { usize::MAX };
                     link.work(paced.pacer.rate() as u64, turn);
                 }
-                paced.pacer.wrote(link.peer, bytes, now);
+                paced.pacer.wrote(link.peer, link.carrier.on_wire(bytes), now);
             }
             match left {
                 // It has as much on its way as it may: what is acknowledged brings us back.

@@ -272,7 +272,7 @@ impl State {
             link.pace(rate.max(1))?;
         }
         let written = self.write_most(link, Most::Bytes(most))?;
-        *bytes = written.bytes;
+        *bytes = link.carrier.on_wire(written.bytes);
         if written.left != Left::Nothing {
             let turn_ends = if turn.has_others { most } else { usize::MAX };
             link.work(rate.max(1), turn_ends);
