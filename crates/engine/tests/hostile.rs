@@ -5,7 +5,7 @@ mod common;
 
 use common::{A, B, CONTEXT, ONE, Pair, bytes, read, received, small, written};
 use gridmpi_buffer::RecvBuffer;
-use gridmpi_engine::{Endpoint, Mode, Source, TagMatch};
+use gridmpi_engine::{Endpoint, Mode, PeerMisbehaved, Sink, Source, TagMatch};
 use gridmpi_wire::{
     ContextId, Envelope, Frame, Grant, Header, ProcId, Rank, Strand, Transfer, parse,
 };
@@ -51,49 +51,55 @@ fn encode_behind(data_before: u16, frame: Frame, seq: u64, len: u32) -> Vec<u8> 
     bytes
 }
 
-#[test]
-fn what_has_half_come_of_a_message_that_has_begun_is_not_held_against_its_sender() {
+/// One that three connections lead to.
+fn on_three() -> (Endpoint, Vec<Strand>) {
     let mut b = Endpoint::new(small(B));
     let strands: Vec<Strand> = Strand::first(3).collect();
     strands.iter().for_each(|strand| b.connected(A, *strand, 1).unwrap());
-    let mut head = |strand: Strand, frame: Frame, seq, len| {
-        let bytes = encode(frame, seq, len);
-        let parsed = parse(&bytes).unwrap().unwrap();
-        b.frame(A, strand, &parsed.header, parsed.frame)
-    };
+    (b, strands)
+}
+
+/// The head of a frame comes, and nothing of its payload.
+fn head(
+    b: &mut Endpoint,
+    strand: Strand,
+    frame: Frame,
+    seq: u64,
+    len: u32,
+) -> Result<Sink, PeerMisbehaved> {
+    let bytes = encode(frame, seq, len);
+    let parsed = parse(&bytes).unwrap().unwrap();
+    b.frame(A, strand, &parsed.header, parsed.frame)
+}
+
+#[test]
+fn what_has_half_come_of_a_message_that_has_begun_is_not_held_against_its_sender() {
+    let (mut b, strands) = on_three();
     // Each is more than half of what may be held.
-    head(strands[2], data(1, 8), 2, 92).unwrap();
-    head(strands[0], Frame::Envelope(envelope(1, 100, 100)), 1, 8).unwrap();
-    head(strands[1], data(2, 0), 4, 100).unwrap();
+    head(&mut b, strands[2], data(1, 8), 2, 92).unwrap();
+    head(&mut b, strands[0], Frame::Envelope(envelope(1, 100, 100)), 1, 8).unwrap();
+    head(&mut b, strands[1], data(2, 0), 4, 100).unwrap();
     b.disconnected(A, strands[2]);
     b.connected(A, strands[2], 1).unwrap();
-    let bytes = encode(data(3, 0), 6, 100);
-    let parsed = parse(&bytes).unwrap().unwrap();
-    let refused = b.frame(A, strands[2], &parsed.header, parsed.frame).unwrap_err();
+    let refused = head(&mut b, strands[2], data(3, 0), 6, 100).unwrap_err();
     assert!(refused.to_string().contains("have not begun"), "{refused}");
 }
 
 #[test]
 fn of_two_connections_with_one_frame_the_first_is_to_be_ended() {
-    let mut b = Endpoint::new(small(B));
-    let strands: Vec<Strand> = Strand::first(3).collect();
-    strands.iter().for_each(|strand| b.connected(A, *strand, 1).unwrap());
-    let mut head = |strand: Strand, frame: Frame, seq, len| {
-        let bytes = encode(frame, seq, len);
-        let parsed = parse(&bytes).unwrap().unwrap();
-        let sink = b.frame(A, strand, &parsed.header, parsed.frame).unwrap();
-        (sink, b.overtaken())
-    };
-    let (opened, none) = head(strands[0], Frame::Envelope(envelope(1, 100, 100)), 1, 8);
-    assert_eq!(none, None);
-    assert_eq!(head(strands[1], data(1, 8), 2, 92).1, None);
-    assert_eq!(head(strands[2], data(1, 8), 2, 92).1, Some((A, strands[1])));
-    assert_eq!(head(strands[1], Frame::Envelope(envelope(1, 100, 100)), 1, 8).1, Some((A, ONE)));
+    let (mut b, strands) = on_three();
+    let opening = Frame::Envelope(envelope(1, 100, 100));
+    let opened = head(&mut b, strands[0], opening, 1, 8).unwrap();
+    assert_eq!(b.overtaken(), None);
+    head(&mut b, strands[1], data(1, 8), 2, 92).unwrap();
+    assert_eq!(b.overtaken(), None);
+    head(&mut b, strands[2], data(1, 8), 2, 92).unwrap();
+    assert_eq!(b.overtaken(), Some((A, strands[1])));
+    head(&mut b, strands[1], opening, 1, 8).unwrap();
+    assert_eq!(b.overtaken(), Some((A, ONE)));
     b.frame_end(A, opened).unwrap();
     // What has come whole is no matter any more.
-    let bytes = encode(Frame::Envelope(envelope(1, 100, 100)), 1, 8);
-    let parsed = parse(&bytes).unwrap().unwrap();
-    b.frame(A, strands[2], &parsed.header, parsed.frame).unwrap();
+    head(&mut b, strands[2], opening, 1, 8).unwrap();
     assert_eq!(b.overtaken(), None);
 }
 
