@@ -35,7 +35,7 @@ pub fn register(
 ) -> Result<(JobTable, Control), BootstrapError> {
     registration.procs.iter_mut().for_each(ProcInfo::fit);
     registration.check()?;
-    let bell = Arc::new(Bell::new().map_err(|error| BootstrapError::Gone(error.to_string()))?);
+    let bell = Arc::new(Bell::new().map_err(BootstrapError::gone)?);
     let (sender, news) = channel();
     let ringing = Arc::clone(&bell);
     let tell = move |new| {
@@ -110,8 +110,7 @@ fn tell_at(
     message: &ToCoordinator,
     deadline: Instant,
 ) -> Result<(), BootstrapError> {
-    let gone = |error: std::io::Error| BootstrapError::Gone(error.to_string());
-    let (mut reader, mut writer) = reached.channel.split().map_err(gone)?;
+    let (mut reader, mut writer) = reached.channel.split().map_err(BootstrapError::gone)?;
     let what = "sending a failure";
     let envelope = Envelope { received: 0, message: Some((0, message)) };
     writer.send(&envelope, deadline).map_err(|error| broken(error, what))?;
@@ -136,7 +135,7 @@ fn caller(env: &JobEnv, role: Role) -> Caller {
 pub(crate) fn broken(error: ChannelError, what: &'static str) -> BootstrapError {
     match error {
         error if error.is_timeout() => BootstrapError::Timeout(what),
-        ChannelError::Io(error) => BootstrapError::Gone(error.to_string()),
+        ChannelError::Io(error) => BootstrapError::gone(error),
         error => BootstrapError::Protocol(error.to_string()),
     }
 }

@@ -1,5 +1,6 @@
 //! What can go wrong on the client's side of a rendezvous, each saying whose fault it is.
 
+use std::io;
 use std::net::SocketAddr;
 
 /// Why a cluster could not register with its job.
@@ -66,4 +67,11 @@ fn list(tried: &[(SocketAddr, String)]) -> String {
         return "it has no address".to_owned();
     }
     tried.iter().map(|(a, why)| format!("{a}: {why}")).collect::<Vec<_>>().join("; ")
+}
+
+impl BootstrapError {
+    /// The system says that a connection, or what one needs, is gone.
+    pub(crate) fn gone(error: io::Error) -> Self {
+        Self::Gone(error.to_string())
+    }
 }

@@ -48,10 +48,9 @@ impl Keeper {
         deadline: Instant,
         tell: impl FnMut(News) + Send + 'static,
     ) -> Result<Self, BootstrapError> {
-        let system = |error: std::io::Error| BootstrapError::Gone(error.to_string());
         let session = Arc::new(Session::new(0));
         session.say(Arc::new(first));
-        let id = SessionId::random().map_err(system)?;
+        let id = SessionId::random().map_err(BootstrapError::gone)?;
         let mut work = Work {
             caller: caller.clone(),
             id,
@@ -60,7 +59,7 @@ impl Keeper {
             ear: Ear { tell, patience: NetworkInfo::default().reconnect(), state: Job::On },
         };
         let line = caller.reach(deadline, |reached, deadline| work.open(reached, deadline))?;
-        spawn(move || work.run(line)).map_err(system)?;
+        spawn(move || work.run(line)).map_err(BootstrapError::gone)?;
         Ok(Self { session })
     }
 
@@ -167,9 +166,8 @@ impl<T: FnMut(News)> Work<T> {
     /// Says which session this is, and how far we are in it.
     fn open(&mut self, reached: Reached, deadline: Instant) -> Result<Line, BootstrapError> {
         let what = "the coordinator's answer";
-        let gone = |error: std::io::Error| BootstrapError::Gone(error.to_string());
-        let (mut reader, mut writer) = reached.channel.split().map_err(gone)?;
-        tune_briskly(reader.stream()).map_err(gone)?;
+        let (mut reader, mut writer) = reached.channel.split().map_err(BootstrapError::gone)?;
+        tune_briskly(reader.stream()).map_err(BootstrapError::gone)?;
         let told = self.session.heard();
         let opening =
             Opening { session: self.id, cluster: self.caller.cluster.clone(), received: told };
