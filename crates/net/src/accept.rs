@@ -5,14 +5,14 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use gridmpi_wire::{ProcId, RECORD_FIRST, Verdict};
-use rustix::net::{RecvFlags, SocketFlags};
+use rustix::net::SocketFlags;
 use socket2::Socket as RawSocket;
 
 use crate::DialError;
 use crate::carrier::Carrier;
 use crate::dial::{nonce, prepare};
 use crate::handshake::{Answer, AnswerStep, Proven};
-use crate::link::received;
+use crate::link::{peek, received};
 use crate::poller::{Interest, Token};
 use crate::security::FIRST_BYTE;
 use crate::state::{Socket, State};
@@ -225,17 +225,13 @@ impl State {
     /// there.
     fn settle(&self, pending: &mut Pending, from: ProcId) -> Result<bool, DialError> {
         if self.must_be_secure(from) || self.must_be_checked(pending.origin) {
-            let mut first = [0];
-            let peeked = rustix::net::recv(&pending.carrier.fd, &mut first[..], RecvFlags::PEEK);
-            if received(peeked.map(|peeked| peeked.0).map_err(Into::into))?.is_none() {
-                return Ok(false);
-            }
+            let Some(first) = peek(&pending.carrier.fd)? else { return Ok(false) };
             // Else its proof is looked at, to say who it is that speaks neither.
             match (&self.config.security, first) {
-                (Some(security), [FIRST_BYTE]) => {
+                (Some(security), FIRST_BYTE) => {
                     pending.carrier.secure_accepted(security).map_err(DialError::Io)?;
                 }
-                (None, [RECORD_FIRST]) => pending.carrier.check(),
+                (None, RECORD_FIRST) => pending.carrier.check(),
                 _ => {}
             }
         }

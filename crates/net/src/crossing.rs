@@ -1,14 +1,12 @@
 //! Two processes that dial each other at once: which of the two connections counts.
 
-use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use gridmpi_wire::{ProcId, Strand, Verdict};
-use rustix::net::{RecvFlags, recv};
 
 use crate::DialError;
 use crate::dial::Attempt;
-use crate::link::received;
+use crate::link::peek;
 use crate::poller::{Interest, Token};
 use crate::state::{Socket, State};
 use crate::timers::Due;
@@ -38,8 +36,11 @@ impl State {
             // Its time is over, or the system says that the connection has failed: nothing else is asked for.
             Deference::Waiting => attempt.deference = Deference::Over,
             Deference::Possible => {
+                if self.us.me > attempt.peer {
+                    return Ok(false);
+                }
                 let Some(hello) = self.called_by(attempt.peer) else { return Ok(false) };
-                if self.us.me > attempt.peer || !is_readable(&attempt.carrier.fd)? {
+                if peek(&attempt.carrier.fd)?.is_none() {
                     return Ok(false);
                 }
                 let until = hello + attempt.asked.elapsed() * 5 / 4 + SLACK;
@@ -104,10 +105,4 @@ impl State {
         // Crossing dials, both proven: the lower process's counts.
         if has_proven && us < id { Verdict::Duplicate } else { Verdict::Accepted }
     }
-}
-
-/// Whether something is there to be read, or the end.
-fn is_readable(fd: &OwnedFd) -> Result<bool, DialError> {
-    let peeked = recv(fd, &mut [0; 1][..], RecvFlags::PEEK);
-    Ok(received(peeked.map(|peeked| peeked.0).map_err(Into::into))?.is_some())
 }

@@ -3,10 +3,12 @@
 use std::borrow::Cow;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use gridmpi_engine::{Endpoint, Progress, Sink};
 use gridmpi_wire::{MAX_HEAD, ProcId, Strand, parse};
+use rustix::net::{RecvFlags, recv};
 
 use crate::LinkError;
 use crate::carrier::Carrier;
@@ -341,6 +343,14 @@ fn cut<'a>(slices: &'a [IoSlice<'a>], most: usize) -> Cow<'a, [IoSlice<'a>]> {
         left -= slice.len();
     }
     Cow::Borrowed(slices)
+}
+
+/// The next byte, which stays there; `None` if nothing has come.
+pub(crate) fn peek(fd: &OwnedFd) -> Result<Option<u8>, LinkError> {
+    let mut next = [0];
+    let peeked = recv(fd, &mut next[..], RecvFlags::PEEK);
+    let is_there = received(peeked.map(|peeked| peeked.0).map_err(Into::into))?.is_some();
+    Ok(is_there.then_some(next[0]))
 }
 
 /// Bytes received; `None` when there are none now.
