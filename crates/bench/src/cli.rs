@@ -40,7 +40,7 @@ enum Suite {
     ///
     /// In labs on this machine, against no relay, and against HAProxy and nginx where these are installed. The exit code is 1
     /// if a figure could not be measured.
-    Relays(Options),
+    Relays(RelaysOptions),
 
     /// The end of a path that is dialled
     #[command(hide = true)]
@@ -117,7 +117,29 @@ impl RatesOptions {
         let named = named.iter().filter(|(name, is)| *is && !common.only.iter().any(|o| o == name));
         let named: Vec<_> = named.map(|(name, _)| (*name).to_owned()).collect();
         common.only.extend(named);
-        (common, Wishes { npb, pictures, program })
+        (common, Wishes { npb, pictures, program, ..Wishes::default() })
+    }
+}
+
+#[derive(Debug, clap::Args)]
+struct RelaysOptions {
+    #[command(flatten)]
+    common: Options,
+
+    /// Of the cases with several relays (trunks), only those with this text in their names (`all to all, 8 relays of 20 Mbit/s,
+    /// 10 ms`), with twice as many samples; implies --only trunks
+    #[arg(long, value_name = "TEXT")]
+    case: Option<String>,
+}
+
+impl RelaysOptions {
+    /// What both suites have, and the rest.
+    fn split(self) -> (Options, Wishes) {
+        let Self { mut common, case } = self;
+        if case.is_some() && common.only.iter().all(|name| name != "trunks") {
+            common.only.push("trunks".to_owned());
+        }
+        (common, Wishes { case, ..Wishes::default() })
     }
 }
 
@@ -137,12 +159,10 @@ pub fn run(args: Args) -> ExitCode {
                 wishes,
             )
         }
-        Suite::Relays(options) => measure(
-            &relays::GROUPS,
-            (Fitness::Any, session::QUICK_RELAYS),
-            &options,
-            Wishes::default(),
-        ),
+        Suite::Relays(options) => {
+            let (options, wishes) = options.split();
+            measure(&relays::GROUPS, (Fitness::Any, session::QUICK_RELAYS), &options, wishes)
+        }
         Suite::RelaysFar(args) => return ends::end(ends::far(&args)),
         Suite::RelaysNear(args) => return ends::end(ends::near(&args)),
         Suite::RelaysCrowd(args) => return ends::end(crowd::play(&args)),

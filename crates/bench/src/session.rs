@@ -50,6 +50,8 @@ pub struct Wishes {
     pub pictures: Option<PathBuf>,
     /// What the names of real programs must contain.
     pub program: Option<String>,
+    /// What the names of cases with several relays must contain.
+    pub case: Option<String>,
     /// Where the binaries of the NAS Parallel Benchmarks are.
     pub npb: Option<PathBuf>,
 }

@@ -19,41 +19,86 @@ const QUICK_CROSSING: u64 = 1 << 20;
 /// With eight relays at least.
 const BOUND: f64 = 7.6;
 
+/// What is measured: the delays, ms, and how many relays each cluster has, the first of which the others are compared to.
+struct Range {
+    delays: &'static [u32],
+    counts: &'static [u32],
+}
+
+const WHOLE: Range = Range { delays: &[0, 10], counts: &[1, 2, 4, 8] };
+const QUICK: Range = Range { delays: &[0], counts: &[1, 8] };
+
 pub(super) fn measure(session: &mut Session) -> Result<Vec<Figure>, BenchError> {
+    let range = session.choose(QUICK, WHOLE);
+    let text = session.wishes.case.clone();
+    let is_wanted = |name: &str| text.as_ref().is_none_or(|text| name.contains(text));
+    check(&range, is_wanted)?;
     let mut figures = Vec::new();
-    for &delay_ms in session.choose(&[0][..], &[0, 10]) {
-        let counts = session.choose(&[1, 8][..], &[1, 2, 4, 8]);
-        let mut speeds = Vec::new();
-        for &gateways in counts {
-            speeds.push((gateways, speeds_with(session, Gateways { gateways, delay_ms })?));
+    for &delay_ms in range.delays {
+        let (alone, more) = range.counts.split_first().ok_or(BenchError::NoTime)?;
+        let of = |pattern: &Pattern, gateways| is_wanted(&name(pattern, gateways, delay_ms));
+        let any = |pattern: &Pattern| more.iter().any(|&gateways| of(pattern, gateways));
+        let alone = speeds_with(session, Gateways { gateways: *alone, delay_ms }, any)?;
+        for &gateways in more {
+            let site = Gateways { gateways, delay_ms };
+            let ours = speeds_with(session, site, |pattern| of(pattern, gateways))?;
+            figures.extend(compare(&ours, &alone, site));
         }
-        figures.extend(compare(&speeds, delay_ms));
     }
     Ok(figures)
 }
 
-fn compare(speeds: &[(u32, Vec<Vec<f64>>)], delay_ms: u32) -> Vec<Figure> {
-    let Some(((_, alone), more)) = speeds.split_first() else { return Vec::new() };
+fn name(pattern: &Pattern, gateways: u32, delay_ms: u32) -> String {
+    format!("{}, {gateways} relays of 20 Mbit/s, {delay_ms} ms", pattern.name)
+}
+
+/// Refuses a wish that nothing fulfils.
+fn check(range: &Range, is_wanted: impl Fn(&str) -> bool) -> Result<(), BenchError> {
+    let counts = || range.counts.iter().skip(1);
+    let sites = range.delays.iter().flat_map(|delay| counts().map(move |count| (*count, *delay)));
+    let names = |(count, delay)| PATTERNS.iter().map(move |pattern| name(pattern, count, delay));
+    let names: Vec<_> = sites.flat_map(names).collect();
+    if names.iter().any(|name| is_wanted(name)) {
+        return Ok(());
+    }
+    let message = format!("no case has that in its name: {}", names.join("; "));
+    Err(BenchError::Output(message))
+}
+
+/// Mbit/s of each pattern that was measured, by its place.
+type Speeds = Vec<(usize, Vec<f64>)>;
+
+fn compare(ours: &Speeds, alone: &Speeds, site: Gateways) -> Vec<Figure> {
+    let Gateways { gateways, delay_ms } = site;
     let mut figures = Vec::new();
-    for (index, pattern) in PATTERNS.iter().enumerate() {
-        for (gateways, speeds) in more {
-            let (Some(ours), Some(alone)) = (speeds.get(index), alone.get(index)) else { continue };
-            let name = format!("{}, {gateways} relays of 20 Mbit/s, {delay_ms} ms", pattern.name);
-            let bound = if *gateways == 8 { Bound::RatioAtLeast(BOUND) } else { Bound::Told };
-            figures.push(Figure::new(name, "Mbit/s", ours, "1 relay", alone, bound));
-        }
+    for (index, ours) in ours {
+        let found = alone.iter().find(|(other, _)| other == index);
+        let (Some(pattern), Some((_, alone))) = (PATTERNS.get(*index), found) else { continue };
+        let bound = if gateways == 8 { Bound::RatioAtLeast(BOUND) } else { Bound::Told };
+        let name = name(pattern, gateways, delay_ms);
+        figures.push(Figure::new(name, "Mbit/s", ours, "1 relay", alone, bound));
     }
     figures
 }
 
-/// Of each pattern, Mbit/s of what the program sends.
-fn speeds_with(session: &mut Session, site: Gateways) -> Result<Vec<Vec<f64>>, BenchError> {
+/// Of each wanted pattern, Mbit/s of what the program sends.
+fn speeds_with(
+    session: &mut Session,
+    site: Gateways,
+    is_wanted: impl Fn(&Pattern) -> bool,
+) -> Result<Speeds, BenchError> {
+    let patterns = PATTERNS.iter().enumerate().filter(|(_, pattern)| is_wanted(pattern));
+    let patterns: Vec<_> = patterns.collect();
+    if patterns.is_empty() {
+        return Ok(Vec::new());
+    }
     let route = Route::Gateways(site);
     session.lab(route)?;
     let keys = Keys::make(session)?;
     let program = session.program("across")?;
     let until = session.until()?;
-    let repeat = session.choose(1, 2);
+    let few = session.choose(1, 2);
+    let repeat = if session.wishes.case.is_some() { 2 * few } else { few };
     let crossing = session.choose(QUICK_CROSSING, CROSSING) * u64::from(site.gateways);
     let (session, lab) = session.with_lab()?;
     let mut relays = Vec::new();
@@ -69,7 +114,7 @@ fn speeds_with(session: &mut Session, site: Gateways) -> Result<Vec<Vec<f64>>, B
     wait_for_trunks(&mut relays, until)?;
     let (file, token) = (session.files().place("job.toml"), keys.token());
     let mut all = Vec::new();
-    for pattern in &PATTERNS {
+    for (index, pattern) in patterns {
         let (arguments, crossing) = pattern.arguments(crossing, repeat);
         let job = Job {
             mpi: &session.mpi,
@@ -85,7 +130,23 @@ fn speeds_with(session: &mut Session, site: Gateways) -> Result<Vec<Vec<f64>>, B
         let said = lab.job(&job, session.until()?)?;
         let seconds = Samples::parse(&said.out);
         let speed = |seconds: &f64| crossing * 8e-6 / seconds;
-        all.push(seconds.get("seconds")?.iter().map(speed).collect());
+        all.push((index, seconds.get("seconds")?.iter().map(speed).collect()));
     }
     Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_case_is_wished_for_by_a_part_of_its_name() {
+        let with = |text: &'static str| check(&WHOLE, |name| name.contains(text));
+        assert!(with("all to all, 8 relays of 20 Mbit/s, 10 ms").is_ok());
+        assert!(with("8 pairs").is_ok());
+        let text = with("9 pairs").unwrap_err().to_string();
+        assert!(text.contains("one pair, 4 relays of 20 Mbit/s, 10 ms"), "{text}");
+        // Of the first count nothing is told.
+        assert!(with("1 relay").is_err());
+    }
 }
