@@ -3,7 +3,7 @@
 //! A frame waits in the ring it was received into until the time that [`Flow`] gave it. While
 //! frames wait nothing is looked at before the first of them is due: what arrives meanwhile is
 //! due later, and its time stamp is already taken. So the thread wakes once a delivery, or once
-//! for several that are due together.
+//! for several that are due within the time that the link coalesces.
 
 use crate::arrivals::Arrival;
 use crate::flow::{Flow, Sample, Traffic, Volume};
@@ -79,6 +79,8 @@ pub struct Direction {
     sender: Sender,
     flow: Flow,
     in_flight: VecDeque<(u64, Frame)>,
+    /// How long a frame that is due may wait for others, ns.
+    coalesce: u64,
     records_arrivals: bool,
     fresh: Progress,
     shared: Shared,
@@ -108,7 +110,9 @@ impl Direction {
         let shared = Shared::default();
         let (in_flight, fresh) = (VecDeque::new(), Progress::default());
         let fault = Arc::default();
-        Ok(Self { ring, sender, flow, in_flight, records_arrivals: false, fresh, shared, fault })
+        let coalesce = u64::try_from(link.coalesce.as_nanos()).unwrap_or(0);
+        let records_arrivals = false;
+        Ok(Self { ring, sender, flow, in_flight, coalesce, records_arrivals, fresh, shared, fault })
     }
 
     /// Records the arrival of every frame, too, if `wanted`.
@@ -172,11 +176,12 @@ impl Direction {
     fn deliver(&mut self) {
         loop {
             let now = clock::monotonic();
-            let due = self.in_flight.iter().take(BATCH).take_while(|(at, _)| *at <= now);
-            let due = due.map(|(at, _)| self.fresh.lateness.add(now - at)).count();
-            if due == 0 {
+            if !matches!(self.in_flight.front(), Some((at, _)) if at + self.coalesce <= now) {
                 return;
             }
+            let due = self.in_flight.iter().take(BATCH).take_while(|(at, _)| *at <= now);
+            let late = |at: u64| (now - at).saturating_sub(self.coalesce);
+            let due = due.map(|(at, _)| self.fresh.lateness.add(late(*at))).count();
             let frames = self.in_flight.iter().take(due).map(|(_, frame)| frame);
             let sent = self.sender.send(&self.ring, frames).unwrap_or(0);
             for (_, frame) in self.in_flight.drain(..sent) {
@@ -213,7 +218,7 @@ impl Direction {
 
     fn wait(&self) {
         if let Some((release, _)) = self.in_flight.front() {
-            clock::sleep_until((*release).min(clock::monotonic() + LONGEST_SLEEP));
+            clock::sleep_until((release + self.coalesce).min(clock::monotonic() + LONGEST_SLEEP));
             return;
         }
         let settled = !self.flow.is_unsettled() && self.is_published();

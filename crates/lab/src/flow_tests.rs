@@ -6,7 +6,8 @@ use std::time::Duration;
 
 fn link(bandwidth: Option<u64>, buffer: u64, loss: f64) -> Link {
     let delay = Duration::from_millis(10);
-    Link { between: (0, 1), bandwidth, delay, buffer, loss, emulate: true }
+    let coalesce = Duration::ZERO;
+    Link { between: (0, 1), bandwidth, delay, buffer, loss, coalesce, emulate: true }
 }
 
 proptest! {

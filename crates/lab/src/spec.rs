@@ -27,7 +27,8 @@
 //! delay = "10 ms"               # one way; default: 0
 //! buffer = "64 KiB"             # default: what the link carries in a round trip, 64 KiB at least
 //! loss = "0.1 %"                # default: none
-//! emulate = true                # default: when one of the four above asks for it
+//! coalesce = "100 us"           # the far side is woken that seldom at most; default: for each packet
+//! emulate = true                # default: when one of the five above asks for it
 //!
 //! [tcp]                         # in every node
 //! congestion = "cubic"
@@ -64,6 +65,7 @@ pub const GSO_FRAME: u64 = 61_440;
 
 const MIN_BUFFER: u64 = 65_536;
 const MAX_DELAY: Duration = Duration::from_secs(30);
+const MAX_COALESCE: Duration = Duration::from_millis(10);
 const MAX_RATE: u64 = 1_000_000_000_000;
 
 /// A whole lab.
@@ -142,6 +144,8 @@ pub struct Link {
     pub buffer: u64,
     /// Probability that a packet is lost after the bottleneck.
     pub loss: f64,
+    /// A packet is held this long at most, so that others are delivered with it.
+    pub coalesce: Duration,
     /// Whether the emulator carries it; else a plain virtual cable.
     pub emulate: bool,
 }
@@ -240,6 +244,7 @@ struct RawLink {
     delay: Option<Spanned<Quantity>>,
     buffer: Option<Spanned<Quantity>>,
     loss: Option<Spanned<Quantity>>,
+    coalesce: Option<Spanned<Quantity>>,
     emulate: Option<Spanned<bool>>,
 }
 
@@ -599,14 +604,19 @@ fn read_link(
         return Err(source.at(at, "a delay is at most 30 s"));
     }
     let loss = source.quantity(raw.loss.as_ref(), units::parse_fraction)?.unwrap_or(0.0);
+    let coalesce =
+        source.quantity(raw.coalesce.as_ref(), units::parse_duration)?.unwrap_or_default();
+    if let (true, Some(at)) = (coalesce > MAX_COALESCE, &raw.coalesce) {
+        return Err(source.at(at, "packets are held together for 10 ms at most"));
+    }
     let buffer = source.quantity(raw.buffer.as_ref(), units::parse_size)?;
     if let (Some(at), None) = (&raw.buffer, bandwidth) {
         return Err(source.at(at, "a buffer does nothing without a bandwidth"));
     }
-    let wanted = bandwidth.is_some() || !delay.is_zero() || loss > 0.0;
+    let wanted = bandwidth.is_some() || !delay.is_zero() || loss > 0.0 || !coalesce.is_zero();
     let emulate = raw.emulate.as_ref().map_or(wanted, |emulate| *emulate.get_ref());
     if let (true, false, Some(at)) = (wanted, emulate, &raw.emulate) {
-        let message = "a link with bandwidth, delay or loss needs the emulator";
+        let message = "a link with bandwidth, delay, loss or coalesce needs the emulator";
         return Err(source.at(at, message));
     }
     let round_trip = 2 * u64::try_from(delay.as_millis()).unwrap_or(0);
@@ -617,6 +627,7 @@ fn read_link(
         delay,
         buffer: buffer.unwrap_or(carried.max(MIN_BUFFER)),
         loss,
+        coalesce,
         emulate,
     };
     let offset = raw.buffer.as_ref().map_or(place.span().start, |at| at.span().start);

@@ -27,7 +27,7 @@ fn the_least_file_is_two_clusters_on_a_cable() {
 fn a_full_file_is_read() {
     let text = format!(
         "name = \"x\"\nseed = 7\narrivals = true\n{TWO}interface = \"50 Mbit/s\"\n[[link]]\nbetween = [\"b\", \"a\"]\n\
-         bandwidth = \"160 Mbit/s\"\ndelay = \"10 ms\"\nbuffer = 64000\nloss = 0.25\n\
+         bandwidth = \"160 Mbit/s\"\ndelay = \"10 ms\"\nbuffer = 64000\nloss = 0.25\ncoalesce = \"100 us\"\n\
          [tcp]\ncongestion = \"reno\"\nrmem = \"1 MB\"\n"
     );
     let spec = parse(&text).unwrap();
@@ -40,6 +40,7 @@ fn a_full_file_is_read() {
         delay: Duration::from_millis(10),
         buffer: 64_000,
         loss: 0.25,
+        coalesce: Duration::from_micros(100),
         emulate: true,
     };
     assert_eq!(spec.links, [expected]);
@@ -77,6 +78,10 @@ fn errors_name_the_line() {
         ("[[link]]\nbandwidth = \"10 bit/s\"\n", "lab.toml:8: a rate must lie"),
         ("[[link]]\ndelay = \"10\"\n", "lab.toml:8: `10` is not a duration"),
         ("[[link]]\ndelay = \"31 s\"\n", "lab.toml:8: a delay is at most"),
+        (
+            "[[link]]\ncoalesce = \"11 ms\"\n",
+            "lab.toml:8: packets are held together for 10 ms at most",
+        ),
         ("[[link]]\nbandwidth = \"1 Mbit/s\"\nbuffer = 100\n", "lab.toml:9: a buffer must hold"),
         (
             "[[cluster]]\nname = \"c\"\nnodes = 1\ninterface_buffer = 9000\n",

@@ -92,6 +92,20 @@ fn only_the_wide_area_joins_clusters() {
 }
 
 #[test]
+fn a_lone_packet_waits_as_long_as_a_link_coalesces() {
+    let lab = Lab::up(&two("coalesce = \"10 ms\"\n"));
+    let output = lab
+        .exec_command("a1", &["ping", "-n", "-c", "3", "-i", "0.1", "10.100.2.1"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let time = |line: &str| line.split_once("time=")?.1.split_once(' ')?.0.parse::<f64>().ok();
+    let times: Vec<f64> = text.lines().filter_map(time).collect();
+    assert_eq!(times.len(), 3, "{text}");
+    assert!(times.iter().all(|time| *time >= 20.0), "{text}");
+}
+
+#[test]
 fn a_saturated_link_keeps_rate_and_buffer() {
     let (rate, buffer) = (40_000_000u64, 30_000u64);
     let link = format!("bandwidth = \"40 Mbit/s\"\ndelay = \"2 ms\"\nbuffer = {buffer}\n");

@@ -23,7 +23,7 @@ pub struct Config {
     pub limits: Limits,
     /// What is sent to all other relays together at most, bytes per second.
     pub rate: Option<u64>,
-    /// How long to look for more before sleeping.
+    /// How long to look for more before sleeping, while that has been worth it lately.
     pub busy_poll: Duration,
     /// How long circuits may go on once the relay is asked to end.
     pub drain: Duration,
@@ -40,7 +40,7 @@ impl Default for Config {
             peers: Vec::new(),
             limits: Limits::default(),
             rate: None,
-            busy_poll: Duration::ZERO,
+            busy_poll: Duration::from_micros(50),
             drain: Duration::from_secs(30),
             unproven: Unproven::default(),
         }

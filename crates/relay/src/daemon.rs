@@ -24,6 +24,7 @@ use crate::control::{Command, Handle};
 use crate::core::{Core, Wire};
 use crate::dial::Known;
 use crate::http::Http;
+use crate::lookout::Lookout;
 use crate::metrics::{PeerSeen, Snapshot};
 use crate::notify;
 use crate::poller::{Interest, Ready};
@@ -90,6 +91,7 @@ pub struct Daemon {
     /// Something may be due earlier.
     is_due_sooner: bool,
     alarm: Alarm,
+    lookout: Lookout,
     /// Signals are heeded.
     pub(crate) heed: Option<Heed>,
     pub(crate) http: Option<Http>,
@@ -151,6 +153,7 @@ impl Daemon {
             due: None,
             is_due_sooner: true,
             alarm,
+            lookout: Lookout::new(),
             heed: None,
             http: None,
             draining: None,
@@ -260,20 +263,35 @@ impl Daemon {
         if !self.again.is_empty() || self.core.has_more() {
             return self.sockets.poller.wait(Some(Duration::ZERO), ready);
         }
-        let busy = self.config.busy_poll;
-        if !busy.is_zero() {
-            let since = Instant::now();
-            while since.elapsed() < busy {
-                self.sockets.poller.wait(Some(Duration::ZERO), ready)?;
-                if !ready.is_empty() {
-                    return Ok(());
-                }
+        if let Some(time) = self.lookout.time(self.config.busy_poll) {
+            self.look(time, ready)?;
+            if !ready.is_empty() {
+                return Ok(());
             }
         }
         if let Some(due) = self.due {
             self.alarm.set(due, now)?;
         }
         self.sockets.poller.wait(None, ready)
+    }
+
+    /// Until something comes, for `time` at most.
+    fn look(&mut self, time: Duration, ready: &mut Vec<Ready>) -> io::Result<()> {
+        let since = self.clock.now();
+        loop {
+            self.sockets.poller.wait(Some(Duration::ZERO), ready)?;
+            let is_over = self.clock.now() - since >= time;
+            match (ready.is_empty(), is_over) {
+                (false, false) => self.lookout.found(),
+                (_, true) => self.lookout.in_vain(),
+                // Whoever else wants the processor may be the one that has something for us.
+                (true, false) => {
+                    std::thread::yield_now();
+                    continue;
+                }
+            }
+            return Ok(());
+        }
     }
 
     fn dispatch(&mut self, ready: Ready) {

@@ -25,6 +25,7 @@ mod held;
 mod http;
 mod identity;
 mod look;
+mod lookout;
 mod metrics;
 mod notify;
 mod options;

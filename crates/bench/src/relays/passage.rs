@@ -1,7 +1,7 @@
 //! One path with different things on it: nothing, our relays, and proxies; between the same two processes, by turns.
 
 use super::proxies::{self, Cover, Hop, Proxy};
-use super::servers::{Keys, Server, Started, Trunk, wait_for_trunks};
+use super::servers::{Idle, Keys, Server, Started, Trunk, wait_for_trunks};
 use crate::error::BenchError;
 use crate::figure::{Bound, Figure};
 use crate::place::{Lab, Route, own_program};
@@ -28,6 +28,8 @@ enum Through {
     Relay,
     /// One at each end, and the trunk between.
     Relays(Trunk),
+    /// The same, unencrypted, with relays that sleep at once.
+    Sleepers,
     Proxy(Proxy),
     Proxies(Proxy, Trunk),
 }
@@ -39,6 +41,7 @@ impl Through {
             Self::Nothing => "direct".to_owned(),
             Self::Relay => "relay".to_owned(),
             Self::Relays(how) => format!("relays-{}", trunk(how)),
+            Self::Sleepers => "relays-sleepers".to_owned(),
             Self::Proxy(proxy) => format!("{}-one", proxy.key()),
             Self::Proxies(proxy, how) => format!("{}-{}", proxy.key(), trunk(how)),
         }
@@ -89,10 +92,12 @@ impl Paths<'_> {
                 format!("{key}={port}@{far}:{port}+{pid}")
             }
             Through::Relays(trunk) => {
-                let [dialler, other] = Server::pair(["a1", "b1"], &far, port, trunk);
-                let pids = [self.relay(other)?, self.relay(dialler)?];
-                self.registrations.push(format!("{port}@{far}:{port}"));
-                format!("{key}={port}@{near}:{port}+{}+{}", pids[0], pids[1])
+                let pair = Server::pair(["a1", "b1"], &far, port, trunk);
+                self.relays(key, port, pair)?
+            }
+            Through::Sleepers => {
+                let pair = Server::pair(["a1", "b1"], &far, port, Trunk::Plain);
+                self.relays(key, port, pair.map(|one| Server { idle: Idle::Sleeps, ..one }))?
             }
             Through::Proxy(proxy) => {
                 let pid = self.proxy(proxy, "b1", port, self.port, Cover::None)?;
@@ -110,6 +115,15 @@ impl Paths<'_> {
         };
         self.ways.push(way);
         Ok(())
+    }
+
+    /// One at each end. What the near end is told.
+    fn relays(&mut self, key: String, port: u16, pair: [Server; 2]) -> Result<String, BenchError> {
+        let [dialler, other] = pair;
+        let (far, near) = (self.far.clone(), self.lab.wide_address("a1"));
+        let pids = [self.relay(other)?, self.relay(dialler)?];
+        self.registrations.push(format!("{port}@{far}:{port}"));
+        Ok(format!("{key}={port}@{near}:{port}+{}+{}", pids[0], pids[1]))
     }
 
     fn relay(&mut self, server: Server) -> Result<u32, BenchError> {
@@ -223,6 +237,7 @@ pub(super) fn latency(session: &mut Session) -> Result<Vec<Figure>, BenchError> 
     let trunks = [Trunk::Plain, Trunk::Tls];
     let mut all = vec![Through::Nothing];
     all.extend(trunks.map(Through::Relays));
+    all.push(Through::Sleepers);
     for trunk in trunks {
         all.extend(proxies.iter().map(|proxy| Through::Proxies(*proxy, trunk)));
     }
@@ -261,6 +276,17 @@ pub(super) fn latency(session: &mut Session) -> Result<Vec<Figure>, BenchError> 
                 if place == 0 { Bound::DifferenceAtMost(0.0) } else { Bound::Told },
             ));
         }
+    }
+    let best = ranked(&samples, &proxies, |proxy| Through::Proxies(proxy, Trunk::Plain))?;
+    if let Some(proxy) = best.first() {
+        figures.push(Figure::new(
+            "added by each, busy_poll = \"0 s\", trunk unencrypted".to_owned(),
+            "µs",
+            &added(Through::Sleepers)?,
+            proxy.name(),
+            &added(Through::Proxies(*proxy, Trunk::Plain))?,
+            Bound::Told,
+        ));
     }
     Ok(figures)
 }

@@ -17,6 +17,15 @@ pub(super) enum Trunk {
     Tls,
 }
 
+/// What a relay does when there is nothing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Idle {
+    /// Looks for more first while that is worth it, as it comes.
+    Looks,
+    /// Sleeps at once.
+    Sleeps,
+}
+
 /// One relay.
 #[derive(Clone, Debug)]
 pub(super) struct Server {
@@ -28,12 +37,14 @@ pub(super) struct Server {
     pub(super) other: Option<String>,
     /// The other's address, if this one dials.
     pub(super) dials: Option<String>,
+    pub(super) idle: Idle,
 }
 
 impl Server {
     /// A relay alone.
     pub(super) fn lone(node: &str, port: u16) -> Self {
-        Self { node: node.to_owned(), port, trunk: Trunk::Plain, other: None, dials: None }
+        let (node, trunk) = (node.to_owned(), Trunk::Plain);
+        Self { node, port, trunk, other: None, dials: None, idle: Idle::Looks }
     }
 
     /// Two, the first of which dials the second at `address`.
@@ -44,6 +55,7 @@ impl Server {
             trunk,
             other: Some(other.to_owned()),
             dials,
+            idle: Idle::Looks,
         };
         let [near, far] = nodes;
         [one(near, far, Some(format!("{address}:{port}"))), one(far, near, None)]
@@ -113,7 +125,7 @@ impl Keys {
     }
 
     fn settings(&self, server: &Server, until: Instant) -> Result<String, BenchError> {
-        let Server { node, port, trunk, .. } = server;
+        let Server { node, port, trunk, idle, .. } = server;
         let identity = match trunk {
             Trunk::Plain => "",
             Trunk::Tls => {
@@ -121,9 +133,13 @@ impl Keys {
                 &format!("identity = \"{node}\"\n")
             }
         };
+        let idle = match idle {
+            Idle::Looks => "",
+            Idle::Sleeps => "busy_poll = \"0 s\"\n",
+        };
         let peer = self.peer(server, until)?;
         Ok(format!(
-            "[relay]\nlisten = [\"0.0.0.0:{port}\"]\n{identity}\
+            "[relay]\nlisten = [\"0.0.0.0:{port}\"]\n{identity}{idle}\
              [[token]]\nname = \"bench\"\nfile = \"token\"\n{peer}"
         ))
     }
