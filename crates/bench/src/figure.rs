@@ -68,6 +68,9 @@ pub struct Figure {
     /// Its place in the table of programs, if it belongs there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cell: Option<Cell>,
+    /// Whether there were the samples that it needs. Without, nothing of it means anything.
+    #[serde(skip)]
+    pub is_measured: bool,
 }
 
 /// A place in the table of programs.
@@ -124,7 +127,9 @@ impl Figure {
         let value = median(against);
         let ratio = if value > 0.0 { (value + difference) / value } else { 0.0 };
         let samples = ours.len().min(against.len());
+        let is_measured = !(ours.is_empty() || bound.compares() && against.is_empty());
         Self {
+            is_measured,
             name,
             unit,
             ours: median(ours),
@@ -133,7 +138,7 @@ impl Figure {
             ratio,
             difference,
             spread: Spread { ours: quartiles(ours), against: quartiles(against), samples },
-            met: bound.met(median(ours), difference, ratio),
+            met: bound.met(median(ours), difference, ratio).filter(|_| is_measured),
             network: None,
             cell: None,
         }
@@ -153,6 +158,14 @@ impl Figure {
 }
 
 impl Bound {
+    /// Whether it is of ours and the other's.
+    fn compares(self) -> bool {
+        match self {
+            Self::DifferenceAtMost(_) | Self::RatioAtMost(_) | Self::RatioAtLeast(_) => true,
+            Self::AtMost(_) | Self::Told => false,
+        }
+    }
+
     fn met(self, ours: f64, difference: f64, ratio: f64) -> Option<bool> {
         match self {
             Self::DifferenceAtMost(most) => Some(difference <= most),
@@ -246,6 +259,18 @@ mod tests {
         assert_eq!(figure(Bound::RatioAtMost(1.1)).met, Some(false));
         assert_eq!(figure(Bound::RatioAtLeast(1.1)).met, Some(true));
         assert_eq!(figure(Bound::Told).met, None);
+    }
+
+    #[test]
+    fn what_lacks_samples_is_not_judged() {
+        let figure = |ours: &[f64], against: &[f64], bound| {
+            let figure = Figure::new("f", "ns", ours, "v", against, bound);
+            (figure.is_measured, figure.met)
+        };
+        assert_eq!(figure(&[], &[1.0], Bound::AtMost(2.0)), (false, None));
+        assert_eq!(figure(&[1.0], &[], Bound::RatioAtMost(2.0)), (false, None));
+        assert_eq!(figure(&[1.0], &[], Bound::AtMost(2.0)), (true, Some(true)));
+        assert_eq!(figure(&[1.0], &[], Bound::Told), (true, None));
     }
 
     #[test]

@@ -232,10 +232,7 @@ impl Lab {
         let (run, dashes) = (OsStr::new("run"), OsStr::new("--"));
         let settings: Vec<_> =
             job.settings.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        // Launchers keep files there by host and process, which are the same in every lab.
-        let files = job.file.parent().map_or_else(std::env::temp_dir, Path::to_owned);
-        let files = format!("TMPDIR={}", files.display());
-        let mut command = vec![OsStr::new("env"), OsStr::new(&files)];
+        let mut command = vec![OsStr::new("env")];
         command.extend(settings.iter().map(OsStr::new));
         command.extend([gridmpi.as_os_str(), run, job.file.as_os_str(), dashes]);
         command.push(job.program.as_os_str());

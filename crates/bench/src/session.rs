@@ -70,6 +70,8 @@ pub struct Session {
     pub wishes: Wishes,
     /// Something could not be measured, and was told.
     pub has_gaps: bool,
+    /// It was told that the time is over.
+    is_late: bool,
     /// Calls the watchdog off when it is dropped.
     _watched: Option<Sender<()>>,
 }
@@ -98,6 +100,7 @@ impl Session {
             lab: None,
             wishes: Wishes::default(),
             has_gaps: false,
+            is_late: false,
             _watched: watched,
         })
     }
@@ -144,6 +147,27 @@ impl Session {
     /// Takes the lab down, and with it everything that still runs in it.
     pub fn drop_lab(&mut self) {
         self.lab = None;
+    }
+
+    /// Measures one of several things. What fails is told with its name and the reason, whatever is left of it goes with the lab, and the rest
+    /// can be measured.
+    pub fn part<T>(
+        &mut self,
+        name: &str,
+        measure: impl FnOnce(&mut Self) -> Result<T, BenchError>,
+    ) -> Option<T> {
+        let error = match self.until().and_then(|_| measure(self)) {
+            Ok(measured) => return Some(measured),
+            Err(error) => error,
+        };
+        self.drop_lab();
+        // That the time is over is told once.
+        if !(matches!(error, BenchError::NoTime) && self.is_late) {
+            eprintln!("gridmpi bench: {name}: not measured: {error}");
+        }
+        self.is_late |= matches!(error, BenchError::NoTime);
+        self.has_gaps = true;
+        None
     }
 
     /// Where files live that are gone after the run, with the compiled programs.
@@ -248,4 +272,39 @@ fn watch(directory: PathBuf, last: Duration) -> Sender<()> {
         }
     });
     sender
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::programs::KNOWN;
+
+    fn session() -> Session {
+        Session {
+            mpi: KNOWN[0].clone(),
+            programs: Programs::new(KNOWN[0].clone()).unwrap(),
+            is_quick: true,
+            limits: QUICK,
+            deadline: Instant::now() + QUICK.all,
+            lab: None,
+            wishes: Wishes::default(),
+            has_gaps: false,
+            is_late: false,
+            _watched: None,
+        }
+    }
+
+    #[test]
+    fn what_fails_leaves_a_gap_and_the_rest_is_measured() {
+        let mut session = session();
+        assert_eq!((session.part("a", |_| Ok(1)), session.has_gaps), (Some(1), false));
+        let fails = |_: &mut Session| Err::<u32, _>(BenchError::Output("no luck".to_owned()));
+        assert_eq!((session.part("b", fails), session.has_gaps), (None, true));
+        assert_eq!(session.part("c", |_| Ok(3)), Some(3));
+        assert!(!session.is_late);
+        // Nothing is begun when the time is over.
+        session.deadline = Instant::now();
+        assert_eq!(session.part("d", |_| Ok(4)), None);
+        assert!(session.is_late);
+    }
 }

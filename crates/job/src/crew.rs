@@ -5,12 +5,14 @@ use crate::hidden::{self, Watchdog};
 use crate::input::{self, Input};
 use crate::output::{self, Label, Sink};
 use crate::resolve::CommandLine;
+use crate::sessions::Kept;
 use crate::sweep::Marks;
 use gridmpi_bootstrap::{ClusterName, JobId};
 use rustix::process::{
     Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, kill_process_group,
     set_child_subreaper, wait,
 };
+use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -33,11 +35,14 @@ struct Member {
 /// the launchers' lives to that thread's.
 pub(crate) struct Crew {
     gridmpi: PathBuf,
+    job: JobId,
     marks: Marks,
     members: Vec<Member>,
     watchdog: Option<Watchdog>,
     drained: (Sender<()>, Receiver<()>),
     pumps: usize,
+    /// What launchers share, while any of them may run.
+    kept: BTreeMap<PathBuf, Kept>,
 }
 
 /// Streams of a launcher.
@@ -53,16 +58,19 @@ impl Crew {
         set_child_subreaper(Some(getpid()))?;
         Ok(Self {
             gridmpi: gridmpi.to_owned(),
+            job,
             marks: Marks::new(job, clusters),
             members: Vec::new(),
             watchdog: Some(Watchdog::start(gridmpi, job, clusters)?),
             drained: channel(),
             pumps: 0,
+            kept: BTreeMap::new(),
         })
     }
 
     /// Starts a launcher in a process group of its own; returns its number in this crew.
     pub(crate) fn launch(&mut self, line: &CommandLine, streams: Streams) -> io::Result<usize> {
+        line.shares.iter().for_each(|shared| self.keep(shared));
         let (stdin, fed) = streams.input.stdio();
         let (stdout, out_label) = streams.out.split();
         let (stderr, err_label) = streams.err.split();
@@ -88,6 +96,18 @@ impl Crew {
         let pid = Pid::from_raw(child.id() as i32).ok_or(io::ErrorKind::Other)?;
         self.members.push(Member { pid, exited: false });
         Ok(self.members.len() - 1)
+    }
+
+    /// What cannot be kept the launcher cannot use either, and says so itself.
+    fn keep(&mut self, shared: &Path) {
+        if self.kept.contains_key(shared) {
+            return;
+        }
+        let name = format!("gridmpi.{}.{}", self.job, std::process::id());
+        if let Ok(kept) = Kept::new(shared, &name) {
+            self.watchdog.iter_mut().for_each(|watchdog| watchdog.note(kept.own()));
+            self.kept.insert(shared.to_owned(), kept);
+        }
     }
 
     fn pump(

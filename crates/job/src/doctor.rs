@@ -8,7 +8,6 @@ use crate::relays;
 use crate::resolve::CommandLine;
 use crate::run::RunOptions;
 use crate::spec::{ClusterSpec, JobSpec, Launcher};
-use gridmpi_bootstrap::env::TOKEN;
 use gridmpi_bootstrap::line::Pass;
 use gridmpi_bootstrap::{ClusterName, LinkInfo, RelayAccess, Secret, Via};
 use gridmpi_doctor::{Facts, Link, Severity, Trouble};
@@ -162,7 +161,7 @@ pub(crate) fn later(spec: &JobSpec, options: &RunOptions) -> Option<CommandLine>
     let listen = spec.listen.as_deref().and_then(|text| parse_listen(text).ok());
     let is_taken = listen.is_some_and(|at| at.port() != 0);
     let words = vec![options.gridmpi.display().to_string(), "doctor".to_owned(), file];
-    let line = CommandLine { words, set: Vec::new(), unset: vec![TOKEN], directory: None };
+    let line = CommandLine::of_ours(words);
     (!is_taken && !ways(spec).is_empty()).then_some(line)
 }
 

@@ -1,11 +1,13 @@
 //! Parts that our own program plays in other processes: the start of a launcher, and the watchdog
 //! that ends a job whose `gridmpi` was killed.
 
+use crate::sessions;
 use crate::sweep::Marks;
 use gridmpi_bootstrap::{ClusterName, JobId};
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal, setsid};
-use std::ffi::OsString;
-use std::io::Read;
+use std::ffi::{OsStr, OsString};
+use std::io::{Read, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -92,10 +94,17 @@ impl Watchdog {
         Ok(Self { child })
     }
 
+    /// Something that is to be removed if this process cannot do it any more.
+    pub(crate) fn note(&mut self, kept: &Path) {
+        let line = [kept.as_os_str().as_bytes(), b"\n"].concat();
+        // Without a watchdog it stays if we are killed, and nothing else.
+        let _ = self.child.stdin.as_mut().map(|pipe| pipe.write_all(&line));
+    }
+
     /// All is well and nothing is left.
     pub(crate) fn dismiss(mut self) {
         if let Some(mut pipe) = self.child.stdin.take() {
-            let _ = std::io::Write::write_all(&mut pipe, DONE);
+            let _ = pipe.write_all(DONE);
         }
         let _ = self.child.wait();
     }
@@ -109,9 +118,11 @@ fn watch(args: &[OsString]) -> ! {
     let clusters: Vec<_> = texts.filter_map(|name| ClusterName::new(name).ok()).collect();
     let mut said = Vec::new();
     let _ = std::io::stdin().read_to_end(&mut said);
-    if let Some(job) = job.filter(|_| said != DONE) {
+    if let Some(job) = job.filter(|_| !said.ends_with(DONE)) {
         let marks = Marks::new(job, &clusters);
         marks.sweep(Duration::from_secs(3), Duration::from_secs(10), || {});
+        let kept = said.split(|byte| *byte == b'\n').filter(|path| !path.is_empty());
+        kept.for_each(|path| sessions::remove(Path::new(OsStr::from_bytes(path))));
     }
     std::process::exit(0)
 }

@@ -29,6 +29,7 @@ mod program;
 mod relays;
 mod resolve;
 mod run;
+mod sessions;
 mod short;
 mod signals;
 mod spec;

@@ -13,7 +13,6 @@ use crate::relays;
 use crate::resolve::{self, CommandLine};
 use crate::run::own_interface;
 use crate::spec::{ClusterSpec, JobSpec, Launcher};
-use gridmpi_bootstrap::env::TOKEN;
 use gridmpi_bootstrap::line::Pass;
 use gridmpi_bootstrap::{
     ClusterName, JobEnv, LinkInfo, RelayAccess, RelayToken, Secret, Settings, Via,
@@ -221,7 +220,7 @@ impl Starter<'_> {
             label: false,
             relay_token: relays.map(|relays| relays.token.reveal()),
         };
-        let line = CommandLine { words, set: Vec::new(), unset: vec![TOKEN], directory: None };
+        let line = CommandLine::of_ours(words);
         Ok((line, head::secrets(self.secret, &description)?))
     }
 }

@@ -4,6 +4,7 @@ use crate::compose::{self, Injection, Surroundings};
 use crate::launcher::{self, LauncherError};
 use crate::library::{self, LibraryError};
 use crate::program::{self, Program, ProgramError};
+use crate::sessions;
 use crate::spec::{ClusterSpec, Family, Launcher, Style};
 use gridmpi_bootstrap::JobEnv;
 use gridmpi_bootstrap::env::TOKEN;
@@ -91,6 +92,15 @@ pub(crate) struct CommandLine {
     pub(crate) set: Vec<(String, String)>,
     pub(crate) unset: Vec<&'static str>,
     pub(crate) directory: Option<PathBuf>,
+    /// What a launcher shares with others of its kind on this machine, and they may remove.
+    pub(crate) shares: Option<PathBuf>,
+}
+
+impl CommandLine {
+    /// Of a program that is part of this one, or leads to it.
+    pub(crate) fn of_ours(words: Vec<String>) -> Self {
+        Self { words, set: Vec::new(), unset: vec![TOKEN], directory: None, shares: None }
+    }
 }
 
 /// Settles a cluster of the job file. `command` is its program with arguments, `env` the variables
@@ -269,8 +279,11 @@ impl Resolved {
         let extra =
             self.extra.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         // The launcher itself must not be preloaded, and ranks need not know the token.
-        let set = set.into_iter().filter(|(name, _)| name != "LD_PRELOAD").chain(extra).collect();
+        let set: Vec<_> =
+            set.into_iter().filter(|(name, _)| name != "LD_PRELOAD").chain(extra).collect();
+        let shares = sessions::shared(self.style, &words, &set, self.directory.as_deref());
         CommandLine {
+            shares,
             words,
             set,
             unset: vec!["LD_PRELOAD", TOKEN],

@@ -326,8 +326,7 @@ impl Starter<'_> {
             Plan::Head(head) => {
                 let words =
                     head::command(head, cluster, &self.at, &self.options.gridmpi, head::JOIN);
-                let line =
-                    CommandLine { words, set: Vec::new(), unset: vec![TOKEN], directory: None };
+                let line = CommandLine::of_ours(words);
                 (Mode::Head, Some(line), head::secrets(self.secret, &self.describe(index))?)
             }
         };

@@ -32,6 +32,10 @@ pub fn run(lab: &LabDir, node: &str, command: &[OsString]) -> Result<u8, LabErro
     let mut command = Command::new(program);
     command.args(arguments);
     set_environment(&mut command, lab);
+    if !is_inside {
+        // Programs name files there by host and process (Open MPI's launchers do), and those are the same in every lab.
+        command.env("TMPDIR", lab.temporary());
+    }
     if is_inside {
         process::unblock_signals();
         return Err(LabError::Command(program.to_string_lossy().into_owned(), command.exec()));

@@ -10,7 +10,7 @@ use crate::spec::Spec;
 use crate::sys::{namespace, process};
 use serde::{Deserialize, Serialize};
 use std::fs;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// Environment variable that names the lab a process is in.
@@ -145,15 +145,22 @@ impl LabDir {
         read_json(&self.join("state.json"))
     }
 
-    /// Makes the directory, for this user alone.
+    /// Where programs in the lab have what lasts no longer than they.
+    #[must_use]
+    pub fn temporary(&self) -> PathBuf {
+        self.join("tmp")
+    }
+
+    /// Makes the directory, for this user alone, and in it the one for what is temporary, which is everybody's as the system's is.
     ///
     /// # Errors
     /// When it cannot be made.
     pub fn create(&self) -> Result<(), LabError> {
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o755)
-            .create(&self.0)
+        let temporary = self.temporary();
+        let make = |path: &Path| fs::DirBuilder::new().recursive(true).mode(0o755).create(path);
+        make(&self.0)
+            .and_then(|()| make(&temporary))
+            .and_then(|()| fs::set_permissions(&temporary, fs::Permissions::from_mode(0o1777)))
             .doing(format!("cannot make {}", self.0.display()))
     }
 

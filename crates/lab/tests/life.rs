@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 /// Kills one process that this test started.
@@ -95,6 +95,15 @@ fn labs_come_up_side_by_side() {
     }
     let exec = place.run(["exec", "--name", "x3", "b1", "--", "sh", "-c", "echo $GRIDMPI_LAB"]);
     assert_eq!(exec.stdout, b"x3\n", "{}", said(&exec));
+    // Their processes have the same numbers, and their hosts the same names.
+    let temporary = |lab: &str| {
+        let script = "mkdir $TMPDIR/head.1 && lab-ssh a1 'echo $TMPDIR'";
+        let made = place.run(["exec", "--name", lab, "head", "--", "sh", "-c", script]);
+        assert!(made.status.success(), "{}", said(&made));
+        String::from_utf8(made.stdout).unwrap().trim().to_owned()
+    };
+    let (first, second) = (temporary("x1"), temporary("x2"));
+    assert!(first != second && Path::new(&first).join("head.1").is_dir(), "{first} {second}");
     let unclear = place.run(["exec", "b1", "--", "true"]);
     assert!(said(&unclear).contains("x0, x1, x2, x3, x4, x5"), "{}", said(&unclear));
     assert!(place.run(["down", "--all"]).status.success());

@@ -38,7 +38,7 @@ pub(super) fn measure(session: &mut Session, burst: &Burst) -> Result<Vec<Figure
     let mut figures = Vec::new();
     for (site, delays, modes) in session.choose(&quick[..], &whole) {
         for &delay_ms in *delays {
-            figures.extend(compare(session, burst, Site { delay_ms, ..*site }, modes)?);
+            figures.extend(compare(session, burst, Site { delay_ms, ..*site }, modes));
         }
     }
     Ok(figures)
@@ -51,42 +51,45 @@ pub(super) fn measure_faster(session: &mut Session) -> Result<Vec<Figure>, Bench
     let mut figures = Vec::new();
     for (burst, site) in &cases {
         for &delay_ms in session.choose(&[0, 10][..], &[0, 2, 5, 10]) {
-            let site = Site { delay_ms, ..*site };
-            match compare(session, burst, site, &OFF_AND_AUTO) {
-                Ok(found) => figures.extend(found),
-                Err(error) => {
-                    session.has_gaps = true;
-                    // Whatever is left of it goes with the lab.
-                    session.drop_lab();
-                    eprintln!("gridmpi bench: {}: not measured: {error}", place(burst, &site));
-                }
-            }
+            figures.extend(compare(session, burst, Site { delay_ms, ..*site }, &OFF_AND_AUTO));
         }
     }
     Ok(figures)
 }
 
-fn compare(
+fn compare(session: &mut Session, burst: &Burst, site: Site, modes: &[Mode]) -> Vec<Figure> {
+    let place = place(burst, &site);
+    let Some((conditions, outcomes)) = try_all(session, burst, &site, &place, modes) else {
+        return Vec::new();
+    };
+    let figures = modes
+        .iter()
+        .zip(&outcomes)
+        .map(|(mode, outcome)| figures(burst, &site, &conditions, (*mode, outcome), &outcomes[0]));
+    figures.flatten().collect()
+}
+
+/// What comes of each mode, by turns. What fails is told, and the rest goes on.
+pub(super) fn try_all(
     session: &mut Session,
     burst: &Burst,
-    site: Site,
+    site: &Site,
+    place: &str,
     modes: &[Mode],
-) -> Result<Vec<Figure>, BenchError> {
-    let until = session.until()?;
-    let conditions = Conditions::of(session.lab(Route::Site(site))?, until)?;
+) -> Option<(Conditions, Vec<Outcome>)> {
+    let route = Route::Site(*site);
+    let conditions = session.part(place, |session| {
+        let until = session.until()?;
+        Conditions::of(session.lab(route)?, until)
+    })?;
     let mut outcomes: Vec<Outcome> = modes.iter().map(|_| Outcome::default()).collect();
     for _ in 0..session.choose(1, 2) {
         for (mode, outcome) in modes.iter().zip(&mut outcomes) {
-            run(session, burst, &site, *mode, outcome)?;
+            let name = format!("{place}: {}", mode.name());
+            session.part(&name, |session| run(session, burst, site, *mode, outcome));
         }
     }
-    let results: Vec<_> = modes.iter().copied().zip(&outcomes).collect();
-    Ok(results
-        .iter()
-        .flat_map(|(mode, outcome)| {
-            figures(burst, &site, &conditions, (*mode, outcome), &outcomes[0])
-        })
-        .collect())
+    Some((conditions, outcomes))
 }
 
 fn place(burst: &Burst, site: &Site) -> String {
@@ -134,7 +137,7 @@ impl Outcome {
     }
 }
 
-pub(super) fn run(
+fn run(
     session: &mut Session,
     burst: &Burst,
     site: &Site,

@@ -25,6 +25,14 @@ struct Stream {
     receivers: u32,
 }
 
+impl Stream {
+    fn name(self) -> String {
+        let Self { mbit, receivers } = self;
+        let to = if receivers == 1 { String::new() } else { format!(" to {receivers} nodes") };
+        format!("{mbit} Mbit/s{to}")
+    }
+}
+
 const STREAMS: [Stream; 3] = [
     Stream { mbit: 20, receivers: 1 },
     Stream { mbit: 40, receivers: 1 },
@@ -37,8 +45,10 @@ pub(super) fn measure(session: &mut Session) -> Result<Vec<Figure>, BenchError> 
     for stream in &STREAMS {
         let (mut ours, mut bucket) = (Vec::new(), Vec::new());
         for _ in 0..session.choose(1, 3) {
-            ours.push(run(session, *stream, true)?);
-            bucket.push(run(session, *stream, false)?);
+            for (who, runs) in [("ours", &mut ours), ("tbf", &mut bucket)] {
+                let name = format!("{}: {who}", stream.name());
+                runs.extend(session.part(&name, |session| run(session, *stream, who == "ours")));
+            }
         }
         figures.extend(compare(*stream, &ours, &bucket));
     }
@@ -66,12 +76,10 @@ fn run(session: &mut Session, stream: Stream, is_ours: bool) -> Result<Evenness,
 }
 
 fn compare(stream: Stream, ours: &[Evenness], bucket: &[Evenness]) -> Vec<Figure> {
-    let Stream { mbit, receivers } = stream;
-    let target = f64::from(mbit);
-    let to = if receivers == 1 { String::new() } else { format!(" to {receivers} nodes") };
+    let target = f64::from(stream.mbit);
     let figure = |what: &str, unit, value: &dyn Fn(&Evenness) -> f64, bound| {
         let of = |runs: &[Evenness]| runs.iter().map(value).collect::<Vec<_>>();
-        let name = format!("{mbit} Mbit/s{to}: {what}");
+        let name = format!("{}: {what}", stream.name());
         Figure::new(name, unit, &of(ours), "tbf", &of(bucket), bound)
     };
     let off = |even: &Evenness| 100.0 * (even.mbit - target).abs() / target;

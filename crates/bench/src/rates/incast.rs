@@ -1,13 +1,13 @@
 //! Where receivers are the neck: `auto` beside the best static rate of a sweep.
 
-use super::burst::{Outcome, run};
+use super::burst::{Outcome, try_all};
 use super::conditions::Conditions;
 use super::mode::{Mode, SWEEP};
 use super::patterns::{ALL, Burst, INCAST};
 use super::sites::{INLETS, SLOW_INLETS};
 use crate::error::BenchError;
 use crate::figure::{Bound, Figure};
-use crate::place::{Route, Site};
+use crate::place::Site;
 use crate::samples::median;
 use crate::session::Session;
 
@@ -23,29 +23,41 @@ pub(super) fn measure(session: &mut Session) -> Result<Vec<Figure>, BenchError> 
     let mut figures = Vec::new();
     for (burst, site) in &places {
         for &delay_ms in session.choose(&[10][..], &[0, 10]) {
-            figures.extend(sweep(session, burst, &Site { delay_ms, ..*site })?);
+            figures.extend(sweep(session, burst, &Site { delay_ms, ..*site }));
         }
     }
     Ok(figures)
 }
 
-fn sweep(session: &mut Session, burst: &Burst, site: &Site) -> Result<Vec<Figure>, BenchError> {
-    let until = session.until()?;
-    let conditions = Conditions::of(session.lab(Route::Site(*site))?, until)?;
+fn sweep(session: &mut Session, burst: &Burst, site: &Site) -> Vec<Figure> {
+    let place = format!("{}, {} ms", burst.name, site.delay_ms);
     let modes = [&[Mode::Off][..], &SWEEP, &[Mode::Auto]].concat();
-    let mut outcomes: Vec<Outcome> = modes.iter().map(|_| Outcome::default()).collect();
-    for _ in 0..session.choose(1, 2) {
-        for (mode, outcome) in modes.iter().zip(&mut outcomes) {
-            run(session, burst, site, *mode, outcome)?;
+    match try_all(session, burst, site, &place, &modes) {
+        Some((conditions, outcomes)) => {
+            figures(burst, site, &place, &conditions, &modes.into_iter().zip(outcomes).collect())
         }
+        None => Vec::new(),
     }
-    let swept = || modes.iter().zip(&outcomes).filter(|(mode, _)| matches!(mode, Mode::Swept(..)));
+}
+
+fn figures(
+    burst: &Burst,
+    site: &Site,
+    place: &str,
+    conditions: &Conditions,
+    results: &Vec<(Mode, Outcome)>,
+) -> Vec<Figure> {
+    // One that failed has no time, which is not the least.
+    let is_swept = |result: &&(Mode, Outcome)| {
+        matches!(result.0, Mode::Swept(..)) && !result.1.milliseconds.is_empty()
+    };
     let time = |outcome: &Outcome| median(&outcome.milliseconds);
-    let best = swept().min_by(|a, b| time(a.1).total_cmp(&time(b.1)));
+    let swept = results.iter().filter(is_swept);
+    let best = swept.min_by(|a, b| time(&a.1).total_cmp(&time(&b.1)));
     let least = [burst.least_ms(site)];
     let mut figures = Vec::new();
-    for (mode, outcome) in modes.iter().zip(&outcomes) {
-        let name = format!("{}, {} ms: {}", burst.name, site.delay_ms, mode.name());
+    for (mode, outcome) in results {
+        let name = format!("{place}: {}", mode.name());
         let figure = match best {
             Some((best, swept)) if *mode == Mode::Auto => {
                 let bound = Bound::RatioAtMost(BOUND);
@@ -67,7 +79,7 @@ fn sweep(session: &mut Session, burst: &Burst, site: &Site) -> Result<Vec<Figure
                 Bound::Told,
             ),
         };
-        figures.push(figure.with_network(outcome.network(burst, &conditions, *mode)));
+        figures.push(figure.with_network(outcome.network(burst, conditions, *mode)));
     }
-    Ok(figures)
+    figures
 }

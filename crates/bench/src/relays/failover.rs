@@ -124,17 +124,52 @@ impl Way<'_> {
     }
 }
 
+/// A death, and where.
+type Case = (Death, (&'static str, usize));
+
+/// What was seen so far.
+struct Seen {
+    /// Round trips, ms.
+    trip: Vec<f64>,
+    /// How long nothing came, ms, case by case.
+    lasted: Vec<Vec<f64>>,
+}
+
 pub(super) fn measure(session: &mut Session) -> Result<Vec<Figure>, BenchError> {
+    let count = session.choose(1, 5);
+    let cases: Vec<Case> = [Death::Reset, Death::Silence]
+        .into_iter()
+        .flat_map(|death| SIDES.map(|side| (death, side)))
+        .collect();
+    let mut planned: Vec<usize> = (0..count).flat_map(|_| 0..cases.len()).rev().collect();
+    let mut seen = Seen { trip: Vec::new(), lasted: vec![Vec::new(); cases.len()] };
+    while !planned.is_empty() {
+        let before = planned.len();
+        let whole = session
+            .part("a relay's death", |session| series(session, &cases, &mut planned, &mut seen));
+        // What failed is not tried again. Where nothing could be measured at all, the rest cannot be either.
+        if whole.is_none() && (planned.len() == before || planned.pop().is_none()) {
+            break;
+        }
+    }
+    let figures = cases.iter().zip(&seen.lasted);
+    Ok(figures
+        .flat_map(|((death, (side, _)), lasted)| told(*death, side, lasted, &seen.trip))
+        .collect())
+}
+
+/// What is planned, the last first, in one job, until something fails. What was measured is planned no more.
+fn series(
+    session: &mut Session,
+    cases: &[Case],
+    planned: &mut Vec<usize>,
+    seen: &mut Seen,
+) -> Result<(), BenchError> {
     let route = Route::Gateways(Gateways { gateways: RELAYS, delay_ms: DELAY_MS });
     session.lab(route)?;
     let keys = Keys::make(session)?;
     let program = session.program("failover")?;
-    let count = session.choose(1, 5);
-    let cases: Vec<_> = [Death::Reset, Death::Silence]
-        .into_iter()
-        .flat_map(|death| SIDES.map(|side| (death, side)))
-        .collect();
-    let faults = u32::try_from(cases.len()).unwrap_or(1) * count;
+    let faults = u32::try_from(planned.len()).unwrap_or(1);
     let until = session.until()?;
     let (session, lab) = session.with_lab()?;
     let pairs = start_pairs(lab, &keys, until)?;
@@ -152,19 +187,17 @@ pub(super) fn measure(session: &mut Session) -> Result<Vec<Figure>, BenchError> 
         relayed: Some(Relayed { token: &token }),
     };
     let mut job = lab.start_job(&job)?;
-    let trip = Samples::parse(&job.expect("@rtt", until)?).scaled("rtt", MS)?;
+    seen.trip.extend(Samples::parse(&job.expect("@rtt", until)?).scaled("rtt", MS)?);
     let mut way = Way { lab, keys: &keys, pairs, job, at: 0, until };
-    let mut lasted: Vec<Vec<f64>> = vec![Vec::new(); cases.len()];
-    for _ in 0..count {
-        for (index, (death, (_, side))) in cases.iter().enumerate() {
-            let gap = way.fail(*death, *side)? * MS;
-            if let Some(samples) = lasted.get_mut(index) {
-                samples.push(gap);
-            }
+    while let Some(&index) = planned.last() {
+        if let (Some((death, (_, side))), Some(lasted)) =
+            (cases.get(index), seen.lasted.get_mut(index))
+        {
+            lasted.push(way.fail(*death, *side)? * MS);
         }
+        planned.pop();
     }
-    let figures = cases.iter().zip(&lasted);
-    Ok(figures.flat_map(|((death, (side, _)), lasted)| told(*death, side, lasted, &trip)).collect())
+    Ok(())
 }
 
 fn start_pairs(lab: &Lab, keys: &Keys, until: Instant) -> Result<Vec<Pair>, BenchError> {
@@ -188,9 +221,9 @@ fn told(death: Death, side: &str, lasted: &[f64], trip: &[f64]) -> [Figure; 2] {
         Death::Reset => ("killed", Bound::RatioAtMost(RESET_BOUND)),
         Death::Silence => ("silent", Bound::AtMost(SILENCE_BOUND)),
     };
-    let worst = lasted.iter().copied().fold(0.0, f64::max);
+    let worst: Vec<f64> = lasted.iter().copied().reduce(f64::max).into_iter().collect();
     let whom = "a round trip";
-    [("median", lasted), ("worst", &[worst])].map(|(which, samples)| {
+    [("median", lasted), ("worst", worst.as_slice())].map(|(which, samples)| {
         let name = format!("{side} relay {how}: nothing came for, {which} of {}", lasted.len());
         Figure::new(name, "ms", samples, whom, &[median(trip)], bound)
     })

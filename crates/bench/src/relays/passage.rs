@@ -205,16 +205,23 @@ fn round(
     paths.measure(bytes, samples)
 }
 
+/// What all rounds that do not fail have measured.
 fn rounds(
     session: &mut Session,
+    what: &str,
     count: u16,
     one: impl Fn(&mut Session, u16) -> Result<Samples, BenchError>,
-) -> Result<Samples, BenchError> {
+) -> Samples {
     let mut samples = Samples::default();
     for number in 0..count {
-        samples.append(&one(session, PORTS + number * PORTS_OF_ROUND)?);
+        let name = format!("{what}, round {} of {count}", number + 1);
+        let port = PORTS + number * PORTS_OF_ROUND;
+        session
+            .part(&name, |session| one(session, port))
+            .iter()
+            .for_each(|more| samples.append(more));
     }
-    Ok(samples)
+    samples
 }
 
 /// The proxies and what their medians are, the best first.
@@ -246,7 +253,7 @@ pub(super) fn latency(session: &mut Session) -> Result<Vec<Figure>, BenchError> 
     // A core for each end and what stands there, as if they were hosts.
     let cores = Cores { between: ["0", "1"], near: "0", far: "1" };
     let one = |session: &mut Session, port| round(session, &all, cores, port, (0, blocks));
-    let samples = rounds(session, count, one)?;
+    let samples = rounds(session, "ping-pong", count, one);
     let direct = samples.scaled("direct", US)?;
     // Two stand on the way: each adds half.
     let added = |through: Through| -> Result<Vec<f64>, BenchError> {
@@ -309,7 +316,7 @@ pub(super) fn throughput(session: &mut Session) -> Result<Vec<Figure>, BenchErro
     let bytes = session.choose(BYTES / 4, BYTES);
     let cores = Cores { between: ["0", "0"], near: "1", far: "1" };
     let one = |session: &mut Session, port| round(session, &all, cores, port, (bytes, transfers));
-    let samples = rounds(session, count, one)?;
+    let samples = rounds(session, "bulk", count, one);
     let speed = |key: &str| -> Result<Vec<f64>, BenchError> {
         Ok(samples.get(key)?.iter().map(|seconds| bytes as f64 * MB / seconds).collect())
     };

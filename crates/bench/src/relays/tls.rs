@@ -45,16 +45,19 @@ fn both(
     program: &str,
     arguments: &[String],
     ranks: u32,
-) -> Result<[Samples; 2], BenchError> {
+) -> [Samples; 2] {
     let mut samples = [Samples::default(), Samples::default()];
     for _ in 0..session.choose(1, 5) {
         for (is_on, samples) in [true, false].into_iter().zip(&mut samples) {
             let set = settings(is_on);
-            let more = session.job_with(route, program, arguments, [ranks; 2], &set)?;
-            samples.append(&more);
+            let name = format!("{program}, TLS {}", if is_on { "on" } else { "off" });
+            let run = |session: &mut Session| {
+                session.job_with(route, program, arguments, [ranks; 2], &set)
+            };
+            session.part(&name, run).iter().for_each(|more| samples.append(more));
         }
     }
-    Ok(samples)
+    samples
 }
 
 /// 8 bytes one way by two ranks that spin, in so many blocks of 100 round trips.
@@ -62,37 +65,42 @@ fn latency(
     session: &mut Session,
     route: Route,
     blocks: u32,
-    path: &str,
+    name: &str,
     bound: Bound,
 ) -> Result<Figure, BenchError> {
     let arguments = [INTERFACE.to_owned(), blocks.to_string()];
-    let [on, off] = both(session, route, "latency", &arguments, 1)?;
+    let [on, off] = both(session, route, "latency", &arguments, 1);
     let (on, off) = (on.scaled("mpi", 1e6)?, off.scaled("mpi", 1e6)?);
-    Ok(Figure::new(format!("8 B one way, {path}"), "µs", &on, WHOM, &off, bound))
+    Ok(Figure::new(name, "µs", &on, WHOM, &off, bound))
 }
 
 pub(super) fn measure(session: &mut Session) -> Result<Vec<Figure>, BenchError> {
     let bound = Bound::RatioAtMost(1.0 + BOUND);
     let blocks = session.choose(50, 100);
-    let mut figures =
-        vec![latency(session, Route::Gigabit, blocks, "a cable, interfaces of 1 Gbit/s", bound)?];
-    let path = format!("a link of 1 Gbit/s and {DELAY_MS} ms");
-    figures.push(latency(session, link(), session.choose(3, 10), &path, bound)?);
+    let link_path = format!("a link of 1 Gbit/s and {DELAY_MS} ms");
+    let paths = [
+        (Route::Gigabit, blocks, "a cable, interfaces of 1 Gbit/s"),
+        (link(), session.choose(3, 10), link_path.as_str()),
+    ];
+    let mut figures = Vec::new();
+    for (route, blocks, path) in paths {
+        let name = format!("8 B one way, {path}");
+        figures.extend(session.part(&name, |s| latency(s, route, blocks, &name, bound)));
+    }
     for (pattern, name) in &PATTERNS {
-        let (arguments, crossing) = pattern.arguments(CROSSING, session.choose(1, 3));
-        let [on, off] = both(session, Route::Gigabit, pattern.name, &arguments, pattern.ranks)?;
-        let speeds = |samples: &Samples| -> Result<Vec<f64>, BenchError> {
-            let seconds = samples.get("seconds")?.iter();
-            Ok(seconds.map(|seconds| crossing * 1e-6 / seconds).collect())
-        };
-        figures.push(Figure::new(
-            format!("{name}, 1 Gbit/s"),
-            "MB/s",
-            &speeds(&on)?,
-            WHOM,
-            &speeds(&off)?,
-            Bound::RatioAtLeast(1.0 - BOUND),
-        ));
+        let name = format!("{name}, 1 Gbit/s");
+        figures.extend(session.part(&name, |session| bulk(session, pattern, &name)));
     }
     Ok(figures)
+}
+
+fn bulk(session: &mut Session, pattern: &Pattern, name: &str) -> Result<Figure, BenchError> {
+    let (arguments, crossing) = pattern.arguments(CROSSING, session.choose(1, 3));
+    let [on, off] = both(session, Route::Gigabit, pattern.name, &arguments, pattern.ranks);
+    let speeds = |samples: &Samples| -> Result<Vec<f64>, BenchError> {
+        let seconds = samples.get("seconds")?.iter();
+        Ok(seconds.map(|seconds| crossing * 1e-6 / seconds).collect())
+    };
+    let bound = Bound::RatioAtLeast(1.0 - BOUND);
+    Ok(Figure::new(name, "MB/s", &speeds(&on)?, WHOM, &speeds(&off)?, bound))
 }

@@ -76,33 +76,26 @@ pub(crate) fn measure(session: &mut Session, trial: &Trial<'_>) -> Vec<Figure> {
     let mut figures = Vec::new();
     for &delay_ms in delays {
         let nodes = trial.ranks[0].min(MOST_NODES);
-        match compare(session, trial, Site { nodes, delay_ms, ..SITE }) {
-            Ok(found) => figures.extend(found),
-            Err(error) => {
-                session.has_gaps = true;
-                // Whatever is left of it goes with the lab.
-                session.drop_lab();
-                eprintln!("gridmpi bench: {}, {delay_ms} ms: not measured: {error}", trial.name);
-            }
-        }
+        let found = compare(session, trial, Site { nodes, delay_ms, ..SITE });
+        figures.extend(found.unwrap_or_default());
     }
     figures
 }
 
-fn compare(
-    session: &mut Session,
-    trial: &Trial<'_>,
-    site: Site,
-) -> Result<Vec<Figure>, BenchError> {
+fn compare(session: &mut Session, trial: &Trial<'_>, site: Site) -> Option<Vec<Figure>> {
     let mut outcomes = ALL_MODES.map(|_| Outcome::default());
-    let until = session.until()?;
-    let conditions = Conditions::of(session.lab(Route::Site(site))?, until)?;
+    let name = format!("{}, {} ms", trial.name, site.delay_ms);
+    let conditions = session.part(&name, |session| {
+        let until = session.until()?;
+        Conditions::of(session.lab(Route::Site(site))?, until)
+    })?;
     for _ in 0..session.choose(1, 3) {
         for (mode, outcome) in ALL_MODES.iter().zip(&mut outcomes) {
-            run(session, trial, &site, *mode, outcome)?;
+            let name = format!("{name}: {}", mode.name());
+            session.part(&name, |session| run(session, trial, &site, *mode, outcome));
         }
     }
-    Ok(figures(trial.name, site.delay_ms, &conditions, &outcomes))
+    Some(figures(trial.name, site.delay_ms, &conditions, &outcomes))
 }
 
 fn run(
@@ -160,7 +153,9 @@ fn figures(
     conditions: &Conditions,
     outcomes: &[Outcome; ALL_MODES.len()],
 ) -> Vec<Figure> {
-    let kinds = outcomes[0].readings.first().map_or(0, Vec::len);
+    // A program says as much in every mode; one that failed said nothing.
+    let kinds = outcomes.iter().filter_map(|outcome| outcome.readings.first()).map(Vec::len);
+    let kinds = kinds.max().unwrap_or(0);
     let mut figures = Vec::new();
     for kind in 0..kinds {
         let best = best(outcomes, kind);
@@ -185,9 +180,11 @@ fn figures(
 
 /// The samples of the mode that is compared to: that of the least median, or of the highest where more is better.
 fn best(outcomes: &[Outcome; ALL_MODES.len()], kind: usize) -> Vec<f64> {
-    let is_seconds = outcomes[0].reading(kind).is_some_and(|reading| reading.unit == "s");
+    let reading = outcomes.iter().find_map(|outcome| outcome.reading(kind));
+    let is_seconds = reading.is_some_and(|reading| reading.unit == "s");
     let references = ALL_MODES.iter().zip(outcomes).filter(|(mode, _)| REFERENCES.contains(mode));
-    let mut samples: Vec<_> = references.map(|(_, outcome)| outcome.values(kind)).collect();
+    let samples = references.map(|(_, outcome)| outcome.values(kind));
+    let mut samples: Vec<_> = samples.filter(|samples| !samples.is_empty()).collect();
     samples.sort_by(|a, b| median(a).total_cmp(&median(b)));
     let chosen = if is_seconds { samples.first() } else { samples.last() };
     chosen.cloned().unwrap_or_default()
