@@ -7,7 +7,6 @@
 //! Bytes are those that TCP carries. No I/O and no clock: the moment is an argument.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::ops::Bound;
 use std::time::{Duration, Instant};
 
 use gridmpi_rate::{ACKNOWLEDGEMENT, SEGMENT};
@@ -73,7 +72,7 @@ pub(crate) struct Pacer {
     /// Who waits. Small messages that found no room go first.
     small: VecDeque<ProcId>,
     large: BTreeSet<ProcId>,
-    /// Who comes after this is next among the large ones. Each process begins with another, so that they do not meet there.
+    /// This one is next among the large ones, or who comes after it. Each process begins with another, so that they do not meet there.
     cursor: ProcId,
     first: ProcId,
     /// All of them, and whether the kernel does not space out yet what they send.
@@ -81,7 +80,7 @@ pub(crate) struct Pacer {
 }
 
 impl Pacer {
-    /// One that keeps to `rate` bytes per second, more than 0, and begins with who comes after `cursor`.
+    /// One that keeps to `rate` bytes per second, more than 0, and begins with `cursor`, or who comes after it.
     pub(crate) fn new(rate: f64, cursor: ProcId, now: Instant) -> Self {
         Self {
             rate,
@@ -141,8 +140,10 @@ impl Pacer {
         if !self.has_waiting() {
             // A moment that nobody wanted to use is no credit.
             self.missed = 0.0;
-            // Processes that ended with the same one do not begin with the same one.
-            self.cursor = self.first;
+            if self.writer() != Some(peer) {
+                // Processes that ended with the same one do not begin with the same one.
+                self.cursor = self.first;
+            }
         }
         let is_small = ask.backlog <= SMALL;
         let (is_first, lead) = if is_small {
@@ -151,6 +152,10 @@ impl Pacer {
             (self.waiting.is_empty(), self.lead(peer, ask.is_young))
         };
         if is_first && self.level <= lead {
+            if !is_small {
+                // As if it had waited: who could begin at once and who could not go on in the same order.
+                self.cursor = after(peer);
+            }
             return Turn::Now(turn);
         }
         self.waiting.insert(peer, ask.is_young);
@@ -204,7 +209,7 @@ impl Pacer {
         }
         self.called = self.small.pop_front().or_else(|| {
             let peer = self.next_large()?;
-            self.cursor = peer;
+            self.cursor = after(peer);
             self.large.take(&peer)
         });
         if let Some(peer) = &self.called {
@@ -234,8 +239,7 @@ impl Pacer {
     }
 
     fn next_large(&self) -> Option<ProcId> {
-        let after = (Bound::Excluded(self.cursor), Bound::Unbounded);
-        self.large.range(after).next().or_else(|| self.large.first()).copied()
+        self.large.range(self.cursor..).next().or_else(|| self.large.first()).copied()
     }
 
     /// How much may be before a turn of `peer`. Its own it cannot meet, if the kernel spaces it out.
@@ -271,6 +275,10 @@ impl Pacer {
         self.missed = self.missed.min(CREDIT * self.turn() as f64);
         self.seen = self.seen.max(now);
     }
+}
+
+const fn after(peer: ProcId) -> ProcId {
+    ProcId(peer.0.saturating_add(1))
 }
 
 /// Whole segments: the headers of what is left over would be counted by nobody.
@@ -391,7 +399,7 @@ mod tests {
     #[test]
     fn large_ones_take_turns_from_the_cursor_on() {
         let now = Instant::now();
-        let mut pacer = Pacer::new(RATE, ProcId(5), now);
+        let mut pacer = Pacer::new(RATE, ProcId(6), now);
         pacer.wrote(ProcId(4), 1 << 20, now);
         let ask = Ask { backlog: 1 << 20, is_young: false, share: 1.0 };
         for peer in [4, 5, 6, 7] {
@@ -400,6 +408,43 @@ mod tests {
         let later = now + Duration::from_secs(9);
         let order: Vec<_> = std::iter::from_fn(|| pacer.next(later)).map(|peer| peer.0).collect();
         assert_eq!(order, [6, 7, 4, 5]);
+    }
+
+    #[test]
+    fn who_begins_at_once_and_who_has_to_wait_go_on_in_the_same_order() {
+        // What is left of the collective before, whose last part went to 4.
+        for before in [0, 2 * SEGMENT] {
+            let now = Instant::now();
+            let mut pacer = Pacer::new(RATE, ProcId(5), now);
+            pacer.wrote(ProcId(4), before, now);
+            let ask = Ask { backlog: 16_493, is_young: false, share: 1.0 };
+            let mut order = Vec::new();
+            for peer in [5, 6, 7, 4].map(ProcId) {
+                if let Turn::Now(most) = pacer.ask(peer, ask, now) {
+                    pacer.wrote(peer, most, now);
+                    order.push(peer.0);
+                }
+            }
+            assert_eq!(order.len(), usize::from(before == 0));
+            let later = now + Duration::from_secs(9);
+            order.extend(std::iter::from_fn(|| pacer.next(later)).map(|peer| peer.0));
+            assert_eq!(order, [5, 6, 7, 4], "after {before}");
+        }
+    }
+
+    #[test]
+    fn whose_turn_was_the_first_does_not_have_the_next_one_before_others() {
+        let now = Instant::now();
+        let mut pacer = Pacer::new(RATE, ProcId(5), now);
+        let ask = Ask { backlog: 1 << 20, is_young: false, share: 1.0 };
+        let Turn::Now(most) = pacer.ask(ProcId(5), ask, now) else { panic!("nobody is before it") };
+        pacer.wrote(ProcId(5), most, now);
+        for peer in [5, 6, 4] {
+            assert_eq!(pacer.ask(ProcId(peer), ask, now), Turn::Later);
+        }
+        let later = now + Duration::from_secs(9);
+        let order: Vec<_> = std::iter::from_fn(|| pacer.next(later)).map(|peer| peer.0).collect();
+        assert_eq!(order, [6, 4, 5]);
     }
 
     #[test]

@@ -656,7 +656,12 @@ mod tests {
         b.begin(9, nodes[1][3], nodes[2][0], now);
         assert_eq!(rates(&later(&mut b, now)), [(9, 25.0)]);
         b.notices().iter().filter(|(to, _)| *to == ids[0]).for_each(|(_, n)| a.heard(ids[1], *n));
-        assert_eq!(rates(&a.step(now + YOUNG)), [(0, 25.0)]);
+        assert_eq!(
+            rates(&a.step(now + YOUNG)),
+            [],
+            "the receiver's switch holds that for a moment"
+        );
+        assert_eq!(rates(&a.step(now + 2 * YOUNG)), [(0, 25.0)]);
         a.deaf_to(ids[1]);
         assert_eq!(rates(&a.step(now + 20 * YOUNG)), [(0, 50.0)]);
     }
