@@ -19,7 +19,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use bytes::Bytes;
-use gridmpi_wire::{CircuitId, JobId, LegNotice, LegVerdict, ProcId};
+use gridmpi_wire::{CircuitId, JobId, LegNotice, LegVerdict, ProcId, RelayAddress};
 
 use crate::arena::{Arena, Key};
 use crate::budget::Budget;
@@ -254,6 +254,8 @@ pub struct Core {
     trunks: Vec<LinkKey>,
     circuits: Arena<Circuit>,
     registered: HashMap<(JobId, ProcId), LinkKey>,
+    /// Other relays that processes are told of.
+    beside: Vec<RelayAddress>,
     routes: Routes,
     /// Circuits that wait for a process to accept, by name.
     waiting: HashMap<CircuitId, CircuitKey>,
@@ -294,6 +296,7 @@ impl Core {
             trunks: Vec::new(),
             circuits: Arena::default(),
             registered: HashMap::new(),
+            beside: Vec::new(),
             routes: Routes::new(me, limits.routes),
             waiting: HashMap::new(),
             until: BTreeSet::new(),
@@ -360,6 +363,22 @@ impl Core {
         self.budget.set_total(limits.memory);
         self.limits = limits;
         self.is_sooner = true;
+    }
+
+    /// Other relays that processes may use as well: those that are registered are told of the new ones now, those that will
+    /// be of all. What is named no longer is told to nobody else; who uses it goes on. Returns how many processes are told now.
+    pub fn set_beside(&mut self, beside: Vec<RelayAddress>) -> usize {
+        let fresh: Vec<_> =
+            beside.iter().filter(|relay| !self.beside.contains(relay)).copied().collect();
+        self.beside = beside;
+        if fresh.is_empty() {
+            return 0;
+        }
+        for link in self.registered.values().filter_map(|key| self.links.get(*key)) {
+            let told = fresh.iter().map(|relay| LegNotice::Beside(*relay));
+            self.actions.extend(told.map(|notice| Action::Notice(link.wire, notice)));
+        }
+        self.registered.len()
     }
 
     /// Takes nothing new from now on; those who have registered are sent away.

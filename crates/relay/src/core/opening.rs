@@ -69,6 +69,9 @@ impl Core {
         let key = self.links.insert(Link::new(wire, Kind::Registered { job, process, span }));
         self.registered.insert((job, process), key);
         self.actions.push_back(Action::Answer(wire, LegVerdict::Accepted));
+        for relay in &self.beside {
+            self.actions.push_back(Action::Notice(wire, LegNotice::Beside(*relay)));
+        }
         self.routes.add_local(span);
         self.spread_news();
         key
@@ -156,7 +159,8 @@ impl Core {
         self.until.insert((self.now + self.limits.accept, key));
         self.is_sooner = true;
         if let Some(link) = self.links.get(link) {
-            self.actions.push_back(Action::Notice(link.wire, LegNotice { from, circuit: name }));
+            self.actions
+                .push_back(Action::Notice(link.wire, LegNotice::Called { from, circuit: name }));
         }
     }
 
