@@ -8,6 +8,7 @@ mod cells;
 mod check;
 mod circuit;
 mod link;
+mod missed;
 mod opening;
 mod serve;
 #[cfg(test)]
@@ -30,6 +31,7 @@ pub use circuit::Circuit;
 use circuit::{Flow, Side};
 use link::Kind;
 pub use link::Link;
+use missed::Missed;
 pub use serve::BATCH;
 
 /// A connection, as the core knows it.
@@ -257,6 +259,7 @@ pub struct Core {
     /// Other relays that processes are told of.
     beside: Vec<RelayAddress>,
     routes: Routes,
+    missed: Missed,
     /// Circuits that wait for a process to accept, by name.
     waiting: HashMap<CircuitId, CircuitKey>,
     /// When those that do not stand yet are given up.
@@ -298,6 +301,7 @@ impl Core {
             registered: HashMap::new(),
             beside: Vec::new(),
             routes: Routes::new(me, limits.routes),
+            missed: Missed::default(),
             waiting: HashMap::new(),
             until: BTreeSet::new(),
             next_name: 1,

@@ -56,3 +56,38 @@ fn only_those_are_told_who_are_registered_still() {
     assert_eq!(world.beside(&[relay("10.0.0.2:7118")]), 0, "who has been sent away");
     world.check();
 }
+
+#[test]
+fn who_is_not_at_a_relay_that_has_come_is_found_at_the_one_where_it_is() {
+    // 0 is the far cluster's; 1 and 2 are those of processes 4 and 5, and only the former is at the one that has come, 2.
+    for through_another in [false, true] {
+        let mut world = World::new(4, &Limits::default());
+        if through_another {
+            // The way to where it is is the longer one.
+            world.join(0, 3);
+            world.join(3, 1);
+        } else {
+            world.join(0, 1);
+        }
+        let errand = Errand::Register { first: ProcId(4), count: 2 };
+        let [_, fifth] = [4, 5].map(|process| world.ask(1, process, errand));
+        world.join(0, 2);
+        world.ask(2, 4, errand);
+        world.settle();
+        let mut found = 0;
+        for from in 0..4 {
+            let opener = world.ask(0, from, Errand::Open { to: ProcId(5) });
+            world.settle();
+            found += world.leg(fifth).notices.len();
+            world.leg(fifth).notices.clear();
+            assert!(found > 0 || world.leg(opener).answer == Some(LegVerdict::NoRoute));
+        }
+        assert!(found >= 3, "found {found} times of 4");
+        // Where it is not to be found any more that is still asked for.
+        world.reset(fifth);
+        let opener = world.ask(0, 0, Errand::Open { to: ProcId(5) });
+        world.settle();
+        assert_eq!(world.leg(opener).answer, Some(LegVerdict::NoRoute));
+        world.check();
+    }
+}
