@@ -136,6 +136,8 @@ pub struct NetworkInfo {
     pub tls: Option<bool>,
     /// How many connections two processes of different clusters may have at a time, if stated: 1 to [`MOST_CONNECTIONS`].
     pub connections: Option<u32>,
+    /// Whether processes use relays that the job does not name when relays tell of them, if stated.
+    pub new_relays: Option<bool>,
 }
 
 impl Via {

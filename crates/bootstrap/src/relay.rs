@@ -330,7 +330,9 @@ impl Inside {
         while let Ok(count @ 1..) = io::Read::read(&mut stream, inbox.space()) {
             let Some(bytes) = inbox.filled(count) else { continue };
             let Ok(notice) = LegNotice::decode(&bytes) else { break };
-            let errand = Errand::Accept { circuit: notice.circuit };
+            // Other relays are for the clusters' processes: here they are as the job names them.
+            let LegNotice::Called { circuit, .. } = notice else { continue };
+            let errand = Errand::Accept { circuit };
             // Whoever waits at the other end tries again if nobody comes.
             if self.taking.fetch_add(1, Ordering::AcqRel) >= MOST_TAKEN {
                 self.taking.fetch_sub(1, Ordering::AcqRel);

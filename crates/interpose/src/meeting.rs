@@ -406,6 +406,7 @@ fn relays(env: &JobEnv, table: &JobTable, ours: usize) -> Result<Option<Relays>,
         token: gridmpi_wire::JobKey::new(access.token.bytes()),
         first: ProcId(number(before)?),
         count: number(table.clusters[ours].procs.len())?,
+        takes_more: table.network.new_relays.unwrap_or(true),
     }))
 }
 

@@ -169,6 +169,7 @@ mod tests {
                 pacing: None,
                 matb: vec![],
                 connections: None,
+                new_relays: None,
             },
         }
     }

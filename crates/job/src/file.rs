@@ -86,6 +86,7 @@ fn job(mut table: Table<'_>) -> Result<JobSpec, FileError> {
         tls: choice(&mut table, "tls", &["on", "off"], parse_switch)?,
         matb: table.rate("matb")?,
         connections: table.count_to("connections", MOST_CONNECTIONS)?,
+        new_relays: choice(&mut table, "new_relays", &["on", "off"], parse_switch)?,
         ..JobSpec::default()
     };
     table.finish()?;
@@ -313,6 +314,7 @@ tls = "off"
 reconnect = "2 s"
 matb = "40 Mbit/s"
 connections = 4
+new_relays = "off"
 listen = "0.0.0.0:7000"
 env = { A = "1", B = 2 }
 
@@ -361,7 +363,7 @@ via = "relays"
         assert_eq!(network.interfaces, [Some(50_000_000), None]);
         assert_eq!(network.reconnect_s, Some(2));
         assert_eq!((network.pacing, network.tls), (Some(Pacing::Static), Some(false)));
-        assert_eq!((network.pacing, network.connections), (Some(Pacing::Static), Some(4)));
+        assert_eq!((network.new_relays, network.connections), (Some(false), Some(4)));
         assert_eq!(network.matb, [Some(20_000_000), Some(40_000_000)]);
         let link = &spec.links[0];
         assert_eq!((link.between, link.via), ([1, 0], Some(Via::Relays)));

@@ -26,6 +26,8 @@ pub struct JobSpec {
     pub matb: Option<u64>,
     /// How many connections two processes of different clusters may have at a time.
     pub connections: Option<u32>,
+    /// Whether processes use relays that the job does not name; they do unless this says otherwise.
+    pub new_relays: Option<bool>,
     /// Program and arguments of every cluster that names none of its own.
     pub command: Vec<String>,
     /// Variables for the ranks of every cluster.
@@ -56,6 +58,7 @@ impl JobSpec {
             reconnect_s: self.reconnect.map(|reconnect| reconnect.as_secs().max(1)),
             matb: self.clusters.iter().map(|cluster| self.matb(cluster)).collect(),
             connections: self.connections,
+            new_relays: self.new_relays,
         }
     }
 

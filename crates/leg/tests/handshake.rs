@@ -1,9 +1,11 @@
 //! Both sides against each other, whatever the pieces that bytes come in; and against what they must refuse.
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
 use gridmpi_leg::{Ask, AskStep, Asker, Host, HostStep, LegError, Request};
 use gridmpi_wire::{
     CircuitId, Errand, JobKey, LegChallenge, LegHello, LegNotice, LegRequest, LegVerdict, ProcId,
-    WireError,
+    RelayAddress, WireError,
 };
 use proptest::prelude::*;
 
@@ -171,6 +173,61 @@ fn a_stray_client_is_known_at_its_first_byte() {
 
 #[test]
 fn notices_come_back_as_they_went() {
-    let notice = LegNotice { from: ProcId(3), circuit: CircuitId(u64::MAX) };
-    assert_eq!(LegNotice::decode(&notice.encode()), Ok(notice));
+    let beside = |address: &str| RelayAddress::new(address.parse().unwrap()).map(LegNotice::Beside);
+    let notices = [
+        LegNotice::Called { from: ProcId(3), circuit: CircuitId(u64::MAX) },
+        beside("10.9.255.2:7118").unwrap(),
+        beside("[fd00::7]:65535").unwrap(),
+    ];
+    for notice in notices {
+        assert_eq!(LegNotice::decode(&notice.encode()), Ok(notice));
+    }
+    assert_eq!(beside("[::ffff:10.9.255.2]:7118"), Some(notices[1]));
+}
+
+#[test]
+fn a_notice_names_no_relay_that_cannot_be() {
+    let cannot = [
+        "0.0.0.0:7118",
+        "[::]:7118",
+        "10.0.0.1:0",
+        "255.255.255.255:7118",
+        "224.0.0.1:7118",
+        "[ff02::1]:7118",
+        "[fe80::1]:7118",
+        "[::ffff:0.0.0.0]:7118",
+    ];
+    for text in cannot {
+        let address: SocketAddr = text.parse().unwrap();
+        assert_eq!(RelayAddress::new(address), None, "{text}");
+        let mut bytes = [2; LegNotice::LEN];
+        let ip = match address.ip() {
+            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+            IpAddr::V6(ip) => ip,
+        };
+        bytes[1..17].copy_from_slice(&ip.octets());
+        bytes[17..].copy_from_slice(&address.port().to_le_bytes());
+        assert_eq!(LegNotice::decode(&bytes), Err(WireError::Field("address")), "{text}");
+    }
+    let called = LegNotice::Called { from: ProcId(3), circuit: CircuitId(7) }.encode();
+    for (at, field) in [(0, "notice"), (LegNotice::LEN - 1, "circuit")] {
+        let mut bytes = called;
+        bytes[at] = 3;
+        assert_eq!(LegNotice::decode(&bytes), Err(WireError::Field(field)));
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_a_notice_that_is_written_so_or_none(
+        kind in 0u8..4,
+        ip in prop_oneof![any::<[u8; 16]>(), any::<[u8; 4]>().prop_map(|ip| Ipv4Addr::from(ip).to_ipv6_mapped().octets())],
+        port in any::<u16>(),
+    ) {
+        let bytes: Vec<u8> = [&[kind][..], &ip, &port.to_le_bytes()].concat();
+        let bytes: [u8; LegNotice::LEN] = bytes.try_into().unwrap();
+        if let Ok(notice) = LegNotice::decode(&bytes) {
+            prop_assert_eq!(notice.encode(), bytes);
+        }
+    }
 }

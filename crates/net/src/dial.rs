@@ -172,11 +172,16 @@ impl State {
         let all = self.targets(id, Strand::FIRST, false);
         let Some(dial) = self.peer(id).dial(Strand::FIRST) else { return };
         (dial.is_extra, dial.started) = (false, now);
-        for target in all {
-            if dial.tried.iter().all(|tried| tried.0 != target) {
-                dial.tried.push((target, None));
-            }
-        }
+        dial.try_also(all);
+    }
+
+    /// There is another way to `id`: who is dialled on all ways is on this one, too, and connections beside others may be made.
+    pub(crate) fn dial_also(&mut self, id: ProcId, way: &Way) {
+        let targets = self.targets_of(way);
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        peer.alone_until = None;
+        let on_all = peer.dials.iter_mut().filter(|dial| !dial.is_extra);
+        on_all.for_each(|dial| dial.try_also(targets.clone()));
     }
 
     /// Begins to make connections to those who cannot connect to us.
@@ -572,6 +577,15 @@ impl Dial {
         let due = now + span.min(limits.dial_address);
         let last = self.started + self.total;
         self.due = if last > now { due.min(last) } else { due };
+    }
+
+    /// On these ways as well.
+    fn try_also(&mut self, targets: Vec<Target>) {
+        for target in targets {
+            if self.tried.iter().all(|tried| tried.0 != target) {
+                self.tried.push((target, None));
+            }
+        }
     }
 
     /// The present address failed; the next one's turn.

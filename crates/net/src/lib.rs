@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod accept;
+mod beside;
 mod bind;
 mod carrier;
 mod checked;

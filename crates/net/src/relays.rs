@@ -1,5 +1,5 @@
 //! Circuits through relays: we are registered at each relay of our cluster, dial it for what it tells us of, and ask it for
-//! circuits to others (`dial.rs`). Whoever is at the other end of a circuit proves itself as on any other connection.
+//! circuits to others (`dial.rs`). Relays may also tell of other ones (`beside.rs`). Whoever is at the other end of a circuit proves itself as on any other connection.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -10,6 +10,7 @@ use gridmpi_wire::{CircuitId, Errand, Inbox, JobKey, LegNotice, ProcId};
 use rustix::net::RecvFlags;
 
 use crate::accept::Origin;
+use crate::beside::Standing;
 use crate::dial::{begin_connect, is_connected, nonce, send_all};
 use crate::link::received;
 use crate::poller::{Interest, Ready, Token};
@@ -18,8 +19,8 @@ use crate::timers::Due;
 use crate::{DialError, Way};
 
 /// Pause before a registration is tried again; doubled each time, up to [`PAUSE_MOST`].
-const PAUSE_LEAST: Duration = Duration::from_millis(20);
-const PAUSE_MOST: Duration = Duration::from_secs(1);
+pub(crate) const PAUSE_LEAST: Duration = Duration::from_millis(20);
+pub(crate) const PAUSE_MOST: Duration = Duration::from_secs(1);
 
 /// Notices of one relay that are met at a time: then it is others' turn.
 const NOTICES: usize = 16;
@@ -27,7 +28,7 @@ const NOTICES: usize = 16;
 /// The relays of this process's cluster.
 #[derive(Clone, Debug)]
 pub struct Relays {
-    /// Where they listen; [`Way::Relay`](crate::Way) counts through them.
+    /// Where they listen; [`Way::Relay`](crate::Way) counts through them. Those that they tell of later come behind them.
     pub addresses: Vec<SocketAddr>,
     /// What proves that we may use them.
     pub token: JobKey,
@@ -35,19 +36,53 @@ pub struct Relays {
     pub first: ProcId,
     /// How many processes our cluster has.
     pub count: u32,
+    /// Whether those that they tell of are used as well.
+    pub takes_more: bool,
 }
 
 /// How it stands with each relay.
 #[derive(Debug, Default)]
-pub(crate) struct Registrations(Vec<Registration>);
+pub(crate) struct Registrations {
+    all: Vec<Registration>,
+    /// How many of them the job names: the first.
+    named: usize,
+}
 
 #[derive(Debug)]
-struct Registration {
+pub(crate) struct Registration {
     /// What we are connected by, or try to be.
     socket: Option<Token>,
-    pause: Duration,
+    /// Before the next attempt.
+    pub(crate) pause: Duration,
     /// Why it does not stand.
-    problem: Option<String>,
+    pub(crate) problem: Option<String>,
+    pub(crate) standing: Standing,
+    /// Since when we are registered, if we are.
+    pub(crate) since: Option<Instant>,
+}
+
+impl Registrations {
+    /// At so many relays that the job names.
+    fn named(count: usize) -> Self {
+        Self { all: (0..count).map(|_| Registration::new(Standing::Ours)).collect(), named: count }
+    }
+
+    /// How many relays there are that the job does not name.
+    pub(crate) fn told(&self) -> usize {
+        self.all.len() - self.named
+    }
+
+    /// Another one; its number.
+    pub(crate) fn add(&mut self, registration: Registration) -> usize {
+        self.all.push(registration);
+        self.all.len() - 1
+    }
+}
+
+impl Registration {
+    pub(crate) const fn new(standing: Standing) -> Self {
+        Self { socket: None, pause: PAUSE_LEAST, problem: None, standing, since: None }
+    }
 }
 
 /// A connection to a relay, of ours.
@@ -72,8 +107,7 @@ impl State {
     /// Lets every relay of our cluster know where we are.
     pub(crate) fn register_at_relays(&mut self) {
         let count = self.config.relays.as_ref().map_or(0, |relays| relays.addresses.len());
-        let fresh = || Registration { socket: None, pause: PAUSE_LEAST, problem: None };
-        self.registrations = Registrations((0..count).map(|_| fresh()).collect());
+        self.registrations = Registrations::named(count);
         for relay in 0..count {
             self.register_at(relay);
         }
@@ -91,11 +125,15 @@ impl State {
         Some(Asker { me: self.us.me, job: self.us.job, token })
     }
 
-    fn register_at(&mut self, relay: usize) {
+    pub(crate) fn register_at(&mut self, relay: usize) {
         let Some(relays) = &self.config.relays else { return };
         let errand = Errand::Register { first: relays.first, count: relays.count };
         match self.begin_leg(relay, errand) {
-            Ok(token) => self.registrations.0[relay].socket = Some(token),
+            Ok(token) => {
+                if let Some(registration) = self.registrations.all.get_mut(relay) {
+                    registration.socket = Some(token);
+                }
+            }
             Err(error) => self.unregistered(relay, &DialError::Connect(error)),
         }
     }
@@ -146,18 +184,18 @@ impl State {
 
     /// We are not, or no longer, known at a relay: later again.
     fn unregistered(&mut self, relay: usize, error: &DialError) {
-        let Some(registration) = self.registrations.0.get_mut(relay) else { return };
+        let Some(registration) = self.registrations.all.get_mut(relay) else { return };
         registration.socket = None;
         registration.problem = Some(error.to_string());
-        let pause = registration.pause;
-        registration.pause = (pause * 2).min(PAUSE_MOST);
+        let now = Instant::now();
+        let pause = registration.ends(now, PAUSE_MOST);
         if !self.is_closing {
-            self.timers.set(Instant::now() + pause, Due::Register(relay));
+            self.timers.set(now + pause, Due::Register(relay));
         }
     }
 
     pub(crate) fn register_due(&mut self, relay: usize) {
-        let is_open = self.registrations.0.get(relay).is_some_and(|it| it.socket.is_none());
+        let is_open = self.registrations.all.get(relay).is_some_and(|it| it.socket.is_none());
         if is_open && !self.is_closing {
             self.register_at(relay);
         }
@@ -205,7 +243,10 @@ impl State {
                     let notice = inbox.filled(count).map(|bytes| LegNotice::decode(&bytes));
                     if let Some(notice) = notice.transpose().map_err(gridmpi_leg::LegError::from)? {
                         notices += 1;
-                        self.called(leg.relay, notice.circuit);
+                        match notice {
+                            LegNotice::Called { circuit, .. } => self.called(leg.relay, circuit),
+                            LegNotice::Beside(relay) => self.told_of(leg.relay, relay),
+                        }
                     }
                 }
             }
@@ -213,9 +254,11 @@ impl State {
     }
 
     fn registered(&mut self, relay: usize) {
-        if let Some(registration) = self.registrations.0.get_mut(relay) {
-            registration.pause = PAUSE_LEAST;
-            registration.problem = None;
+        let Some(registration) = self.registrations.all.get_mut(relay) else { return };
+        let is_new = registration.standing == Standing::Told;
+        registration.begins(Instant::now());
+        if is_new {
+            self.add_way(relay);
         }
     }
 
@@ -223,7 +266,7 @@ impl State {
     fn called(&mut self, relay: usize, circuit: CircuitId) {
         let legs = self.sockets.iter().filter(|socket| matches!(socket, Socket::Leg(_))).count();
         let is_room =
-            self.pending.len() + legs < self.limits().pending + self.registrations.0.len();
+            self.pending.len() + legs < self.limits().pending + self.registrations.all.len();
         if !self.is_closing && is_room {
             let _ = self.begin_leg(relay, Errand::Accept { circuit });
         }

@@ -109,7 +109,7 @@ impl State {
     }
 
     /// Whether the peer may have more than one.
-    fn may_have_several(&self, id: ProcId) -> bool {
+    pub(crate) fn may_have_several(&self, id: ProcId) -> bool {
         self.paces.is_far(id) && self.most_connections(id) > 1
     }
 
@@ -117,6 +117,19 @@ impl State {
     pub(crate) fn bound_reach(&mut self, id: ProcId, strand: Strand) {
         if self.may_have_several(id) {
             self.endpoint.set_reach(id, strand, REACH_UNSEEN);
+        }
+    }
+
+    /// The peer may have several connections from now on: its one is looked at and bounded like them.
+    pub(crate) fn begin_several(&mut self, id: ProcId) {
+        let now = Instant::now();
+        let links = self.peers.get(&id).map_or(Vec::new(), |peer| peer.links.clone());
+        for (strand, token) in links {
+            let (delivered, _) = self.endpoint.carried(id, strand).unwrap_or_default();
+            if let Some(Socket::Link(link)) = self.sockets.get(token) {
+                link.speed = Speed { delivered, ..Speed::new(now) };
+            }
+            self.bound_reach(id, strand);
         }
     }
 

@@ -158,3 +158,122 @@ fn nobody_behind_the_relay_is_a_failure_within_the_time_set() {
     let failure = nets[0].failure().unwrap().to_string();
     assert!(failure.contains("no relay that it reaches knows the process"), "{failure}");
 }
+
+#[test]
+fn a_relay_that_comes_later_carries_on_alone() {
+    let (first, second) = (Relay::new(JobKey::new(TOKEN)), Relay::new(JobKey::new(TOKEN)));
+    let only = [first];
+    let nets = relayed(&only, |_| {});
+    exchange(&nets, 1, 100_000);
+    assert_eq!(nets.iter().map(|net| net.stats().connections).max(), Some(1));
+    // Named as well under the address that they know, and twice.
+    for address in [only[0].address, second.address, second.address] {
+        only[0].tell(address);
+    }
+    let mut round = 10;
+    eventually("much goes over both", || {
+        round += 1;
+        exchange(&nets, round, 3_000_000);
+        second.circuits() > 0
+    });
+    eventually("both at both", || second.registered() == 2);
+    let [first] = only;
+    first.close();
+    for round in 100..105 {
+        exchange(&nets, round, 3_000_000);
+    }
+    assert!(nets.iter().all(|net| net.failure().is_none()));
+    shutdown(nets);
+}
+
+#[test]
+fn who_looks_for_a_peer_in_vain_finds_it_through_a_relay_that_comes() {
+    let (first, second) = (Relay::new(JobKey::new(TOKEN)), Relay::new(JobKey::new(TOKEN)));
+    let bound = [loopback(), loopback()];
+    let relays = [first, second];
+    // Each is at another relay only.
+    let start = |(me, bound): (u32, _)| {
+        let mut config = config(me, vec![Vec::new(); 2]);
+        use_relays(&mut config, &relays[..1]);
+        config.relays.as_mut().unwrap().addresses = vec![relays[me as usize].address];
+        Net::start(bound, config).unwrap()
+    };
+    let nets: Vec<Net> = (0..2).zip(bound).map(start).collect();
+    let sent = send(&nets[0], 0, 1, 0, vec![5; 100]);
+    eventually("each at its relay", || relays.iter().all(|relay| relay.registered() == 1));
+    relays[0].tell(relays[1].address);
+    let received = receive(&nets[1], 0, 0, 100);
+    assert_eq!(finish(&nets[1], received).1, Some(vec![5; 100]));
+    finish(&nets[0], sent);
+    assert_eq!((relays[0].circuits(), relays[1].circuits()), (0, 1));
+    shutdown(nets);
+}
+
+#[test]
+fn what_is_no_relay_of_ours_is_no_way_however_often_it_is_told() {
+    let relays = [Relay::new(JobKey::new(TOKEN))];
+    let stranger = Relay::new(JobKey::new([77; 32]));
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    // Takes connections and says nothing.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    silent.set_nonblocking(true).unwrap();
+    let nets = relayed(&relays, |_| {});
+    eventually("both are registered", || relays[0].registered() == 2);
+    let silent_at = silent.local_addr().unwrap();
+    for address in [stranger.address, nobody, silent_at].repeat(100) {
+        relays[0].tell(address);
+    }
+    let mut round = 0;
+    let mut held = Vec::new();
+    eventually("both look for it there", || {
+        round += 1;
+        exchange(&nets, round, 3_000_000);
+        held.extend(silent.accept().ok());
+        held.len() == 2
+    });
+    let since = std::time::Instant::now();
+    while since.elapsed() < Duration::from_millis(500) {
+        round += 1;
+        exchange(&nets, round, 3_000_000);
+        held.extend(silent.accept().ok());
+    }
+    assert_eq!(held.len(), 2, "one connection of each at a time");
+    assert_eq!((stranger.registered(), stranger.circuits()), (0, 0));
+    assert_eq!(nets.iter().map(|net| net.stats().connections).max(), Some(1), "one way, as before");
+    shutdown(nets);
+}
+
+#[test]
+fn more_relays_than_there_may_be_are_not_looked_for() {
+    let relays = [Relay::new(JobKey::new(TOKEN))];
+    let others: Vec<Relay> = (0..18).map(|_| Relay::new(JobKey::new(TOKEN))).collect();
+    let nets = relayed(&relays, |_| {});
+    others.iter().for_each(|other| relays[0].tell(other.address));
+    let at = || others.iter().filter(|other| other.registered() == 2).count();
+    eventually("both at sixteen of them", || at() == 16);
+    exchange(&nets, 1, 3_000_000);
+    assert!(others[16..].iter().all(|other| other.registered() == 0));
+    // One that they were told of tells of more.
+    others[0].tell(others[17].address);
+    exchange(&nets, 2, 3_000_000);
+    assert_eq!(others[17].registered(), 0);
+    shutdown(nets);
+}
+
+#[test]
+fn a_job_that_will_have_no_other_relays_has_none() {
+    let (relays, other) = ([Relay::new(JobKey::new(TOKEN))], Relay::new(JobKey::new(TOKEN)));
+    let nets = relayed(&relays, |config| {
+        // One of the two may.
+        config.relays.as_mut().unwrap().takes_more = config.me.0 == 1;
+    });
+    relays[0].tell(other.address);
+    eventually("the one is there", || other.registered() == 1);
+    // What follows a notice is met after it.
+    relays[0].cut();
+    exchange(&nets, 1, 3_000_000);
+    eventually("both are back", || relays[0].registered() == 2);
+    exchange(&nets, 2, 3_000_000);
+    assert_eq!(other.registered(), 1);
+    shutdown(nets);
+}

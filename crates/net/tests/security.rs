@@ -71,6 +71,7 @@ fn circuits_are_encrypted_from_end_to_end() {
             token: token.clone(),
             first: config.me,
             count: 1,
+            takes_more: true,
         });
     });
     (0..3).for_each(|round| exchange(&nets, round));

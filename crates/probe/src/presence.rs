@@ -6,7 +6,7 @@ use gridmpi_bootstrap::line::{self, Pass};
 use gridmpi_bootstrap::{RelayAccess, RelayError};
 use gridmpi_doctor::{Circuit, Outcome, RelayFact, RelayProblem, Route, route};
 use gridmpi_leg::LegError;
-use gridmpi_wire::{Errand, Inbox, LegNotice, LegVerdict, ProcId};
+use gridmpi_wire::{CircuitId, Errand, Inbox, LegNotice, LegVerdict, ProcId};
 use std::io::Read;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -102,15 +102,17 @@ impl Presence {
         while let Ok(count @ 1..) = stream.read(inbox.space()) {
             let Some(bytes) = inbox.filled(count) else { continue };
             let (Ok(notice), Some(relay)) = (LegNotice::decode(&bytes), relay) else { return };
+            // Of other relays a job's own processes are told; here one looks at those that the job names.
+            let LegNotice::Called { circuit, .. } = notice else { continue };
             let own = Arc::clone(self);
-            std::thread::spawn(move || own.accept(relay, notice));
+            std::thread::spawn(move || own.accept(relay, circuit));
         }
     }
 
     /// Whoever waits at the other end tells what became of it.
-    fn accept(&self, relay: SocketAddr, notice: LegNotice) {
+    fn accept(&self, relay: SocketAddr, circuit: CircuitId) {
         let Ok((stream, _)) = connect(relay) else { return };
-        if self.ask(&stream, Errand::Accept { circuit: notice.circuit }, SHORT).is_err() {
+        if self.ask(&stream, Errand::Accept { circuit }, SHORT).is_err() {
             return;
         }
         let deadline = Instant::now() + SHORT;

@@ -62,7 +62,7 @@ fn host(
             let Some(far) = waiting.registered.get_mut(&to.0) else {
                 return stream.write_all(&request.answer(LegVerdict::NoRoute)).ok();
             };
-            far.write_all(&LegNotice { from, circuit: CircuitId(number) }.encode()).ok()?;
+            far.write_all(&LegNotice::Called { from, circuit: CircuitId(number) }.encode()).ok()?;
             waiting.opened.insert(number, (stream, request));
         }
         Errand::Accept { circuit } => {

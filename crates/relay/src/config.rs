@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use gridmpi_wire::{JobId, JobKey};
+use gridmpi_wire::{JobId, JobKey, RelayAddress};
 
 use crate::core::Limits;
 use crate::tls::{Fingerprint, Identity};
@@ -19,6 +19,9 @@ pub struct Config {
     pub tokens: Vec<Token>,
     /// The relays that it knows.
     pub peers: Vec<Peer>,
+    /// Other relays of the clusters whose processes use this one, as these reach them; at most
+    /// [`MOST_BESIDE`](gridmpi_wire::MOST_BESIDE). Processes that are registered here use them, too.
+    pub beside: Vec<RelayAddress>,
     /// Its bounds.
     pub limits: Limits,
     /// What is sent to all other relays together at most, bytes per second.
@@ -38,6 +41,7 @@ impl Default for Config {
             identity: None,
             tokens: Vec::new(),
             peers: Vec::new(),
+            beside: Vec::new(),
             limits: Limits::default(),
             rate: None,
             busy_poll: Duration::from_micros(50),

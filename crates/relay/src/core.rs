@@ -8,6 +8,7 @@ mod cells;
 mod check;
 mod circuit;
 mod link;
+mod missed;
 mod opening;
 mod serve;
 #[cfg(test)]
@@ -19,7 +20,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use bytes::Bytes;
-use gridmpi_wire::{CircuitId, JobId, LegNotice, LegVerdict, ProcId};
+use gridmpi_wire::{CircuitId, JobId, LegNotice, LegVerdict, ProcId, RelayAddress};
 
 use crate::arena::{Arena, Key};
 use crate::budget::Budget;
@@ -30,6 +31,7 @@ pub use circuit::Circuit;
 use circuit::{Flow, Side};
 use link::Kind;
 pub use link::Link;
+use missed::Missed;
 pub use serve::BATCH;
 
 /// A connection, as the core knows it.
@@ -254,7 +256,10 @@ pub struct Core {
     trunks: Vec<LinkKey>,
     circuits: Arena<Circuit>,
     registered: HashMap<(JobId, ProcId), LinkKey>,
+    /// Other relays that processes are told of.
+    beside: Vec<RelayAddress>,
     routes: Routes,
+    missed: Missed,
     /// Circuits that wait for a process to accept, by name.
     waiting: HashMap<CircuitId, CircuitKey>,
     /// When those that do not stand yet are given up.
@@ -294,7 +299,9 @@ impl Core {
             trunks: Vec::new(),
             circuits: Arena::default(),
             registered: HashMap::new(),
+            beside: Vec::new(),
             routes: Routes::new(me, limits.routes),
+            missed: Missed::default(),
             waiting: HashMap::new(),
             until: BTreeSet::new(),
             next_name: 1,
@@ -360,6 +367,22 @@ impl Core {
         self.budget.set_total(limits.memory);
         self.limits = limits;
         self.is_sooner = true;
+    }
+
+    /// Other relays that processes may use as well: those that are registered are told of the new ones now, those that will
+    /// be of all. What is named no longer is told to nobody else; who uses it goes on. Returns how many processes are told now.
+    pub fn set_beside(&mut self, beside: Vec<RelayAddress>) -> usize {
+        let fresh: Vec<_> =
+            beside.iter().filter(|relay| !self.beside.contains(relay)).copied().collect();
+        self.beside = beside;
+        if fresh.is_empty() {
+            return 0;
+        }
+        for link in self.registered.values().filter_map(|key| self.links.get(*key)) {
+            let told = fresh.iter().map(|relay| LegNotice::Beside(*relay));
+            self.actions.extend(told.map(|notice| Action::Notice(link.wire, notice)));
+        }
+        self.registered.len()
     }
 
     /// Takes nothing new from now on; those who have registered are sent away.

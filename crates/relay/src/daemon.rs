@@ -163,6 +163,7 @@ impl Daemon {
             tls: None,
             config,
         };
+        daemon.tell_beside();
         daemon.prepare_tls()?;
         daemon.listen()?;
         daemon.say_what_is_plain();

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use gridmpi_settings::{At, FileError, Source, Table, nearest};
+use gridmpi_wire::{MOST_BESIDE, RelayAddress};
 use tracing::Level;
 
 use crate::config::{Config, Peer, Proof, Token};
@@ -76,6 +77,7 @@ fn relay(mut table: Table<'_>, directory: &Path) -> Result<Settings, FileError> 
         let identity = Identity::load(&directory.join(value));
         config.identity = Some(identity.map_err(|error| table.error(at, error.to_string()))?);
     }
+    config.beside = beside(&mut table)?;
     if let Some(At { value, at }) = table.size("memory")? {
         if value < LEAST_MEMORY {
             return Err(table.error(at, "`memory` must be at least 1 MiB"));
@@ -110,6 +112,24 @@ fn listen(table: &mut Table<'_>) -> Result<Vec<SocketAddr>, FileError> {
     let start = table.start;
     let texts = table.texts("listen")?.unwrap_or_else(|| vec![LISTEN.to_owned()]);
     let read = |text: String| address(table, "listen", &At { value: text, at: start });
+    texts.into_iter().map(read).collect()
+}
+
+fn beside(table: &mut Table<'_>) -> Result<Vec<RelayAddress>, FileError> {
+    let start = table.start;
+    let texts = table.texts("beside")?.unwrap_or_default();
+    if texts.len() > MOST_BESIDE {
+        return Err(table.error(start, format!("`beside` names at most {MOST_BESIDE} relays")));
+    }
+    let read = |text: String| {
+        text.parse().ok().and_then(RelayAddress::new).ok_or_else(|| {
+            let message = format!(
+                "`beside`: `{text}` is no address with a port at which processes can reach a relay, such as \"10.1.0.2:7118\": \
+                 write numbers, since processes look no names up"
+            );
+            table.error(start, message)
+        })
+    };
     texts.into_iter().map(read).collect()
 }
 
@@ -269,6 +289,7 @@ rate = "800 Mbit/s"
 busy_poll = "50 us"
 drain = "5 s"
 keepalive = 20
+beside = ["10.1.0.2:7118", "[fd00::2]:7118"]
 log = "json"
 log_level = "debug"
 metrics = "127.0.0.1:9070"
@@ -304,6 +325,9 @@ secret_file = "secret"
             (config.drain, config.limits.keepalive),
             (Duration::from_secs(5), Duration::from_secs(20))
         );
+        let beside: Vec<String> =
+            config.beside.iter().map(|relay| relay.socket().to_string()).collect();
+        assert_eq!(beside, ["10.1.0.2:7118", "[fd00::2]:7118"]);
         assert_eq!((settings.log, settings.level), (LogFormat::Json, Level::DEBUG));
         assert_eq!(config.tokens[0].jobs, Some(vec![[0xab; 16]]));
         let [b, c] = &config.peers[..] else { panic!() };
@@ -320,6 +344,15 @@ secret_file = "secret"
         let cases = [
             (String::new(), "nobody could use this relay"),
             ("[relay]\nlisten = [\"7118\"]\n".to_owned(), "is no address with a port"),
+            (
+                format!("{token}[relay]\nbeside = [\"gw2:7118\"]\n"),
+                "relay.toml:3: `beside`: `gw2:7118` is no address with a port",
+            ),
+            (format!("{token}[relay]\nbeside = [\"0.0.0.0:7118\"]\n"), "processes can reach"),
+            (
+                format!("{token}[relay]\nbeside = [{}]\n", "\"10.0.0.1:1\", ".repeat(17)),
+                "at most 16 relays",
+            ),
             (
                 format!("{token}[relay]\nmemory = \"1 KB\"\n"),
                 "relay.toml:4: `memory` must be at least",

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use gridmpi_wire::{CircuitId, Errand, LegRequest, ProcId};
+use gridmpi_wire::{CircuitId, Errand, LegNotice, LegRequest, ProcId, RelayAddress};
 
 use crate::cell::{Cell, Item, Parser, RelayId};
 use crate::core::{Action, Core, Limits, LinkKey, Piece, Pull, Pushed, Wire, Wires};
@@ -101,11 +101,11 @@ impl Wires for Outside {
 
     fn act(&mut self, action: Action) {
         match action {
-            Action::Notice(_, notice) => self.notices.push(notice.circuit),
+            Action::Notice(_, LegNotice::Called { circuit, .. }) => self.notices.push(circuit),
             Action::Close(wire) | Action::Reset(wire) | Action::Dead(wire) | Action::Deaf(wire) => {
                 self.closed.push(wire)
             }
-            Action::Answer(..) | Action::Shutdown(_) => {}
+            Action::Notice(_, LegNotice::Beside(_)) | Action::Answer(..) | Action::Shutdown(_) => {}
         }
     }
 }
@@ -133,7 +133,7 @@ pub fn core(bytes: &[u8]) {
         rest = behind;
         let amount = usize::from(*amount);
         let leg = legs.get(amount.checked_rem(legs.len()).unwrap_or(0)).copied();
-        match what % 10 {
+        match what % 11 {
             n @ 0..=3 => {
                 let at = usize::from(n % 2);
                 let (inbound, behind) = rest.split_at(amount.min(rest.len()));
@@ -168,6 +168,10 @@ pub fn core(bytes: &[u8]) {
                 now += Duration::from_millis(amount as u64 * 10);
                 core.at(now);
                 core.tick();
+            }
+            9 => {
+                let relay = |n: usize| RelayAddress::new(([10, 0, 0, 1], n as u16).into());
+                core.set_beside((amount..amount + amount % 3).filter_map(relay).collect());
             }
             _ => leg.into_iter().for_each(|leg| core.gone(leg)),
         }
@@ -224,7 +228,7 @@ mod tests {
             let head = crate::cell::data_head(circuit, count);
             [&[0, (8 + count) as u8][..], &head, &vec![1; count]].concat()
         });
-        let other = (4u8..10, any::<u8>()).prop_map(|(what, amount)| vec![what, amount]);
+        let other = (4u8..11, any::<u8>()).prop_map(|(what, amount)| vec![what, amount]);
         prop_oneof![said, data, other]
     }
 

@@ -35,6 +35,7 @@ impl Daemon {
             warn!("{error}");
         }
         self.core.set_limits(self.config.limits.clone());
+        self.tell_beside();
         self.reload_peers();
         if let Err(error) = self.prepare_tls() {
             warn!("the new relays cannot be let in: {error}");
@@ -46,6 +47,16 @@ impl Daemon {
             peers = self.config.peers.len(),
             "new settings hold"
         );
+    }
+
+    /// Tells processes of other relays.
+    pub(crate) fn tell_beside(&mut self) {
+        let beside = self.config.beside.clone();
+        let relays: Vec<_> = beside.iter().map(|relay| relay.socket()).collect();
+        let told = self.core.set_beside(beside);
+        if told > 0 {
+            info!(processes = told, ?relays, "processes were told of new relays");
+        }
     }
 
     fn reload_peers(&mut self) {

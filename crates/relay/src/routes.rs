@@ -182,13 +182,18 @@ impl Routes {
         spans.into_iter().for_each(|span| self.update(span));
     }
 
-    /// The connections that lead to the process by the fewest relays, but none to `except`.
-    pub(crate) fn towards(&self, job: JobId, to: ProcId, except: Option<RelayId>) -> Vec<LinkKey> {
+    /// The connections that lead to the process by the fewest relays, of those that `may` be used and lead not to `except`.
+    pub(crate) fn towards(
+        &self,
+        (job, to): (JobId, ProcId),
+        except: Option<RelayId>,
+        may: impl Fn(LinkKey) -> bool,
+    ) -> Vec<LinkKey> {
         let mut best = usize::MAX;
         let mut found = Vec::new();
         for (_, entry) in self.of_job(job).filter(|(span, _)| span.holds(to)) {
             for (link, path) in &entry.learnt {
-                if except.is_some_and(|peer| path.contains(&peer)) {
+                if except.is_some_and(|peer| path.contains(&peer)) || !may(*link) {
                     continue;
                 }
                 if path.len() < best {
@@ -286,12 +291,12 @@ mod tests {
         routes.link_up(key(2), relay(2));
         assert!(routes.learn(key(1), span(5), vec![relay(1), relay(9)]).unwrap());
         assert!(routes.learn(key(2), span(5), vec![relay(2)]).unwrap());
-        assert_eq!(routes.towards([1; 16], ProcId(5), None), [key(2)]);
-        assert_eq!(routes.towards([1; 16], ProcId(5), Some(relay(2))), [key(1)]);
-        assert!(routes.towards([1; 16], ProcId(6), None).is_empty());
-        assert!(routes.towards([2; 16], ProcId(5), None).is_empty());
+        assert_eq!(routes.towards(([1; 16], ProcId(5)), None, |_| true), [key(2)]);
+        assert_eq!(routes.towards(([1; 16], ProcId(5)), Some(relay(2)), |_| true), [key(1)]);
+        assert!(routes.towards(([1; 16], ProcId(6)), None, |_| true).is_empty());
+        assert!(routes.towards(([2; 16], ProcId(5)), None, |_| true).is_empty());
         routes.link_down(key(2));
-        assert_eq!(routes.towards([1; 16], ProcId(5), None), [key(1)]);
+        assert_eq!(routes.towards(([1; 16], ProcId(5)), None, |_| true), [key(1)]);
     }
 
     #[test]
@@ -466,7 +471,7 @@ mod tests {
             }
             for (n, home) in homes.iter().enumerate() {
                 for from in (0..6).filter(|from| from != home) {
-                    let by = net.relays[from].towards([1; 16], ProcId(n as u32), None);
+                    let by = net.relays[from].towards(([1; 16], ProcId(n as u32)), None, |_| true);
                     let distance = net.distance(from, *home);
                     prop_assert_eq!(by.is_empty(), distance.is_none());
                     for link in by {

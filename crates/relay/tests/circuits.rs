@@ -129,7 +129,7 @@ fn a_circuit_is_accepted_by_whom_it_is_for_and_once() {
     let mut b = register(relay.address, 1);
     let address = relay.address;
     let opening = std::thread::spawn(move || open_soon(address, 0, 1, &[]));
-    let (from, name) = b.notice();
+    let (from, name) = b.called();
     assert_eq!(from, 0);
     let accept = |me| ask(address, &asker(me), gridmpi_wire::Errand::Accept { circuit: name }, &[]);
     let refused = |result| matches!(result, Err(Refused::Verdict(LegVerdict::NoSuchCircuit)));

@@ -61,7 +61,7 @@ fn a_circuit_that_was_announced_keeps_its_place() {
     let mut b = register(relay.address, 1);
     let target = relay.address;
     let opening = std::thread::spawn(move || open(target, 0, 1, &[]));
-    let (_, circuit) = b.notice();
+    let (_, circuit) = b.called();
     // One place is free, and it is for the one that was called.
     let other = Errand::Register { first: ProcId(3), count: 1 };
     assert!(is_full(ask(relay.address, &asker(3), other, &[])));

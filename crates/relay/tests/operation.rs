@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use common::*;
 use gridmpi_relay::Token;
-use gridmpi_wire::{JobKey, LegVerdict};
+use gridmpi_wire::{JobKey, LegNotice, LegVerdict, RelayAddress};
 
 #[test]
 fn a_relay_that_drains_takes_nothing_new_and_ends_with_its_last_circuit() {
@@ -79,4 +79,30 @@ fn new_settings_hold_for_what_is_new_and_what_stands_goes_on() {
     let (mut a, mut leg) = circuit(first.address, 0, &mut b);
     a.write_all(b"back").unwrap();
     leg.read_exact(&mut [0; 4]).unwrap();
+}
+
+#[test]
+fn processes_are_told_of_other_relays_when_they_register_and_by_new_settings() {
+    let address = |text: &str| RelayAddress::new(text.parse().unwrap()).unwrap();
+    let [first, second] = ["10.0.0.1:7118", "10.0.0.2:7118"].map(address);
+    let with = |beside: &[RelayAddress]| {
+        let mut settings = config(&[]);
+        settings.beside = beside.to_vec();
+        settings
+    };
+    let relay = Relay::start(with(&[first]));
+    let mut a = register(relay.address, 0);
+    let mut b = register(relay.address, 1);
+    for registered in [&mut a, &mut b] {
+        assert_eq!(registered.notice(), LegNotice::Beside(first));
+    }
+    relay.handle.reload(with(&[first, second]));
+    for registered in [&mut a, &mut b] {
+        assert_eq!(registered.notice(), LegNotice::Beside(second));
+    }
+    // What is known is not said again, and circuits are as before.
+    relay.handle.reload(with(&[second]));
+    let (mut near, mut far) = circuit(relay.address, 0, &mut b);
+    near.write_all(b"as before").unwrap();
+    far.read_exact(&mut [0; 9]).unwrap();
 }

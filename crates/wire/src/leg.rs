@@ -5,6 +5,7 @@
 //! token. Specified in `docs/relay.md`.
 
 use std::fmt;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use crate::field::{Field, Reader, Writer, wire_struct};
 use crate::handshake::{message_codec, unsigned};
@@ -13,11 +14,14 @@ use crate::{JobId, JobKey, Mac, Nonce, ProcId, Role, WireError};
 /// First bytes of every connection to a relay.
 pub const LEG_MAGIC: [u8; 8] = *b"\x8aGridRly";
 
-/// The lowest version of the legs' protocol that this build speaks.
-pub const LEG_VERSION_MIN: u16 = 1;
+/// The lowest version of the legs' protocol that this build speaks. In version 1 notices told of circuits only.
+pub const LEG_VERSION_MIN: u16 = 2;
 
 /// The highest version of the legs' protocol that this build speaks.
-pub const LEG_VERSION_MAX: u16 = 1;
+pub const LEG_VERSION_MAX: u16 = 2;
+
+/// Most relays that a process uses beside those that its job names, and that a relay may name.
+pub const MOST_BESIDE: usize = 16;
 
 /// Names a relay's token without showing it; not secret.
 pub type TokenId = [u8; 16];
@@ -231,14 +235,94 @@ wire_struct! {
     }
 }
 
-wire_struct! {
-    /// To a process that has registered: somebody opens a circuit to it, and waits for its `Accept`.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub struct LegNotice {
+/// To a process that has registered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LegNotice {
+    /// Somebody opens a circuit to it, and waits for its `Accept`.
+    Called {
         /// Who.
         from: ProcId,
         /// The circuit.
         circuit: CircuitId,
+    },
+    /// There is another relay that processes of its cluster may use.
+    Beside(RelayAddress),
+}
+
+/// Where a relay can be dialled: no port 0, no address that stands for all, for many or for none, and none that means something
+/// else on another interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RelayAddress(SocketAddr);
+
+impl RelayAddress {
+    /// The relay that listens there; `None` where none can.
+    #[must_use]
+    pub fn new(address: SocketAddr) -> Option<Self> {
+        let ip = address.ip().to_canonical();
+        let is_of_one = match ip {
+            IpAddr::V4(ip) => !ip.is_broadcast(),
+            IpAddr::V6(ip) => !ip.is_unicast_link_local(),
+        };
+        let can_be = is_of_one && address.port() > 0 && !ip.is_unspecified() && !ip.is_multicast();
+        can_be.then(|| Self(SocketAddr::new(ip, address.port())))
+    }
+
+    /// The address; one of IPv4 never in the clothes of IPv6.
+    #[must_use]
+    pub const fn socket(self) -> SocketAddr {
+        self.0
+    }
+}
+
+impl Field for RelayAddress {
+    const LEN: usize = 16 + 2;
+    fn put(&self, out: &mut Writer<'_>) {
+        let ip = match self.0.ip() {
+            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+            IpAddr::V6(ip) => ip,
+        };
+        out.bytes(&ip.octets());
+        self.0.port().put(out);
+    }
+    fn get(from: &mut Reader<'_>, name: &'static str) -> Result<Self, WireError> {
+        let ip = Ipv6Addr::from(from.array::<16>(name)?);
+        let port = u16::get(from, name)?;
+        Self::new(SocketAddr::new(ip.into(), port)).ok_or(WireError::Field("address"))
+    }
+}
+
+/// Zeros behind a circuit's notice, so that all notices are of one length.
+const FILL: usize = RelayAddress::LEN - ProcId::LEN - CircuitId::LEN;
+
+impl Field for LegNotice {
+    const LEN: usize = 1 + RelayAddress::LEN;
+    fn put(&self, out: &mut Writer<'_>) {
+        match self {
+            Self::Called { from, circuit } => {
+                1u8.put(out);
+                from.put(out);
+                circuit.put(out);
+                [0; FILL].put(out);
+            }
+            Self::Beside(relay) => {
+                2u8.put(out);
+                relay.put(out);
+            }
+        }
+    }
+    fn get(from: &mut Reader<'_>, name: &'static str) -> Result<Self, WireError> {
+        match u8::get(from, name)? {
+            1 => {
+                let called = Self::Called {
+                    from: ProcId::get(from, name)?,
+                    circuit: CircuitId::get(from, name)?,
+                };
+                let fill = <[u8; FILL]>::get(from, name)?;
+                if fill == [0; FILL] { Ok(called) } else { Err(WireError::Field("circuit")) }
+            }
+            2 => Ok(Self::Beside(RelayAddress::get(from, name)?)),
+            _ => Err(WireError::Field("notice")),
+        }
     }
 }
 

@@ -28,6 +28,6 @@ pub use ids::{ClusterId, ContextId, Plane, ProcId, Rank, Strand};
 pub use inbox::Inbox;
 pub use leg::{
     CircuitId, Errand, LEG_MAGIC, LEG_VERSION_MAX, LEG_VERSION_MIN, LegAnswer, LegChallenge,
-    LegHello, LegNotice, LegRequest, LegVerdict, TokenId,
+    LegHello, LegNotice, LegRequest, LegVerdict, MOST_BESIDE, RelayAddress, TokenId,
 };
 pub use record::{MAX_RECORD, RECORD_FIRST, RECORD_HEAD, RecordError, Seal, Verify};

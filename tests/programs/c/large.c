@@ -1,14 +1,15 @@
-/* 64 MB messages both ways at once, dense and strided. `large --huge`: one message of more than 2 GiB. */
+/* 64 MB messages both ways at once, dense and strided. `large --huge`: one message of more than 2 GiB. `large --for SECONDS`: messages
+ * of 2 MB, one after another. */
 #include "check.h"
 
-static void dense(int peer, size_t bytes)
+static void dense(int peer, size_t bytes, int stamp)
 {
     char *out = need(bytes), *in = need(bytes);
     MPI_Status status;
-    fill(out, bytes, rank);
+    fill(out, bytes, stamp + rank);
     MPI_Sendrecv(out, (int)bytes, MPI_BYTE, peer, 1, in, (int)bytes, MPI_BYTE, peer, 1, MPI_COMM_WORLD, &status);
     STATUS_IS(status, peer, 1, MPI_BYTE, (int)bytes);
-    VERIFY(in, bytes, peer);
+    VERIFY(in, bytes, stamp + peer);
     free(out);
     free(in);
 }
@@ -67,16 +68,31 @@ static void huge(void)
     MPI_Type_free(&block);
 }
 
+/* Both ways between the members of each pair, all pairs at once, until rank 0 says that the time is over. */
+static void stream(int peer, double seconds)
+{
+    if (rank == 0) printf("large begins\n"), fflush(stdout);
+    double since = MPI_Wtime();
+    int goes_on = 1, done = 0;
+    for (; goes_on; done++) {
+        if (peer != rank) dense(peer, 2000000, done * size);
+        goes_on = MPI_Wtime() - since < seconds;
+        MPI_Bcast(&goes_on, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    }
+    if (rank == 0) printf("large: %d messages\n", done);
+}
+
 int main(int argc, char **argv)
 {
     start(&argc, &argv, "large");
     int peer = size - 1 - rank, pairs = size / 2;
     size_t each = (size_t)64000000 / pairs; /* 64 MB both ways in all, however many ranks */
     if (argc > 1 && strcmp(argv[1], "--huge") == 0) huge();
+    else if (argc > 2 && strcmp(argv[1], "--for") == 0) stream(peer, atof(argv[2]));
     else if (peer != rank) {
-        dense(peer, each);
+        dense(peer, each, 0);
         strided(peer, (int)(each / 8000 / 4));
-        if (rank == 0 || peer == 0) dense(peer, 64000000);
+        if (rank == 0 || peer == 0) dense(peer, 64000000, 0);
     }
     return finish();
 }

@@ -342,7 +342,9 @@ impl<'a> Player<'a> {
                 if let Some(bytes) = inbox.filled(count) {
                     let notice = LegNotice::decode(&bytes).map_err(io::Error::other)?;
                     let me = leg.me;
-                    self.begin(me, Errand::Accept { circuit: notice.circuit })?;
+                    if let LegNotice::Called { circuit, .. } = notice {
+                        self.begin(me, Errand::Accept { circuit })?;
+                    }
                 }
             }
             Stage::Echo => {

@@ -145,8 +145,9 @@ fn accept_circuits(mut leg: TcpStream, relay: SocketAddr, asker: &Asker) -> io::
         let mut bytes = [0; LegNotice::LEN];
         leg.read_exact(&mut bytes)?;
         let notice = LegNotice::decode(&bytes).map_err(io::Error::other)?;
+        let LegNotice::Called { circuit, .. } = notice else { continue };
         // One that its opener has given up is no reason not to take the next.
-        if let Ok(stream) = ask(relay, asker, Errand::Accept { circuit: notice.circuit }) {
+        if let Ok(stream) = ask(relay, asker, Errand::Accept { circuit }) {
             stream.set_read_timeout(None)?;
             thread::spawn(move || answer(stream));
         }

@@ -4,12 +4,12 @@
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use gridmpi_leg::{Host, HostStep, Request};
 use gridmpi_net::{Net, NetConfig, Relays, Way};
-use gridmpi_wire::{CircuitId, Errand, JobKey, LegNotice, LegVerdict, ProcId};
+use gridmpi_wire::{CircuitId, Errand, JobKey, LegNotice, LegVerdict, ProcId, RelayAddress};
 
 use super::common::nets_with;
 use super::pattern;
@@ -25,6 +25,7 @@ pub fn use_relays(config: &mut NetConfig, relays: &[Relay]) {
         token: JobKey::new(TOKEN),
         first: config.me,
         count: 1,
+        takes_more: true,
     });
 }
 
@@ -49,6 +50,13 @@ struct Shared {
     circuits: AtomicU64,
     joined: AtomicUsize,
     trouble: Mutex<Option<Trouble>>,
+    is_closed: AtomicBool,
+    /// What others it tells of.
+    beside: Mutex<Vec<SocketAddr>>,
+}
+
+fn notice(beside: SocketAddr) -> [u8; LegNotice::LEN] {
+    LegNotice::Beside(RelayAddress::new(beside).unwrap()).encode()
 }
 
 /// What becomes of the bytes of a circuit in each direction, pieces of which go through in turn: it says what goes on instead.
@@ -75,6 +83,14 @@ impl Relay {
         Self { address, shared }
     }
 
+    /// Tells those who are registered, and those who will be, of this one.
+    pub fn tell(&self, beside: SocketAddr) {
+        self.shared.beside.lock().unwrap().push(beside);
+        for stream in self.shared.registered.lock().unwrap().values_mut() {
+            let _ = stream.write_all(&notice(beside));
+        }
+    }
+
     /// How many circuits have come about.
     pub fn circuits(&self) -> usize {
         self.shared.joined.load(Ordering::SeqCst)
@@ -83,6 +99,12 @@ impl Relay {
     /// How many processes are registered.
     pub fn registered(&self) -> usize {
         self.shared.registered.lock().unwrap().len()
+    }
+
+    /// Cuts every connection, and takes no new ones.
+    pub fn close(&self) {
+        self.shared.is_closed.store(true, Ordering::SeqCst);
+        self.cut();
     }
 
     /// Cuts every connection; new ones are taken.
@@ -97,6 +119,10 @@ impl Relay {
 impl Shared {
     fn serve(&self, mut stream: TcpStream, token: &JobKey) {
         self.open.lock().unwrap().push(stream.try_clone().unwrap());
+        if self.is_closed.load(Ordering::SeqCst) {
+            let _ = stream.shutdown(Shutdown::Both);
+            return;
+        }
         let nonce = pattern(self.circuits.fetch_add(1, Ordering::SeqCst), 32);
         let mut host = Host::new(nonce.try_into().unwrap());
         let request = loop {
@@ -119,7 +145,11 @@ impl Shared {
         let from = request.what().from;
         match request.what().errand {
             Errand::Register { .. } => {
+                let beside = self.beside.lock().unwrap();
                 let _ = stream.write_all(&request.answer(LegVerdict::Accepted));
+                for relay in &*beside {
+                    let _ = stream.write_all(&notice(*relay));
+                }
                 self.registered.lock().unwrap().insert(from, stream);
             }
             Errand::Open { to } => {
@@ -130,7 +160,7 @@ impl Shared {
                     return;
                 };
                 self.waiting.lock().unwrap().insert(circuit, (stream, request));
-                let _ = callee.write_all(&LegNotice { from, circuit }.encode());
+                let _ = callee.write_all(&LegNotice::Called { from, circuit }.encode());
             }
             Errand::Accept { circuit } => {
                 let Some((mut near, opened)) = self.waiting.lock().unwrap().remove(&circuit) else {

@@ -166,6 +166,9 @@ impl Core {
         if side != Side::Other || !matches!(found.state, State::Asked(_)) {
             return Err(CellError::Turn(number, "an answer"));
         }
+        if verdict == LegVerdict::NoRoute {
+            self.missed.note(found.job, found.to, key, self.now);
+        }
         match verdict {
             LegVerdict::Accepted => self.stand(circuit),
             verdict => self.cut(circuit, Reason::Reset, verdict, Some(key)),

@@ -69,6 +69,9 @@ impl Core {
         let key = self.links.insert(Link::new(wire, Kind::Registered { job, process, span }));
         self.registered.insert((job, process), key);
         self.actions.push_back(Action::Answer(wire, LegVerdict::Accepted));
+        for relay in &self.beside {
+            self.actions.push_back(Action::Notice(wire, LegNotice::Beside(*relay)));
+        }
         self.routes.add_local(span);
         self.spread_news();
         key
@@ -156,17 +159,26 @@ impl Core {
         self.until.insert((self.now + self.limits.accept, key));
         self.is_sooner = true;
         if let Some(link) = self.links.get(link) {
-            self.actions.push_back(Action::Notice(link.wire, LegNotice { from, circuit: name }));
+            self.actions
+                .push_back(Action::Notice(link.wire, LegNotice::Called { from, circuit: name }));
         }
     }
 
     /// The connection to the relay through which the circuit goes on: of those with the fewest relays to come the one with
-    /// the least in line. One that is half deaf takes no new ones: so nobody can make it deaf by what he has it told.
+    /// the least in line. Those by which the process was not found lately come last.
     fn choose(&self, wanted: Wanted, except: Option<RelayId>) -> Option<LinkKey> {
-        if wanted.hops == 0 {
+        let Wanted { job, to, hops, .. } = wanted;
+        if hops == 0 {
             return None;
         }
-        let ways = self.routes.towards(wanted.job, wanted.to, except);
+        let is_missed = |link: LinkKey| self.missed.has(job, to, link, self.now);
+        let found = self.routes.towards((job, to), except, |link| !is_missed(link));
+        let all = || self.routes.towards((job, to), except, |_| true);
+        self.least_in_line(found).or_else(|| self.least_in_line(all()))
+    }
+
+    /// One that is half deaf takes no new circuits: so nobody can make it deaf by what he has it told.
+    fn least_in_line(&self, ways: Vec<LinkKey>) -> Option<LinkKey> {
         let most = self.limits.cells / 2;
         let in_line = |key: &LinkKey| match self.links.get(*key) {
             Some(Link { kind: Kind::Trunk(trunk), is_blocked, .. })

@@ -1,6 +1,7 @@
 //! Several relays in a small world of their own: processes that send and read as chance will have it, connections that carry
 //! as much as they please, and everything that must hold looked at after each step.
 
+mod beside;
 mod deaf;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -49,6 +50,7 @@ struct FakeLeg {
     is_reset: bool,
     is_closed: bool,
     notices: VecDeque<(ProcId, CircuitId)>,
+    told: Vec<RelayAddress>,
 }
 
 #[derive(Debug)]
@@ -144,7 +146,10 @@ impl Wires for Fake {
                 leg.answer = Some(verdict);
                 leg.is_closed = verdict != LegVerdict::Accepted;
             }
-            Action::Notice(_, notice) => leg.notices.push_back((notice.from, notice.circuit)),
+            Action::Notice(_, LegNotice::Called { from, circuit }) => {
+                leg.notices.push_back((from, circuit));
+            }
+            Action::Notice(_, LegNotice::Beside(relay)) => leg.told.push(relay),
             Action::Shutdown(_) => leg.got_end = true,
             Action::Close(_) => leg.is_closed = true,
             Action::Reset(_) => {

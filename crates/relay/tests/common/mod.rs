@@ -165,16 +165,22 @@ pub fn register_in(address: SocketAddr, me: u32, first: u32, count: u32) -> Regi
 }
 
 impl Registered {
-    /// The next notice: from whom, and the circuit.
-    pub fn notice(&mut self) -> (u32, CircuitId) {
+    pub fn notice(&mut self) -> LegNotice {
         let mut bytes = [0; LegNotice::LEN];
         self.stream.read_exact(&mut bytes).expect("a notice");
-        let notice = LegNotice::decode(&bytes).unwrap();
-        (notice.from.0, notice.circuit)
+        LegNotice::decode(&bytes).unwrap()
+    }
+
+    /// Who opens a circuit, and which.
+    pub fn called(&mut self) -> (u32, CircuitId) {
+        match self.notice() {
+            LegNotice::Called { from, circuit } => (from.0, circuit),
+            other => panic!("{other:?}"),
+        }
     }
 
     pub fn accept(&mut self) -> TcpStream {
-        let (_, circuit) = self.notice();
+        let (_, circuit) = self.called();
         ask(self.address, &asker(self.me), Errand::Accept { circuit }, &[]).expect("accepted")
     }
 }
