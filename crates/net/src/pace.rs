@@ -167,6 +167,11 @@ impl Pacer {
         self.leaving.retain(|(known, _)| *known != peer);
     }
 
+    /// Those that [`Self::gone`] will name.
+    pub(crate) fn leaving(&self) -> impl Iterator<Item = ProcId> + use<'_> {
+        self.leaving.iter().map(|(peer, _)| *peer)
+    }
+
     /// One whose last byte has left: once for each [`Self::leave`].
     pub(crate) fn gone(&mut self, now: Instant) -> Option<ProcId> {
         self.settle(now);

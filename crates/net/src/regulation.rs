@@ -250,16 +250,14 @@ impl State {
     pub(crate) fn claim(&mut self, cluster: u16, peer: ProcId) {
         let Some(regulation) = &self.regulation else { return };
         let backlog = self.endpoint.unwritten_bytes(peer);
-        if backlog <= WORTH {
-            return;
-        }
-        if regulation.claimed.contains(&peer) {
-            if let Some(paced) = self.paces.get(cluster) {
-                paced.pacer.stay(peer);
-            }
+        let is_claimed = regulation.claimed.contains(&peer);
+        if backlog <= WORTH || is_claimed && !self.is_leaving(cluster, peer) {
             return;
         }
         if !self.is_worth_a_claim(cluster, backlog) {
+            return;
+        }
+        if self.goes_on(cluster, peer) {
             return;
         }
         let Some(regulation) = &mut self.regulation else { return };
@@ -299,6 +297,27 @@ impl State {
             paced.pacer.leave(peer);
         }
         self.arm_turn(cluster);
+    }
+
+    fn is_leaving(&mut self, cluster: u16, peer: ProcId) -> bool {
+        self.paces
+            .get(cluster)
+            .is_some_and(|paced| paced.pacer.leaving().any(|other| other == peer))
+    }
+
+    /// There is more for `peer`. Whether it is claimed still: where nothing waits for anybody any more all begins anew, at what transfers
+    /// begin with, since others may, too.
+    fn goes_on(&mut self, cluster: u16, peer: ProcId) -> bool {
+        let (Some(paced), Some(regulation)) = (self.paces.get(cluster), &self.regulation) else {
+            return false;
+        };
+        let leaving: Vec<_> = paced.pacer.leaving().collect();
+        if leaving.len() < paced.claims.users() {
+            paced.pacer.stay(peer);
+            return regulation.claimed.contains(&peer);
+        }
+        leaving.into_iter().for_each(|other| self.unclaim(other));
+        false
     }
 
     /// Claims end of those whose last bytes have left.
