@@ -153,10 +153,15 @@ pub(crate) fn bound_unsent(fd: &OwnedFd) {
     let _ = gridmpi_sock::bound_unsent(fd, UNSENT_MOST);
 }
 
-/// How many bytes more the congestion window of a connection lets out at once. What the kernel holds beyond them leaves when
-/// acknowledgements come.
+/// How many bytes more the congestion window of a connection lets out at once, or a segment if the kernel has nothing for when it opens
+/// (a window that nobody asks more of does not grow). What the kernel holds beyond them leaves when acknowledgements come.
 pub(crate) fn window(fd: &OwnedFd) -> io::Result<usize> {
     Ok(room(&TcpInfo::of(fd)?))
+}
+
+/// How many bytes the kernel has of a connection that it has not sent once.
+pub(crate) fn unsent(fd: &OwnedFd) -> io::Result<usize> {
+    Ok(TcpInfo::of(fd)?.notsent_bytes as usize)
 }
 
 /// What has come of what was written on a connection since it was made.
@@ -209,7 +214,8 @@ fn lags_behind(info: &TcpInfo, rate: u64) -> bool {
 fn room(info: &TcpInfo) -> usize {
     let in_flight = (info.unacked + info.retrans).saturating_sub(info.sacked + info.lost);
     let room = info.snd_cwnd.saturating_sub(in_flight) as usize * info.snd_mss as usize;
-    room.saturating_sub(info.notsent_bytes as usize)
+    let kept = info.notsent_bytes as usize;
+    if kept == 0 { room.max(info.snd_mss as usize) } else { room.saturating_sub(kept) }
 }
 
 #[cfg(test)]
@@ -281,5 +287,9 @@ mod tests {
         stream.set_nonblocking(true).unwrap();
         while stream.write(&[0; 65536]).is_ok() {}
         assert_eq!(window(&fd).unwrap(), 0);
+        assert!(unsent(&fd).unwrap() > whole);
+        // With nothing for when it opens a window is asked for more.
+        let shut = TcpInfo { unacked: info.snd_cwnd, ..info };
+        assert_eq!(room(&shut), info.snd_mss as usize);
     }
 }

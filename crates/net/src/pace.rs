@@ -31,6 +31,13 @@ const REST: f64 = 2.0 / 3.0;
 /// What late wake-ups have missed is made up for by a faster turn, up to this part of it.
 const CREDIT: f64 = 0.4;
 
+/// Where the kernel still has something that should have left it is looked at again after this part of a turn, at least.
+const LINGER: f64 = 0.25;
+
+/// Where windows are shut they are looked at again after this part of a turn, and so many of those who wait, each time.
+const SHUT: f64 = 1.0 / 16.0;
+const SHUT_MOST: usize = 8;
+
 /// Messages up to this wait for nobody's turn, while not more than [`SMALL_LEAD`] is before them.
 pub(crate) const SMALL: u64 = 2 * SEGMENT as u64;
 const SMALL_LEAD: f64 = 4.0 * SEGMENT as f64;
@@ -77,6 +84,14 @@ pub(crate) struct Pacer {
     first: ProcId,
     /// All of them, and whether the kernel does not space out yet what they send.
     waiting: HashMap<ProcId, bool>,
+    /// Whose last bytes the kernel has, and how much leaves until these have left.
+    leaving: Vec<(ProcId, f64)>,
+    /// The turn that was given last is the first one after a rest.
+    is_first: bool,
+    /// The last turn was cut short by a window: the kernel has no more to space out, so the next one waits until that has left.
+    is_cut: bool,
+    /// How many have been put back since somebody wrote.
+    shut: usize,
 }
 
 impl Pacer {
@@ -94,6 +109,10 @@ impl Pacer {
             cursor,
             first: cursor,
             waiting: HashMap::new(),
+            leaving: Vec::new(),
+            shut: 0,
+            is_first: false,
+            is_cut: false,
         }
     }
 
@@ -119,9 +138,50 @@ impl Pacer {
         self.last.filter(|_| self.level > 0.0)
     }
 
+    /// Whether what the window holds back of the turn that was given last would leave in another's: where others wait; and after a rest,
+    /// when nobody knows yet whether others will.
+    pub(crate) fn is_bounded_by_window(&self) -> bool {
+        self.has_waiting() || self.is_first
+    }
+
+    /// That turn is cut short by the window.
+    pub(crate) fn cut(&mut self) {
+        self.is_cut = self.is_first;
+    }
+
     /// Whether anybody waits for their turn.
     pub(crate) fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
+    }
+
+    /// Nothing more is to be written for `peer`: [`Self::gone`] names it when what has been written has left.
+    pub(crate) fn leave(&mut self, peer: ProcId) {
+        if !self.leaving.iter().any(|(known, _)| *known == peer) {
+            self.leaving.push((peer, self.level));
+        }
+    }
+
+    /// There is more to write for it, or it is gone already.
+    pub(crate) fn stay(&mut self, peer: ProcId) {
+        self.leaving.retain(|(known, _)| *known != peer);
+    }
+
+    /// Those that [`Self::gone`] will name.
+    pub(crate) fn leaving(&self) -> impl Iterator<Item = ProcId> + use<'_> {
+        self.leaving.iter().map(|(peer, _)| *peer)
+    }
+
+    /// One whose last byte has left: once for each [`Self::leave`].
+    pub(crate) fn gone(&mut self, now: Instant) -> Option<ProcId> {
+        self.settle(now);
+        let at = self.leaving.iter().position(|(_, left)| *left <= 0.0)?;
+        Some(self.leaving.swap_remove(at).0)
+    }
+
+    /// The kernel still has so many bytes of one that was named: it is named again when these can have left.
+    pub(crate) fn linger(&mut self, peer: ProcId, bytes: usize) {
+        // While its window is shut, not many times in a turn.
+        self.leaving.push((peer, (bytes as f64).max(LINGER * self.turn() as f64)));
     }
 
     /// `peer` has something to write.
@@ -131,6 +191,7 @@ impl Pacer {
         }
         let turn = self.turn_for(ask);
         if self.called.take_if(|called| *called == peer).is_some() {
+            self.is_first = false;
             return Turn::Now(turn);
         }
         if self.waiting.contains_key(&peer) {
@@ -156,6 +217,8 @@ impl Pacer {
                 // As if it had waited: who could begin at once and who could not go on in the same order.
                 self.cursor = after(peer);
             }
+            self.is_first = !is_small && self.level <= LEAD;
+            self.is_cut = false;
             return Turn::Now(turn);
         }
         self.waiting.insert(peer, ask.is_young);
@@ -167,9 +230,24 @@ impl Pacer {
         Turn::Later
     }
 
+    /// `peer` was to write, but its window is shut, and the kernel has something for when it opens: it waits on, others go first. Where
+    /// those of all are shut nobody goes for a while: what the kernel was handed now would leave beside somebody's turn.
+    pub(crate) fn put_back(&mut self, peer: ProcId, is_young: bool, now: Instant) {
+        self.settle(now);
+        self.waiting.insert(peer, is_young);
+        self.large.insert(peer);
+        self.shut += 1;
+        if self.shut >= self.large.len().min(SHUT_MOST) {
+            self.shut = 0;
+            self.is_cut = true;
+            self.level = self.level.max(LEAD + SHUT * self.turn() as f64);
+        }
+    }
+
     /// `peer` has written.
     pub(crate) fn wrote(&mut self, peer: ProcId, bytes: usize, now: Instant) {
         self.settle(now);
+        self.shut = 0;
         // What is made up for the kernel sends in no time. A short turn can make up for little: many of them would leave at once.
         let made_up = self.made_up_by(bytes);
         self.missed -= made_up;
@@ -214,13 +292,16 @@ impl Pacer {
         });
         if let Some(peer) = &self.called {
             self.waiting.remove(peer);
+            self.is_cut = false;
         }
         self.called
     }
 
-    /// When it is the turn of one who waits.
+    /// When it is the turn of one who waits, or [`Self::gone`] names one.
     pub(crate) fn due(&self) -> Option<Instant> {
-        let before = (self.level - self.lead_of_next()?).max(0.0);
+        let turn = self.lead_of_next().map(|lead| self.level - lead);
+        let ends = self.leaving.iter().map(|(_, left)| *left);
+        let before = turn.into_iter().chain(ends).min_by(f64::total_cmp)?.max(0.0);
         // A year is as good as never, and can be added to any moment.
         let seconds = (before / self.rate).min(365.0 * 86400.0);
         // Rounded up: not a moment too early.
@@ -244,7 +325,8 @@ impl Pacer {
 
     /// How much may be before a turn of `peer`. Its own it cannot meet, if the kernel spaces it out.
     fn lead(&self, peer: ProcId, is_young: bool) -> f64 {
-        if self.last == Some(peer) && !is_young { self.turn() as f64 / 2.0 } else { LEAD }
+        let goes_on = self.last == Some(peer) && !is_young && !self.is_cut;
+        if goes_on { self.turn() as f64 / 2.0 } else { LEAD }
     }
 
     fn turn_for(&self, ask: Ask) -> usize {
@@ -269,6 +351,7 @@ impl Pacer {
         let passed = now.saturating_duration_since(self.seen).as_secs_f64();
         let level = self.level - passed * self.rate;
         self.level = level.max(0.0);
+        self.leaving.iter_mut().for_each(|(_, left)| *left -= passed * self.rate);
         if self.has_waiting() {
             self.missed -= level.min(0.0);
         }
@@ -585,6 +668,98 @@ mod tests {
         world.pacer.settle(world.now);
         assert!((before - world.pacer.level - whole as f64).abs() < 1.0, "{}", world.pacer.level);
         assert_eq!(world.pacer.rate(), 4.0 * RATE);
+    }
+
+    #[test]
+    fn one_is_gone_when_its_last_byte_has_left_whoever_comes_after_it() {
+        let mut world = World::new(2);
+        let turn = world.pacer.turn();
+        world.pacer.wrote(ProcId(0), turn, world.now);
+        world.pacer.leave(ProcId(0));
+        let began = world.now;
+        assert_eq!(world.pacer.gone(began), None);
+        // The next one's turn, and acknowledgements, leave after it.
+        world.now += TURN / 2;
+        world.pacer.wrote(ProcId(1), turn, world.now);
+        world.pacer.received(100_000, world.now);
+        assert!(world.pacer.due().unwrap() - began < TURN);
+        // What is left of it leaves at a quarter of the rate.
+        world.pacer.set_rate(RATE / 4.0, world.now);
+        let due = world.pacer.due().unwrap();
+        let wanted = (turn as f64 / RATE - TURN.as_secs_f64() / 2.0) * 4.0;
+        assert!(((due - world.now).as_secs_f64() - wanted).abs() < 1e-6, "{wanted}");
+        assert_eq!(world.pacer.gone(due - Duration::from_micros(1)), None);
+        world.pacer.leave(ProcId(1));
+        assert_eq!(world.pacer.gone(due), Some(ProcId(0)));
+        assert_eq!(world.pacer.gone(due), None, "once");
+        // More is to be sent to the other before it is gone.
+        world.pacer.stay(ProcId(1));
+        assert_eq!((world.pacer.due(), world.pacer.gone(due + 100 * TURN)), (None, None));
+    }
+
+    #[test]
+    fn one_that_the_kernel_still_has_bytes_of_is_named_again_but_not_all_the_time() {
+        let mut world = World::new(1);
+        world.pacer.leave(ProcId(0));
+        assert_eq!(world.pacer.gone(world.now), Some(ProcId(0)));
+        for (bytes, least) in [(RATE as usize / 100, Duration::from_millis(10)), (1, TURN / 5)] {
+            world.pacer.linger(ProcId(0), bytes);
+            let due = world.pacer.due().unwrap();
+            assert!(due - world.now >= least && due - world.now < 2 * least, "{bytes}");
+            world.now = due;
+            assert_eq!(world.pacer.gone(due), Some(ProcId(0)));
+        }
+    }
+
+    #[test]
+    fn the_first_turn_after_a_rest_is_bounded_by_its_window_and_a_lone_one_goes_on_by_itself() {
+        let mut world = World::new(2);
+        let turn = world.pacer.turn();
+        assert_eq!(world.ask(0, 1 << 20), Turn::Now(turn));
+        assert!(world.pacer.is_bounded_by_window());
+        // Its window lets out less: that has left before it goes on, and others would have asked by then.
+        world.pacer.cut();
+        world.pacer.wrote(ProcId(0), 2 * SEGMENT, world.now);
+        assert_eq!(world.ask(0, 1 << 20), Turn::Later);
+        world.now = world.pacer.due().unwrap();
+        assert_eq!(world.pacer.next(world.now), Some(ProcId(0)));
+        assert_eq!(world.ask(0, 1 << 20), Turn::Now(turn));
+        assert!(!world.pacer.is_bounded_by_window());
+        // It keeps the kernel supplied.
+        world.pacer.wrote(ProcId(0), turn, world.now);
+        assert_eq!(world.ask(0, 1 << 20), Turn::Later);
+        assert!(world.pacer.due().unwrap() - world.now < TURN * 3 / 5);
+        assert_eq!(world.ask(1, 1 << 20), Turn::Later);
+        assert!(world.pacer.is_bounded_by_window());
+    }
+
+    #[test]
+    fn where_windows_are_shut_others_go_first_and_none_is_asked_all_the_time() {
+        let mut world = World::new(0);
+        world.pacer.wrote(ProcId(99), 10 * SEGMENT, world.now);
+        (0..20).for_each(|peer| assert_eq!(world.ask(peer, 1 << 20), Turn::Later));
+        world.now += Duration::from_secs(1);
+        let round = |world: &mut World, open: Option<u32>| {
+            let mut asked = Vec::new();
+            while let Some(peer) = world.pacer.next(world.now) {
+                assert!(matches!(world.ask(peer.0, 1 << 20), Turn::Now(_)));
+                asked.push(peer.0);
+                if Some(peer.0) == open {
+                    world.pacer.wrote(peer, world.pacer.turn(), world.now);
+                } else {
+                    world.pacer.put_back(peer, false, world.now);
+                }
+            }
+            let due = world.pacer.due().unwrap();
+            assert!(due > world.now + TURN / 20, "{:?}", due - world.now);
+            world.now = due;
+            asked
+        };
+        assert_eq!(round(&mut world, None), (1..9).collect::<Vec<_>>());
+        assert_eq!(round(&mut world, None), (9..17).collect::<Vec<_>>());
+        // All come by in turn; who may write does.
+        assert_eq!(round(&mut world, Some(19)), [17, 18, 19]);
+        assert!(!world.pacer.waiting.contains_key(&ProcId(19)) && world.pacer.waiting.len() == 19);
     }
 
     #[test]

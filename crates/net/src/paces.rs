@@ -10,9 +10,9 @@ use gridmpi_wire::ProcId;
 
 use crate::Pacing;
 use crate::link::{Left, Link, Most, Written};
-use crate::options::window;
+use crate::options::{unsent, window};
 use crate::pace::{Ask, Pacer, SMALL, Turn};
-use crate::poller::Interest;
+use crate::poller::{Interest, Token};
 use crate::state::{Socket, State};
 use crate::timers::Due;
 
@@ -217,7 +217,7 @@ impl State {
                 }
                 Left::Nothing => {
                     self.note_wait(link, false);
-                    self.unclaim(link.peer);
+                    self.end_when_gone(cluster, link.peer);
                     link.rest();
                     return Ok(Interest::Read);
                 }
@@ -259,9 +259,16 @@ impl State {
         let share = node.map_or(1.0, |node| claims.share(node));
         let ask = Ask { backlog, is_young: link.written < YOUNG, share };
         let Turn::Now(most) = pacer.ask(link.peer, ask, now) else { return Ok(None) };
-        let most = if pacer.has_waiting() && backlog > 0 {
-            // What its window holds back would leave in another's turn.
-            most.min(window(&link.carrier.fd)?).max(SEGMENT)
+        let most = if pacer.is_bounded_by_window() && backlog > 0 {
+            let room = window(&link.carrier.fd)?;
+            if room == 0 && backlog > SMALL {
+                pacer.put_back(link.peer, ask.is_young, now);
+                return Ok(None);
+            }
+            if room < most {
+                pacer.cut();
+            }
+            most.min(room.max(SEGMENT))
         } else {
             most
         };
@@ -291,6 +298,17 @@ impl State {
         }
     }
 
+    /// How many bytes the kernel has not sent yet of what it was given for a peer.
+    pub(crate) fn kept_by_kernel(&mut self, peer: ProcId) -> usize {
+        let links = self.peers.get(&peer).map_or(&[][..], |peer| &peer.links);
+        let kept = |&(_, token): &(_, Token)| match self.sockets.get(token) {
+            // A connection that fails says so by itself.
+            Some(Socket::Link(link)) => unsent(&link.carrier.fd).unwrap_or_default(),
+            _ => 0,
+        };
+        links.iter().map(kept).sum()
+    }
+
     /// The turn of somebody who sends to this cluster may have come.
     pub(crate) fn turn_due(&mut self, cluster: u16) {
         if let Some(paced) = self.paces.get(cluster) {
@@ -299,10 +317,11 @@ impl State {
         while let Some(peer) = self.paces.next(cluster, Instant::now()) {
             self.transmit(peer);
         }
+        self.end_claims(cluster);
         self.arm_turn(cluster);
     }
 
-    /// Sees to it that the next turn is not missed.
+    /// Sees to it that the next turn is not missed, nor the end of one who has had its last.
     pub(crate) fn arm_turn(&mut self, cluster: u16) {
         let Some(paced) = self.paces.get(cluster) else { return };
         let Some(due) = paced.pacer.due() else { return };

@@ -250,10 +250,14 @@ impl State {
     pub(crate) fn claim(&mut self, cluster: u16, peer: ProcId) {
         let Some(regulation) = &self.regulation else { return };
         let backlog = self.endpoint.unwritten_bytes(peer);
-        if backlog <= WORTH || regulation.claimed.contains(&peer) {
+        let is_claimed = regulation.claimed.contains(&peer);
+        if backlog <= WORTH || is_claimed && !self.is_leaving(cluster, peer) {
             return;
         }
         if !self.is_worth_a_claim(cluster, backlog) {
+            return;
+        }
+        if self.goes_on(cluster, peer) {
             return;
         }
         let Some(regulation) = &mut self.regulation else { return };
@@ -282,7 +286,54 @@ impl State {
         }
     }
 
-    /// Nothing waits for `peer`, or it cannot be reached.
+    /// The kernel has all that there is for `peer` of a cluster that is paced: the claim ends when that has left, since others are
+    /// granted at once what is not claimed.
+    pub(crate) fn end_when_gone(&mut self, cluster: u16, peer: ProcId) {
+        let is_claimed = |regulation: &Regulation| regulation.claimed.contains(&peer);
+        if !self.regulation.as_ref().is_some_and(is_claimed) {
+            return;
+        }
+        if let Some(paced) = self.paces.get(cluster) {
+            paced.pacer.leave(peer);
+        }
+        self.arm_turn(cluster);
+    }
+
+    fn is_leaving(&mut self, cluster: u16, peer: ProcId) -> bool {
+        self.paces
+            .get(cluster)
+            .is_some_and(|paced| paced.pacer.leaving().any(|other| other == peer))
+    }
+
+    /// There is more for `peer`. Whether it is claimed still: where nothing waits for anybody any more all begins anew, at what transfers
+    /// begin with, since others may, too.
+    fn goes_on(&mut self, cluster: u16, peer: ProcId) -> bool {
+        let (Some(paced), Some(regulation)) = (self.paces.get(cluster), &self.regulation) else {
+            return false;
+        };
+        let leaving: Vec<_> = paced.pacer.leaving().collect();
+        if leaving.len() < paced.claims.users() {
+            paced.pacer.stay(peer);
+            return regulation.claimed.contains(&peer);
+        }
+        leaving.into_iter().for_each(|other| self.unclaim(other));
+        false
+    }
+
+    /// Claims end of those whose last bytes have left.
+    pub(crate) fn end_claims(&mut self, cluster: u16) {
+        let now = Instant::now();
+        while let Some(peer) = self.paces.get(cluster).and_then(|paced| paced.pacer.gone(now)) {
+            let kept = self.kept_by_kernel(peer);
+            match self.paces.get(cluster) {
+                // Its window was shut, or the kernel lost time.
+                Some(paced) if kept > SEGMENT => paced.pacer.linger(peer, kept),
+                _ => self.unclaim(peer),
+            }
+        }
+    }
+
+    /// Nothing more leaves for `peer`, or it cannot be reached.
     pub(crate) fn unclaim(&mut self, peer: ProcId) {
         let Some(regulation) = &mut self.regulation else { return };
         if !regulation.claimed.remove(&peer) {
@@ -291,6 +342,7 @@ impl State {
         regulation.is_stirred = true;
         let cluster = self.paces.cluster_of(peer);
         if let Some(paced) = cluster.and_then(|cluster| self.paces.get(cluster)) {
+            paced.pacer.stay(peer);
             paced.claims.end(regulation.node(peer), peer.0);
         }
     }

@@ -256,6 +256,9 @@ impl State {
             }
             let wrote = turn.most - left;
             if let Some(paced) = self.paces.get(cluster) {
+                if wrote < turn.most && turn.is_bounded {
+                    paced.pacer.cut();
+                }
                 paced.pacer.wrote(id, wrote, turn.began);
             }
             if wrote == 0 || self.endpoint.unwritten_bytes(id) == 0 {
@@ -278,8 +281,7 @@ impl State {
             if link.written < YOUNG {
                 most = most.min(YOUNG_TURN);
             }
-            if turn.has_others {
-                // What its window holds back would leave in another's turn.
+            if turn.is_bounded {
                 most = most.min(window(&link.carrier.fd)?).max(SEGMENT);
             }
             link.pace(rate.max(1))?;
@@ -302,24 +304,25 @@ impl State {
         let ask = Ask { backlog, is_young: false, share };
         let Turn::Now(most) = paced.pacer.ask(id, ask, began) else { return None };
         let (rate, has_others) = (paced.pacer.socket_rate(most), paced.pacer.has_waiting());
-        Some(SharedTurn { most, rate, has_others, is_counted: backlog > 0, began })
+        let is_bounded = paced.pacer.is_bounded_by_window();
+        Some(SharedTurn { most, rate, has_others, is_bounded, is_counted: backlog > 0, began })
     }
 
     /// What waits, and what does not any more, after a turn of writing.
     fn settle_several(&mut self, id: ProcId) {
         let waits = self.endpoint.unwritten_bytes(id) > 0;
-        let is_paced = self.paces.cluster_of(id).is_some();
+        let cluster = self.paces.cluster_of(id);
         let links = self.peers.get(&id).map_or(Vec::new(), |peer| peer.links.clone());
         for (_, token) in links {
             let Some(Socket::Link(mut link)) = self.sockets.take(token) else { continue };
             self.note_wait(&mut link, waits);
-            if is_paced && !waits {
+            if cluster.is_some() && !waits {
                 link.rest();
             }
             self.sockets.put(token, Socket::Link(link));
         }
-        if is_paced && !waits {
-            self.unclaim(id);
+        if let Some(cluster) = cluster.filter(|_| !waits) {
+            self.end_when_gone(cluster, id);
         }
     }
 }
@@ -331,6 +334,8 @@ struct SharedTurn {
     rate: u64,
     /// Other peers wait for theirs.
     has_others: bool,
+    /// What a window holds back would leave in another's turn.
+    is_bounded: bool,
     /// There are bytes of messages to write, not only words of the stream.
     is_counted: bool,
     began: Instant,

@@ -83,6 +83,12 @@ impl Claims {
         !self.claims.is_empty()
     }
 
+    /// How many processes something waits for.
+    #[must_use]
+    pub fn users(&self) -> usize {
+        self.claims.values().map(|claim| claim.users.len()).sum()
+    }
+
     /// What counts where there is no broker.
     #[must_use]
     pub const fn least(&self) -> Rate {
@@ -277,6 +283,7 @@ mod tests {
         let (mut claims, nodes, now) = claims();
         claims.begin(nodes[0], 7, now);
         claims.begin(nodes[0], 8, now);
+        assert_eq!(claims.users(), 2);
         claims.grant(mbit(30.0), true, now);
         claims.end(nodes[0], 7);
         claims.end(nodes[0], 7);
