@@ -755,10 +755,10 @@ mod tests {
             world.now = due;
             asked
         };
-        assert_eq!(round(&mut world, None), (1..9).collect::<Vec<_>>());
-        assert_eq!(round(&mut world, None), (9..17).collect::<Vec<_>>());
+        assert_eq!(round(&mut world, None), (0..8).collect::<Vec<_>>());
+        assert_eq!(round(&mut world, None), (8..16).collect::<Vec<_>>());
         // All come by in turn; who may write does.
-        assert_eq!(round(&mut world, Some(19)), [17, 18, 19]);
+        assert_eq!(round(&mut world, Some(19)), [16, 17, 18, 19]);
         assert!(!world.pacer.waiting.contains_key(&ProcId(19)) && world.pacer.waiting.len() == 19);
     }
 
