@@ -24,7 +24,6 @@ const PLACE: &str = "/tmp";
 /// Something of ours in such a directory; it goes when this is dropped, and the directory with it if it is empty then.
 #[derive(Debug)]
 pub(crate) struct Kept {
-    shared: PathBuf,
     own: PathBuf,
 }
 
@@ -43,7 +42,7 @@ impl Kept {
                 break;
             }
         }
-        result.map(|()| Self { shared: shared.to_owned(), own })
+        result.map(|()| Self { own })
     }
 
     /// What is ours.
@@ -60,7 +59,6 @@ fn make(shared: &Path) -> io::Result<()> {
 impl Drop for Kept {
     fn drop(&mut self) {
         remove(&self.own);
-        let _ = fs::remove_dir(&self.shared);
     }
 }
 
