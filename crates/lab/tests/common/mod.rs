@@ -2,6 +2,7 @@
 
 #![allow(dead_code, missing_docs)]
 
+use serde_json::Value;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -114,32 +115,38 @@ impl Lab {
     pub fn iperf(&self, from: &str, to: &str, address: &str, arguments: &[&str]) -> f64 {
         let mut server = self.iperf_server(to);
         let text = self.exec(from, &[&["iperf3", "-J", "-c", address], arguments].concat());
-        let result: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let result: Value = serde_json::from_str(&text).unwrap();
         // What else the server says must not fill its pipe.
         let _ = std::io::copy(server.stdout.as_mut().unwrap(), &mut std::io::sink());
         server.wait().unwrap();
         result["end"]["sum_received"]["bits_per_second"].as_f64().unwrap_or(0.0)
     }
 
-    /// The direction's status, once nothing is on the way any more.
-    pub fn direction(&self, from: &str, to: &str) -> serde_json::Value {
+    /// The first status that is as wanted; fails after 10 s without one.
+    pub fn status_when(&self, is_wanted: impl Fn(&Value) -> bool) -> Value {
         let deadline = Instant::now() + Duration::from_secs(10);
         loop {
             let output = self.place.run(["status", "--json"]);
             assert!(output.status.success(), "{}", said(&output));
-            let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-            let found = status["directions"].as_array().unwrap().iter().find(|direction| {
-                direction["from"].as_str() == Some(from) && direction["to"].as_str() == Some(to)
-            });
-            let found = found.expect("no such direction").clone();
+            let status: Value = serde_json::from_slice(&output.stdout).unwrap();
+            if is_wanted(&status) {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "not as it should be for 10 s: {status}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// The direction's status, once nothing is on the way any more.
+    pub fn direction(&self, from: &str, to: &str) -> Value {
+        let status = self.status_when(|status| {
+            let found = direction(status, from, to);
             let of = |name: &str| found["traffic"][name]["packets"].as_u64().unwrap();
             let delivered = found["delivered"]["packets"].as_u64().unwrap();
             let is_quiet = found["queued"] == 0 && of("left") == delivered + of("lost");
-            if is_quiet || found["emulated"] == false || Instant::now() > deadline {
-                return found;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
+            is_quiet || found["emulated"] == false
+        });
+        direction(&status, from, to).clone()
     }
 
     /// Starts a server that sends back what it gets, and waits until it listens.
@@ -274,6 +281,12 @@ impl Drop for Talk {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+pub fn direction<'a>(status: &'a Value, from: &str, to: &str) -> &'a Value {
+    let directions = status["directions"].as_array().unwrap();
+    let is_it = |direction: &&Value| direction["from"] == from && direction["to"] == to;
+    directions.iter().find(is_it).expect("no such direction")
 }
 
 pub fn said(output: &Output) -> String {
