@@ -189,6 +189,12 @@ impl Queue {
         &self.kept[(seq - self.first) as usize]
     }
 
+    /// Payload bytes from a place on to the end of its frame.
+    pub(crate) fn left_of(&self, cursor: Cursor) -> u64 {
+        let kept = self.at(cursor.seq);
+        kept.payload_len() - cursor.at.saturating_sub(kept.head_len()) as u64
+    }
+
     /// Whether the far process has the frame.
     pub(crate) fn has_come(&self, seq: u64) -> bool {
         seq < self.first
