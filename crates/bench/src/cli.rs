@@ -91,13 +91,17 @@ struct RatesOptions {
     common: Options,
 
     /// Measure real programs, as --only programs does: 4 + 4 nodes, three times each at 0, 2, 5 and 10 ms (an hour and a half); with
-    /// --quick once each at 0 and 10 ms; five times what takes less than half a second
+    /// --quick once each at 0 and 10 ms; five times what takes less than a second
     #[arg(long)]
     programs: bool,
 
     /// Of these, only those with this text in their names; implies --programs
     #[arg(long, value_name = "TEXT")]
     program: Option<String>,
+
+    /// Measure bursts and programs at these delays only, one way, up to 1000
+    #[arg(long, value_name = "MS", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(..=1000))]
+    delay: Vec<u32>,
 
     /// Measure the NAS Parallel Benchmarks in this directory (BT CG EP FT IS LU MG SP: `ft.A.x`, `bt.S.16`), built with the
     /// MPI of both clusters
@@ -112,13 +116,13 @@ struct RatesOptions {
 impl RatesOptions {
     /// What both suites have, and the rest.
     fn split(self) -> (Options, Wishes) {
-        let Self { mut common, programs, program, npb, pictures } = self;
+        let Self { mut common, programs, program, delay, npb, pictures } = self;
         let wants_programs = programs || program.is_some();
         let named = [("programs", wants_programs), ("npb", npb.is_some())];
         let named = named.iter().filter(|(name, is)| *is && !common.only.iter().any(|o| o == name));
         let named: Vec<_> = named.map(|(name, _)| (*name).to_owned()).collect();
         common.only.extend(named);
-        (common, Wishes { npb, pictures, program, ..Wishes::default() })
+        (common, Wishes { npb, pictures, program, delays: delay, ..Wishes::default() })
     }
 }
 

@@ -48,6 +48,8 @@ pub const WHOLE: Limits =
 pub struct Wishes {
     /// Where pictures of the traffic go.
     pub pictures: Option<PathBuf>,
+    /// At which delays bursts and programs are measured, ms; none: at those of the run.
+    pub delays: Vec<u32>,
     /// What the names of real programs must contain.
     pub program: Option<String>,
     /// What the names of cases with several relays must contain.
@@ -109,6 +111,14 @@ impl Session {
     #[must_use]
     pub fn choose<T>(&self, quick: T, whole: T) -> T {
         if self.is_quick { quick } else { whole }
+    }
+
+    /// The delays, ms: those asked for, or one list for `--quick`, another for a whole run.
+    pub(crate) fn delays(&self, quick: &[u32], whole: &[u32]) -> Vec<u32> {
+        match &self.wishes.delays[..] {
+            [] => self.choose(quick, whole).to_vec(),
+            asked => asked.to_vec(),
+        }
     }
 
     /// When the next command must have ended.

@@ -450,6 +450,12 @@ impl Endpoint {
         self.peers.get(peer).map_or(0, |peer| peer.stream.queued_bytes() + peer.unfed)
     }
 
+    /// Bytes of messages for `peer` to the end of the frame that is partly written, or else of the one that goes next.
+    #[must_use]
+    pub fn frame_bytes(&self, peer: ProcId) -> u64 {
+        self.peers.get(peer).map_or(0, |peer| peer.stream.frame_bytes())
+    }
+
     /// Says something about rates to `peer`, behind what is queued; nothing once the stream to it is closing or it is lost.
     pub fn tell(&mut self, peer: ProcId, word: Word) {
         let state = self.peers.open(peer, &self.config);

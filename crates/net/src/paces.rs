@@ -257,7 +257,8 @@ impl State {
         let node = self.regulation.as_ref().map(|regulation| regulation.node(link.peer));
         let Some(Paced { pacer, claims, .. }) = self.paces.get(cluster) else { return Ok(None) };
         let share = node.map_or(1.0, |node| claims.share(node));
-        let ask = Ask { backlog, is_young: link.written < YOUNG, share };
+        let frame = self.endpoint.frame_bytes(link.peer);
+        let ask = Ask { backlog, frame, is_young: link.written < YOUNG, share };
         let Turn::Now(most) = pacer.ask(link.peer, ask, now) else { return Ok(None) };
         let most = if pacer.is_bounded_by_window() && backlog > 0 {
             let room = window(&link.carrier.fd)?;

@@ -301,7 +301,8 @@ impl State {
         let paced = self.paces.get(cluster)?;
         let share = node.map_or(1.0, |node| paced.claims.share(node));
         let began = Instant::now();
-        let ask = Ask { backlog, is_young: false, share };
+        let frame = self.endpoint.frame_bytes(id);
+        let ask = Ask { backlog, frame, is_young: false, share };
         let Turn::Now(most) = paced.pacer.ask(id, ask, began) else { return None };
         let (rate, has_others) = (paced.pacer.socket_rate(most), paced.pacer.has_waiting());
         let is_bounded = paced.pacer.is_bounded_by_window();

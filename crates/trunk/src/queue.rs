@@ -195,6 +195,11 @@ impl Queue {
         kept.payload_len() - cursor.at.saturating_sub(kept.head_len()) as u64
     }
 
+    /// The first frame that no connection has begun to carry.
+    pub(crate) fn first_waiting(&self) -> Option<u64> {
+        self.ordered.front().into_iter().chain(self.data.front()).min()
+    }
+
     /// Whether the far process has the frame.
     pub(crate) fn has_come(&self, seq: u64) -> bool {
         seq < self.first

@@ -319,6 +319,15 @@ impl Stream {
         self.queue.waiting_bytes() + left.sum::<u64>()
     }
 
+    /// Payload bytes to the end of the frames that connections have begun, or else of the one that goes next.
+    #[must_use]
+    pub fn frame_bytes(&self) -> u64 {
+        let begun = self.standing.iter().filter_map(|standing| standing.cursor);
+        let next = || self.queue.first_waiting().map(|seq| self.queue.at(seq).payload_len());
+        let left = begun.map(|cursor| self.queue.left_of(cursor)).reduce(u64::saturating_add);
+        left.or_else(next).unwrap_or(0)
+    }
+
     /// Payload bytes pushed that no connection has begun to carry.
     #[must_use]
     pub fn waiting_bytes(&self) -> u64 {

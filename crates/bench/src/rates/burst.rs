@@ -33,13 +33,10 @@ pub(super) struct Outcome {
 }
 
 pub(super) fn measure(session: &mut Session, burst: &Burst) -> Result<Vec<Figure>, BenchError> {
-    let quick = [(SITE, &[10][..], &OFF_AND_AUTO[..])];
-    let whole = [(SITE, &[0, 2, 5, 10][..], &ALL_MODES[..])];
+    let modes = session.choose(&OFF_AND_AUTO[..], &ALL_MODES);
     let mut figures = Vec::new();
-    for (site, delays, modes) in session.choose(&quick[..], &whole) {
-        for &delay_ms in *delays {
-            figures.extend(compare(session, burst, Site { delay_ms, ..*site }, modes));
-        }
+    for delay_ms in session.delays(&[10], &[0, 2, 5, 10]) {
+        figures.extend(compare(session, burst, Site { delay_ms, ..SITE }, modes));
     }
     Ok(figures)
 }
@@ -50,7 +47,7 @@ pub(super) fn measure_faster(session: &mut Session) -> Result<Vec<Figure>, Bench
     let cases = [(PAIRS, FASTER), (PAIRS, DEEPER), (ALL, FASTER), (ALL, DEEPER), (FEWER, FEW)];
     let mut figures = Vec::new();
     for (burst, site) in &cases {
-        for &delay_ms in session.choose(&[0, 10][..], &[0, 2, 5, 10]) {
+        for delay_ms in session.delays(&[0, 10], &[0, 2, 5, 10]) {
             figures.extend(compare(session, burst, Site { delay_ms, ..*site }, &OFF_AND_AUTO));
         }
     }

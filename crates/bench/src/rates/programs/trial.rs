@@ -18,7 +18,7 @@ const MOST_NODES: u32 = 8;
 /// What the others are compared to: the best of these.
 const REFERENCES: [Mode; 3] = [Mode::Off, Mode::Static, Mode::Half];
 /// A figure of less than so many seconds is measured in so many rounds at least: one alone says little of 2 %.
-const SHORT_SECONDS: f64 = 0.5;
+const SHORT_SECONDS: f64 = 1.0;
 const ROUNDS_OF_SHORT: usize = 5;
 const WHOM: &str = "the best of off, static, half";
 
@@ -75,9 +75,8 @@ struct Outcome {
 
 /// At every delay. What fails is told, and the rest goes on.
 pub(crate) fn measure(session: &mut Session, trial: &Trial<'_>) -> Vec<Figure> {
-    let delays: &[u32] = session.choose(&[0, 10], &[0, 2, 5, 10]);
     let mut figures = Vec::new();
-    for &delay_ms in delays {
+    for delay_ms in session.delays(&[0, 10], &[0, 2, 5, 10]) {
         let nodes = trial.ranks[0].min(MOST_NODES);
         let found = compare(session, trial, Site { nodes, delay_ms, ..SITE });
         figures.extend(found.unwrap_or_default());
@@ -234,7 +233,7 @@ mod tests {
 
     #[test]
     fn what_is_short_is_measured_again_and_every_round_begins_with_another_mode() {
-        assert!(outcome(&[1.8, 0.1]).is_short() && !outcome(&[0.5]).is_short());
+        assert!(outcome(&[1.8, 0.1]).is_short() && !outcome(&[1.0]).is_short());
         assert!(!Outcome::default().is_short());
         // More is better there: that it is small says nothing of time.
         let other =

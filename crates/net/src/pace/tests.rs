@@ -1,0 +1,422 @@
+//! Turns, by a clock of their own.
+
+use super::*;
+
+const RATE: f64 = 2_000_000.0;
+const LARGE: Ask = Ask { backlog: 1 << 20, frame: 1 << 20, is_young: false, share: 1.0 };
+const YOUNG: Ask = Ask { is_young: true, ..LARGE };
+
+/// Connections that always have something to write, and a clock.
+struct World {
+    pacer: Pacer,
+    now: Instant,
+    written: Vec<f64>,
+}
+
+impl World {
+    fn new(peers: usize) -> Self {
+        let now = Instant::now();
+        Self { pacer: Pacer::new(RATE, ProcId(0), now), now, written: vec![0.0; peers] }
+    }
+
+    fn ask(&mut self, peer: u32, backlog: u64) -> Turn {
+        self.pacer.ask(ProcId(peer), Ask { backlog, frame: backlog, ..LARGE }, self.now)
+    }
+
+    /// Writes as long as it may.
+    fn go(&mut self, peer: u32) {
+        while let Turn::Now(most) = self.ask(peer, 1 << 30) {
+            self.written[peer as usize] += most as f64;
+            self.pacer.wrote(ProcId(peer), most, self.now);
+        }
+    }
+
+    /// Runs for so long, every wake-up being late by `late`.
+    fn run(&mut self, time: Duration, late: Duration) {
+        let end = self.now + time;
+        while let Some(due) = self.pacer.due().filter(|&due| due + late < end) {
+            self.now = self.now.max(due + late);
+            while let Some(peer) = self.pacer.next(self.now) {
+                self.go(peer.0);
+            }
+        }
+        self.now = end;
+    }
+}
+
+#[test]
+fn together_they_keep_to_the_rate_and_share_it() {
+    for peers in [1, 2, 8] {
+        let mut world = World::new(peers);
+        (0..peers).for_each(|peer| world.go(peer as u32));
+        world.run(Duration::from_secs(3), Duration::from_micros(100));
+        let all: f64 = world.written.iter().sum();
+        let turn = world.pacer.turn() as f64;
+        assert!((all - 3.0 * RATE).abs() < 2.0 * turn, "{peers}: {all}");
+        for share in &world.written {
+            assert!((share - all / peers as f64).abs() <= 2.0 * turn, "{:?}", world.written);
+        }
+    }
+}
+
+#[test]
+fn a_turn_begins_when_the_one_before_has_nearly_left() {
+    let mut world = World::new(2);
+    let Turn::Now(most) = world.ask(0, 1 << 20) else { panic!("nobody is before it") };
+    world.pacer.wrote(ProcId(0), most, world.now);
+    assert_eq!(world.ask(1, 1 << 20), Turn::Later);
+    assert_eq!(world.pacer.next(world.now), None);
+    let due = world.pacer.due().unwrap();
+    world.now = due;
+    assert_eq!(world.pacer.next(due), Some(ProcId(1)));
+    assert!((world.pacer.level - LEAD).abs() < 1.0, "{}", world.pacer.level);
+}
+
+#[test]
+fn small_messages_pass_by_those_who_wait_but_are_counted() {
+    let mut world = World::new(2);
+    world.go(0);
+    world.now = world.pacer.due().unwrap() - Duration::from_micros(50);
+    let mut passed = 0;
+    while let Turn::Now(_) = world.ask(1, 100) {
+        world.pacer.wrote(ProcId(1), 1000, world.now);
+        passed += 1;
+    }
+    assert!((1..=6).contains(&passed), "{passed}");
+    // It goes before the large ones now.
+    world.now = world.pacer.due().unwrap();
+    assert_eq!(world.pacer.next(world.now), Some(ProcId(1)));
+}
+
+#[test]
+fn words_of_the_stream_never_wait() {
+    let mut world = World::new(2);
+    world.go(0);
+    assert_eq!(world.ask(0, 0), Turn::Now(usize::MAX));
+    assert_eq!(world.ask(1, 0), Turn::Now(usize::MAX));
+}
+
+#[test]
+fn late_wake_ups_are_made_up_for_and_idle_time_is_not() {
+    let late = Duration::from_micros(500);
+    let mut world = World::new(8);
+    (0..8).for_each(|peer| world.go(peer));
+    world.run(Duration::from_secs(2), late);
+    let all: f64 = world.written.iter().sum();
+    assert!(all > 2.0 * RATE - 3.0 * world.pacer.turn() as f64, "{all}");
+    let mut world = World::new(1);
+    world.now += Duration::from_secs(60);
+    world.go(0);
+    assert!(world.written[0] <= 2.0 * world.pacer.turn() as f64, "{:?}", world.written);
+}
+
+#[test]
+fn large_ones_take_turns_from_the_cursor_on() {
+    let now = Instant::now();
+    let mut pacer = Pacer::new(RATE, ProcId(6), now);
+    pacer.wrote(ProcId(4), 1 << 20, now);
+    for peer in [4, 5, 6, 7] {
+        assert_eq!(pacer.ask(ProcId(peer), LARGE, now), Turn::Later);
+    }
+    let later = now + Duration::from_secs(9);
+    let order: Vec<_> = std::iter::from_fn(|| pacer.next(later)).map(|peer| peer.0).collect();
+    assert_eq!(order, [6, 7, 4, 5]);
+}
+
+#[test]
+fn who_begins_at_once_and_who_has_to_wait_go_on_in_the_same_order() {
+    // What is left of the collective before, whose last part went to 4.
+    for before in [0, 2 * SEGMENT] {
+        let now = Instant::now();
+        let mut pacer = Pacer::new(RATE, ProcId(5), now);
+        pacer.wrote(ProcId(4), before, now);
+        let ask = Ask { backlog: 16_493, ..LARGE };
+        let mut order = Vec::new();
+        for peer in [5, 6, 7, 4].map(ProcId) {
+            if let Turn::Now(most) = pacer.ask(peer, ask, now) {
+                pacer.wrote(peer, most, now);
+                order.push(peer.0);
+            }
+        }
+        assert_eq!(order.len(), usize::from(before == 0));
+        let later = now + Duration::from_secs(9);
+        order.extend(std::iter::from_fn(|| pacer.next(later)).map(|peer| peer.0));
+        assert_eq!(order, [5, 6, 7, 4], "after {before}");
+    }
+}
+
+#[test]
+fn whose_turn_was_the_first_does_not_have_the_next_one_before_others() {
+    let now = Instant::now();
+    let mut pacer = Pacer::new(RATE, ProcId(5), now);
+    let Turn::Now(most) = pacer.ask(ProcId(5), LARGE, now) else { panic!("nobody is before it") };
+    pacer.wrote(ProcId(5), most, now);
+    for peer in [5, 6, 4] {
+        assert_eq!(pacer.ask(ProcId(peer), LARGE, now), Turn::Later);
+    }
+    let later = now + Duration::from_secs(9);
+    let order: Vec<_> = std::iter::from_fn(|| pacer.next(later)).map(|peer| peer.0).collect();
+    assert_eq!(order, [6, 4, 5]);
+}
+
+#[test]
+fn a_late_turn_is_faster_by_what_was_missed() {
+    let mut world = World::new(2);
+    let turn = world.pacer.turn();
+    assert_eq!(world.ask(0, 1 << 20), Turn::Now(turn));
+    world.pacer.wrote(ProcId(0), turn, world.now);
+    assert_eq!(world.ask(1, 1 << 20), Turn::Later);
+    assert_eq!(world.pacer.socket_rate(turn), RATE as u64);
+    world.now = world.pacer.due().unwrap() + Duration::from_millis(1);
+    assert_eq!(world.pacer.next(world.now), Some(ProcId(1)));
+    // 1 ms less the lead.
+    let missed = RATE / 1e3 - LEAD;
+    let wanted = RATE * turn as f64 / (turn as f64 - missed);
+    assert!((world.pacer.socket_rate(turn) as f64 - wanted).abs() < 2.0);
+    world.pacer.wrote(ProcId(1), turn, world.now);
+    // The kernel has it out sooner by that, and the next one begins sooner.
+    assert!((world.pacer.level - (turn as f64 - missed)).abs() < 1.0, "{}", world.pacer.level);
+    assert_eq!(world.ask(0, 1 << 20), Turn::Later);
+    assert_eq!(world.pacer.next(world.now + Duration::from_secs(1)), Some(ProcId(0)));
+    assert_eq!(world.pacer.socket_rate(turn), (RATE / (1.0 - CREDIT)) as u64);
+    // One who comes later missed nothing.
+    world.now += Duration::from_secs(2);
+    assert_eq!(world.ask(1, 1 << 20), Turn::Now(turn));
+    assert_eq!(world.pacer.socket_rate(turn), RATE as u64);
+}
+
+#[test]
+fn what_comes_in_takes_its_acknowledgements() {
+    let mut world = World::new(1);
+    world.go(0);
+    for _ in 0..1000 {
+        world.pacer.received((RATE / 1000.0) as usize, world.now);
+        world.run(Duration::from_millis(1), Duration::ZERO);
+    }
+    let share = world.written[0] / RATE;
+    assert!((0.95..0.985).contains(&share), "{share}");
+}
+
+#[test]
+fn young_connections_send_little_at_a_time() {
+    let mut world = World::new(1);
+    assert_eq!(world.pacer.ask(ProcId(0), YOUNG, world.now), Turn::Now(TURN_YOUNG));
+    world.pacer.wrote(ProcId(0), TURN_YOUNG, world.now);
+    assert_eq!(world.pacer.ask(ProcId(0), YOUNG, world.now), Turn::Later);
+}
+
+#[test]
+fn young_connections_that_wait_do_not_go_on_before_what_they_sent_has_left() {
+    let mut world = World::new(1);
+    assert_eq!(world.pacer.ask(ProcId(0), YOUNG, world.now), Turn::Now(TURN_YOUNG));
+    world.pacer.wrote(ProcId(0), TURN_YOUNG, world.now);
+    for _ in 0..5 {
+        assert_eq!(world.pacer.ask(ProcId(0), YOUNG, world.now), Turn::Later);
+        assert_eq!(world.pacer.next(world.now), None);
+        let due = world.pacer.due().unwrap();
+        let left = (due - world.now).as_secs_f64() * RATE;
+        assert!(left > TURN_YOUNG as f64 - LEAD - 1.0, "{left}");
+        world.now = due;
+        assert_eq!(world.pacer.next(world.now), Some(ProcId(0)));
+        assert_eq!(world.pacer.ask(ProcId(0), YOUNG, world.now), Turn::Now(TURN_YOUNG));
+        world.pacer.wrote(ProcId(0), TURN_YOUNG, world.now);
+    }
+}
+
+#[test]
+fn many_short_turns_after_a_late_wake_up_do_not_leave_at_once() {
+    let now = Instant::now();
+    let mut pacer = Pacer::new(RATE, ProcId(0), now);
+    pacer.wrote(ProcId(9), 10 * SEGMENT, now);
+    (0..8).for_each(|peer| assert_eq!(pacer.ask(ProcId(peer), LARGE, now), Turn::Later));
+    // All that can be made up for has been missed. Windows let each have one segment.
+    let late = now + Duration::from_secs(1);
+    let mut at_once = 0;
+    while let Some(peer) = pacer.next(late) {
+        assert!(matches!(pacer.ask(peer, LARGE, late), Turn::Now(_)));
+        pacer.wrote(peer, SEGMENT, late);
+        at_once += 1;
+    }
+    assert_eq!(at_once, 2);
+    // They leave faster, but one by one.
+    let gap = (pacer.due().unwrap() - late).as_secs_f64() * RATE;
+    assert!(gap > 0.0 && gap < SEGMENT as f64, "{gap}");
+    assert_eq!(pacer.socket_rate(SEGMENT), (RATE / (1.0 - CREDIT)) as u64);
+}
+
+#[test]
+fn what_comes_in_is_taken_off_what_was_missed() {
+    let mut world = World::new(2);
+    world.go(0);
+    assert_eq!(world.ask(1, 1 << 20), Turn::Later);
+    world.now += Duration::from_secs(1);
+    world.pacer.settle(world.now);
+    let missed = world.pacer.missed;
+    assert_eq!(missed, CREDIT * world.pacer.turn() as f64);
+    world.pacer.received(10_000, world.now);
+    assert!((missed - world.pacer.missed - 10_000.0 * ACKNOWLEDGEMENT).abs() < 1e-6);
+    world.pacer.owe(missed);
+    assert_eq!(world.pacer.missed, 0.0);
+    assert!((world.pacer.level - 10_000.0 * ACKNOWLEDGEMENT).abs() < 1e-6);
+}
+
+#[test]
+fn a_turn_takes_along_what_would_be_left_for_a_short_one() {
+    let mut world = World::new(1);
+    let turn = world.pacer.turn();
+    let all = turn + (REST * turn as f64) as usize;
+    assert_eq!(world.ask(0, all as u64), Turn::Now(all));
+    assert_eq!(world.ask(0, all as u64 + 1), Turn::Now(turn));
+    // 32 KiB by messages of that size at 40 Mbit/s, as eight of them share 320.
+    let mut pacer = Pacer::new(39.2e6 / 8.0 * 1448.0 / 1538.0, ProcId(0), world.now);
+    let ask = Ask { backlog: (32 << 10) + 65, ..LARGE };
+    assert!(
+        matches!(pacer.ask(ProcId(0), ask, world.now), Turn::Now(most) if most as u64 >= ask.backlog)
+    );
+}
+
+#[test]
+fn a_turn_takes_along_the_end_of_a_frame_though_others_are_behind_it() {
+    let mut world = World::new(1);
+    let turn = world.pacer.turn();
+    let ask = |frame: usize, world: &mut World| {
+        world.now += Duration::from_secs(1);
+        match world.pacer.ask(ProcId(0), Ask { frame: frame as u64, ..LARGE }, world.now) {
+            Turn::Now(most) => most,
+            Turn::Later => panic!("nobody is before it"),
+        }
+    };
+    let all = turn + (REST * turn as f64) as usize;
+    for frame in [turn + 1, turn + 573, turn + 3 * SEGMENT, all] {
+        let most = ask(frame, &mut world);
+        assert!(most >= frame && most <= (frame + FRAME_BESIDE).min(all), "{frame}: {most}");
+        assert_eq!(most % SEGMENT, 0);
+    }
+    // It ends within the turn, or not by far.
+    for frame in [0, 1, turn, all + 1, usize::MAX] {
+        assert_eq!(ask(frame, &mut world), turn, "{frame}");
+    }
+}
+
+#[test]
+fn turns_are_as_long_as_their_shares_and_a_new_rate_counts_at_once() {
+    let mut world = World::new(1);
+    let ask = |share, world: &mut World| {
+        world.now = world.pacer.due().unwrap_or(world.now) + Duration::from_secs(1);
+        world.pacer.ask(ProcId(0), Ask { backlog: 1 << 30, share, ..LARGE }, world.now)
+    };
+    let bytes = RATE * TURN.as_secs_f64();
+    let whole = bytes as usize / SEGMENT * SEGMENT;
+    assert_eq!(ask(1.0, &mut world), Turn::Now(whole));
+    assert_eq!(ask(2.5, &mut world), Turn::Now((2.5 * bytes) as usize / SEGMENT * SEGMENT));
+    assert_eq!(ask(1e-9, &mut world), Turn::Now(TURN_LEAST));
+    world.pacer.wrote(ProcId(0), whole, world.now);
+    let before = world.pacer.level;
+    world.pacer.set_rate(4.0 * RATE, world.now);
+    world.now += TURN / 4;
+    world.pacer.settle(world.now);
+    assert!((before - world.pacer.level - whole as f64).abs() < 1.0, "{}", world.pacer.level);
+    assert_eq!(world.pacer.rate(), 4.0 * RATE);
+}
+
+#[test]
+fn one_is_gone_when_its_last_byte_has_left_whoever_comes_after_it() {
+    let mut world = World::new(2);
+    let turn = world.pacer.turn();
+    world.pacer.wrote(ProcId(0), turn, world.now);
+    world.pacer.leave(ProcId(0));
+    let began = world.now;
+    assert_eq!(world.pacer.gone(began), None);
+    // The next one's turn, and acknowledgements, leave after it.
+    world.now += TURN / 2;
+    world.pacer.wrote(ProcId(1), turn, world.now);
+    world.pacer.received(100_000, world.now);
+    assert!(world.pacer.due().unwrap() - began < TURN);
+    // What is left of it leaves at a quarter of the rate.
+    world.pacer.set_rate(RATE / 4.0, world.now);
+    let due = world.pacer.due().unwrap();
+    let wanted = (turn as f64 / RATE - TURN.as_secs_f64() / 2.0) * 4.0;
+    assert!(((due - world.now).as_secs_f64() - wanted).abs() < 1e-6, "{wanted}");
+    assert_eq!(world.pacer.gone(due - Duration::from_micros(1)), None);
+    world.pacer.leave(ProcId(1));
+    assert_eq!(world.pacer.gone(due), Some(ProcId(0)));
+    assert_eq!(world.pacer.gone(due), None, "once");
+    // More is to be sent to the other before it is gone.
+    world.pacer.stay(ProcId(1));
+    assert_eq!((world.pacer.due(), world.pacer.gone(due + 100 * TURN)), (None, None));
+}
+
+#[test]
+fn one_that_the_kernel_still_has_bytes_of_is_named_again_but_not_all_the_time() {
+    let mut world = World::new(1);
+    world.pacer.leave(ProcId(0));
+    assert_eq!(world.pacer.gone(world.now), Some(ProcId(0)));
+    for (bytes, least) in [(RATE as usize / 100, Duration::from_millis(10)), (1, TURN / 5)] {
+        world.pacer.linger(ProcId(0), bytes);
+        let due = world.pacer.due().unwrap();
+        assert!(due - world.now >= least && due - world.now < 2 * least, "{bytes}");
+        world.now = due;
+        assert_eq!(world.pacer.gone(due), Some(ProcId(0)));
+    }
+}
+
+#[test]
+fn the_first_turn_after_a_rest_is_bounded_by_its_window_and_a_lone_one_goes_on_by_itself() {
+    let mut world = World::new(2);
+    let turn = world.pacer.turn();
+    assert_eq!(world.ask(0, 1 << 20), Turn::Now(turn));
+    assert!(world.pacer.is_bounded_by_window());
+    // Its window lets out less: that has left before it goes on, and others would have asked by then.
+    world.pacer.cut();
+    world.pacer.wrote(ProcId(0), 2 * SEGMENT, world.now);
+    assert_eq!(world.ask(0, 1 << 20), Turn::Later);
+    world.now = world.pacer.due().unwrap();
+    assert_eq!(world.pacer.next(world.now), Some(ProcId(0)));
+    assert_eq!(world.ask(0, 1 << 20), Turn::Now(turn));
+    assert!(!world.pacer.is_bounded_by_window());
+    // It keeps the kernel supplied.
+    world.pacer.wrote(ProcId(0), turn, world.now);
+    assert_eq!(world.ask(0, 1 << 20), Turn::Later);
+    assert!(world.pacer.due().unwrap() - world.now < TURN * 3 / 5);
+    assert_eq!(world.ask(1, 1 << 20), Turn::Later);
+    assert!(world.pacer.is_bounded_by_window());
+}
+
+#[test]
+fn where_windows_are_shut_others_go_first_and_none_is_asked_all_the_time() {
+    let mut world = World::new(0);
+    world.pacer.wrote(ProcId(99), 10 * SEGMENT, world.now);
+    (0..20).for_each(|peer| assert_eq!(world.ask(peer, 1 << 20), Turn::Later));
+    world.now += Duration::from_secs(1);
+    let round = |world: &mut World, open: Option<u32>| {
+        let mut asked = Vec::new();
+        while let Some(peer) = world.pacer.next(world.now) {
+            assert!(matches!(world.ask(peer.0, 1 << 20), Turn::Now(_)));
+            asked.push(peer.0);
+            if Some(peer.0) == open {
+                world.pacer.wrote(peer, world.pacer.turn(), world.now);
+            } else {
+                world.pacer.put_back(peer, false, world.now);
+            }
+        }
+        let due = world.pacer.due().unwrap();
+        assert!(due > world.now + TURN / 20, "{:?}", due - world.now);
+        world.now = due;
+        asked
+    };
+    assert_eq!(round(&mut world, None), (0..8).collect::<Vec<_>>());
+    assert_eq!(round(&mut world, None), (8..16).collect::<Vec<_>>());
+    // All come by in turn; who may write does.
+    assert_eq!(round(&mut world, Some(19)), [16, 17, 18, 19]);
+    assert!(!world.pacer.waiting.contains_key(&ProcId(19)) && world.pacer.waiting.len() == 19);
+}
+
+#[test]
+fn a_rate_of_next_to_nothing_is_slow_and_no_more() {
+    let now = Instant::now();
+    let mut pacer = Pacer::new(1e-9, ProcId(0), now);
+    pacer.wrote(ProcId(0), 1 << 20, now);
+    assert_eq!(pacer.ask(ProcId(1), LARGE, now), Turn::Later);
+    assert!(pacer.due().unwrap() > now + Duration::from_secs(86400));
+    assert_eq!(pacer.socket_rate(1), 1);
+}
