@@ -40,18 +40,26 @@ impl Relays {
         };
         self.takes_more && !is_own && !self.addresses.iter().any(is_known)
     }
+
+    /// Relay `by` of ours tells of another one, and we have been told of `told` before. Whether that is one of ours now: the last.
+    pub(crate) fn take(&mut self, by: usize, relay: RelayAddress, told: usize) -> bool {
+        let Some(&teller) = self.addresses.get(by) else { return false };
+        let is_taken = told < MOST_BESIDE && self.may_be_told(teller, relay.socket());
+        if is_taken {
+            self.addresses.push(relay.socket());
+        }
+        is_taken
+    }
 }
 
 impl State {
     /// A relay of ours tells of another one.
     pub(crate) fn told_of(&mut self, by: usize, relay: RelayAddress) {
+        let told = self.registrations.told();
         let Some(relays) = &mut self.config.relays else { return };
-        let Some(&teller) = relays.addresses.get(by) else { return };
-        let is_room = self.registrations.told() < MOST_BESIDE;
-        if self.is_closing || !is_room || !relays.may_be_told(teller, relay.socket()) {
+        if self.is_closing || !relays.take(by, relay, told) {
             return;
         }
-        relays.addresses.push(relay.socket());
         let at = self.registrations.add(Registration::new(Standing::Told));
         self.register_at(at);
     }

@@ -5,8 +5,8 @@ use crate::visit::{self, Me};
 use gridmpi_bootstrap::line::{self, Pass};
 use gridmpi_bootstrap::{RelayAccess, RelayError};
 use gridmpi_doctor::{Circuit, Outcome, RelayFact, RelayProblem, Route, route};
-use gridmpi_leg::LegError;
-use gridmpi_wire::{CircuitId, Errand, Inbox, LegNotice, LegVerdict, ProcId};
+use gridmpi_leg::{LegError, Notices};
+use gridmpi_wire::{CircuitId, Errand, LegNotice, LegVerdict, ProcId};
 use std::io::Read;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -98,12 +98,11 @@ impl Presence {
 
     /// Takes the circuits of which the relay tells, until it ends the connection.
     fn await_notices(self: &Arc<Self>, mut stream: &TcpStream, relay: Option<SocketAddr>) {
-        let mut inbox = Inbox::<{ LegNotice::LEN }>::new(LegNotice::LEN);
-        while let Ok(count @ 1..) = stream.read(inbox.space()) {
-            let Some(bytes) = inbox.filled(count) else { continue };
-            let (Ok(notice), Some(relay)) = (LegNotice::decode(&bytes), relay) else { return };
+        let mut notices = Notices::default();
+        while let Ok(count @ 1..) = stream.read(notices.space()) {
+            let (Ok(notice), Some(relay)) = (notices.read(count), relay) else { return };
             // Of other relays a job's own processes are told; here one looks at those that the job names.
-            let LegNotice::Called { circuit, .. } = notice else { continue };
+            let Some(LegNotice::Called { circuit, .. }) = notice else { continue };
             let own = Arc::clone(self);
             std::thread::spawn(move || own.accept(relay, circuit));
         }
