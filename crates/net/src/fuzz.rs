@@ -25,6 +25,7 @@ struct Process {
 struct Told {
     registration: Registration,
     begun: Option<Instant>,
+    /// It has kept us when it was last there.
     has_kept: bool,
 }
 
@@ -110,12 +111,13 @@ impl Process {
 impl Told {
     /// The next attempt is neither at once nor later than it may be.
     fn ends(&mut self, now: Instant) {
-        let has_kept = self.begun.take().is_some_and(|begun| now - begun >= STEADY);
-        self.has_kept |= has_kept;
+        let stood = self.begun.take().map(|begun| now - begun >= STEADY);
+        self.has_kept = stood.unwrap_or(self.has_kept);
         let pause = self.registration.ends(now, PAUSE_MOST);
         let most = if self.has_kept { PAUSE_MOST } else { PAUSE_TOLD };
-        assert!((PAUSE_LEAST..=most).contains(&pause) && (!has_kept || pause == PAUSE_LEAST));
-        assert_eq!(self.registration.standing == Standing::Ours, self.has_kept);
+        assert!((PAUSE_LEAST..=most).contains(&pause));
+        assert!(stood != Some(true) || pause == PAUSE_LEAST);
+        assert_eq!(self.registration.standing == Standing::Kept, self.has_kept);
     }
 }
 

@@ -64,7 +64,7 @@ pub(crate) struct Registration {
 impl Registrations {
     /// At so many relays that the job names.
     pub(crate) fn named(count: usize) -> Self {
-        Self { all: (0..count).map(|_| Registration::new(Standing::Ours)).collect(), named: count }
+        Self { all: (0..count).map(|_| Registration::new(Standing::Named)).collect(), named: count }
     }
 
     /// How many relays there are that the job does not name.
