@@ -1,19 +1,15 @@
 //! The client: what local rank 0 of a cluster does.
 
-use crate::bell::Bell;
 use crate::channel::ChannelError;
 use crate::env::JobEnv;
 use crate::error::BootstrapError;
 use crate::handshake::Role;
 use crate::keeper::{Keeper, News};
-use crate::lock;
 use crate::message::{FromCoordinator, ToCoordinator, bounded};
 use crate::model::{ClusterName, JobTable, ProcInfo, Registration};
 use crate::reach::{Caller, Reached};
 use crate::session::Envelope;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Longest time for one short message.
@@ -35,14 +31,9 @@ pub fn register(
 ) -> Result<(JobTable, Control), BootstrapError> {
     registration.procs.iter_mut().for_each(ProcInfo::fit);
     registration.check()?;
-    let bell = Arc::new(Bell::new().map_err(BootstrapError::gone)?);
     let (sender, news) = channel();
-    let ringing = Arc::clone(&bell);
-    let tell = move |new| {
-        // The receiver goes with the keeper.
-        let _ = sender.send(new);
-        ringing.ring();
-    };
+    // Nobody listens once the table has come: who ends the job ends this cluster by its launcher.
+    let tell = move |new| drop(sender.send(new));
     let caller = Caller { cluster: registration.cluster.clone(), ..caller(env, Role::Rank) };
     let first = ToCoordinator::Register(registration);
     let keeper = Keeper::start(caller, first, deadline, tell)?;
@@ -50,8 +41,7 @@ pub fn register(
     match first_word(&news, deadline, what)? {
         FromCoordinator::Table(table) if table.job == env.job.0 => {
             let (cluster, patience) = (env.cluster.clone(), table.network.reconnect());
-            let news = Mutex::new(news);
-            Ok((table, Control { cluster, keeper, news, bell, patience }))
+            Ok((table, Control { cluster, keeper, patience }))
         }
         other => Err(BootstrapError::Protocol(format!("{other:?} instead of the job's table"))),
     }
@@ -145,24 +135,8 @@ pub(crate) fn broken(error: ChannelError, what: &'static str) -> BootstrapError 
 pub struct Control {
     cluster: ClusterName,
     keeper: Keeper,
-    news: Mutex<Receiver<News>>,
-    bell: Arc<Bell>,
     /// How long a lost connection is tried to be made again.
     patience: Duration,
-}
-
-/// What the job tells a cluster after it has started.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Notice {
-    /// The job is being ended: another cluster aborted or failed, or the user stopped it.
-    Ended {
-        /// The exit code of the job.
-        code: i32,
-        /// Why, for the user.
-        reason: String,
-    },
-    /// `gridmpi run` itself has gone away, or was not to be reached for too long; this cluster should end too.
-    Gone,
 }
 
 impl Control {
@@ -186,36 +160,7 @@ impl Control {
         self.say(ToCoordinator::Finalized, NOTICED + self.patience);
     }
 
-    /// What the job has said since, if anything. Does not wait. To learn when to ask, poll
-    /// [`AsFd::as_fd`] for input.
-    pub fn notice(&self) -> Option<Notice> {
-        self.bell.quiet();
-        let news = lock(&self.news);
-        let found = news.try_iter().find_map(|new| match new {
-            News::Said(FromCoordinator::Ended { code, reason }) => {
-                Some(Notice::Ended { code, reason })
-            }
-            News::Said(FromCoordinator::Refused { reason }) => {
-                Some(Notice::Ended { code: 1, reason })
-            }
-            News::Gone(_) => Some(Notice::Gone),
-            News::Said(_) | News::Away(_) | News::Back => None,
-        });
-        if found.is_some() {
-            // There may be more.
-            self.bell.ring();
-        }
-        found
-    }
-
     fn say(&self, message: ToCoordinator, most: Duration) {
         self.keeper.say(message, Instant::now() + most);
-    }
-}
-
-impl AsFd for Control {
-    /// To poll for input; never to be read or written.
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.bell.as_fd()
     }
 }

@@ -33,7 +33,7 @@ mod secret;
 mod server;
 mod session;
 
-pub use client::{Control, Notice, abort, register, suspect};
+pub use client::{Control, abort, register, suspect};
 pub use env::{EnvError, JobEnv, Settings, Yielding};
 pub use error::BootstrapError;
 pub use join::{JoinControl, JoinOrder, JoinRequest, JoinTerms, join};

@@ -5,8 +5,8 @@ use crate::channel::Timed;
 use crate::connect::{Dialer, tune_briskly};
 use crate::lock;
 use crate::secret::{JobId, JobKey, SecretError};
-use gridmpi_leg::{Ask, AskStep, Asker, LegError};
-use gridmpi_wire::{Errand, Inbox, LegNotice, LegVerdict, ProcId};
+use gridmpi_leg::{Ask, AskStep, Asker, LegError, Notices};
+use gridmpi_wire::{Errand, LegNotice, LegVerdict, ProcId};
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -326,12 +326,11 @@ impl Inside {
         mut stream: &TcpStream,
         came: &Arc<F>,
     ) {
-        let mut inbox = Inbox::<{ LegNotice::LEN }>::new(LegNotice::LEN);
-        while let Ok(count @ 1..) = io::Read::read(&mut stream, inbox.space()) {
-            let Some(bytes) = inbox.filled(count) else { continue };
-            let Ok(notice) = LegNotice::decode(&bytes) else { break };
+        let mut notices = Notices::default();
+        while let Ok(count @ 1..) = io::Read::read(&mut stream, notices.space()) {
+            let Ok(notice) = notices.read(count) else { break };
             // Other relays are for the clusters' processes: here they are as the job names them.
-            let LegNotice::Called { circuit, .. } = notice else { continue };
+            let Some(LegNotice::Called { circuit, .. }) = notice else { continue };
             let errand = Errand::Accept { circuit };
             // Whoever waits at the other end tries again if nobody comes.
             if self.taking.fetch_add(1, Ordering::AcqRel) >= MOST_TAKEN {

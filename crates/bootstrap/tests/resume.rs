@@ -4,8 +4,7 @@ mod common;
 
 use common::{Job, LOCAL, job, job_on, registration, request, soon};
 use gridmpi_bootstrap::{
-    Control, Event, JobEnv, JoinControl, JoinOrder, NetworkInfo, Notice, Parting, abort, join,
-    register,
+    Event, JobEnv, JoinControl, JoinOrder, NetworkInfo, Parting, abort, join, register,
 };
 use socket2::SockRef;
 use std::collections::VecDeque;
@@ -133,7 +132,7 @@ impl Carried {
     }
 }
 
-/// A cluster's whole life; checks that everything came once and in order at both ends.
+/// A cluster's whole life; checks that everything came once and in order.
 fn live_as_rank(cuts: impl IntoIterator<Item = Cut>) -> usize {
     let job = job(&[("a", None)]);
     let proxy = Proxy::new(job.coordinator.address(), cuts);
@@ -142,7 +141,6 @@ fn live_as_rank(cuts: impl IntoIterator<Item = Cut>) -> usize {
     control.suspect("first");
     control.suspect("second");
     job.coordinator.end(3, "over");
-    assert_eq!(notice(&control), Notice::Ended { code: 3, reason: "over".to_owned() });
     control.finalized();
     let mut seen = Vec::new();
     while !seen.ends_with(&["finalized".to_owned()]) {
@@ -157,7 +155,6 @@ fn live_as_rank(cuts: impl IntoIterator<Item = Cut>) -> usize {
         }
     }
     assert_eq!(seen, ["registered", "complete", "first", "second", "finalized"]);
-    assert_eq!(control.notice(), None);
     proxy.made()
 }
 
@@ -190,17 +187,6 @@ fn live_as_launcher(cuts: impl IntoIterator<Item = Cut>) -> usize {
     assert_eq!(count(|event| matches!(event, Event::Joined(..))), 1);
     assert_eq!(count(|event| matches!(event, Event::JoinExited(_, 9))), 1);
     proxy.made()
-}
-
-fn notice(control: &Control) -> Notice {
-    let deadline = soon();
-    loop {
-        if let Some(notice) = control.notice() {
-            return notice;
-        }
-        assert!(Instant::now() < deadline, "no notice");
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 /// Has every case run, several at a time. How many cuts were made.
@@ -307,9 +293,8 @@ fn a_way_that_stays_closed_ends_the_session_in_time() {
     proxy.inside.cuts.lock().unwrap().extend([nothing; 100]);
     proxy.break_off();
     let began = Instant::now();
-    assert_eq!(notice(&control), Notice::Gone);
-    assert!(began.elapsed() >= Duration::from_secs(2), "{:?}", began.elapsed());
-    // Whoever waits for an answer is let go as well.
+    // Whoever waits for an answer is let go when it ends.
     control.finalized();
-    assert!(began.elapsed() < Duration::from_secs(12), "{:?}", began.elapsed());
+    let took = began.elapsed();
+    assert!((Duration::from_secs(2)..Duration::from_secs(12)).contains(&took), "{took:?}");
 }

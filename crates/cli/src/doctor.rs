@@ -3,10 +3,13 @@
 use crate::by_hand::{Failure, Hand, bad, job_file, targets};
 use crate::{complain, own_program};
 use gridmpi_bootstrap::line::Pass;
-use gridmpi_doctor::{Facts, Finding, Node, PeerFact, PeerProblem, Severity, machine};
+use gridmpi_doctor::{
+    BesideFact, BesideProblem, Facts, Finding, Node, PeerFact, PeerProblem, Severity, machine,
+};
 use gridmpi_probe::{Conductor, Here, How, Options};
-use gridmpi_relay::Wrong;
+use gridmpi_relay::{Useless, Wrong};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 const LONG: &str = "\
 Say what is wrong with machines and with the paths between clusters, and what to do about it.
@@ -35,7 +38,7 @@ Examples:
       site-b $ gridmpi doctor --listen :7001 --token-file token
       site-a $ GRIDMPI_TOKEN=$(cat token) gridmpi doctor b1.site-b.example:7001
 
-  On a gateway: whether its relay and those that it dials know each other:
+  On a gateway: whether its relay and those that it dials know each other, and processes can use those that it tells them of:
       gridmpi doctor --relay /etc/gridmpi/relay.toml
 
   Look first, and start only if nothing is in the way:
@@ -54,7 +57,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     hand: Hand,
 
-    /// On a relay's host: look at the relays that these settings dial, and whether each side knows the other's certificate
+    /// On a relay's host: look at the relays that these settings dial, and whether each side knows the other's certificate; and at those
+    /// that they name in `beside`
     #[arg(long, value_name = "RELAY.toml", conflicts_with_all = ["targets", "listen"])]
     relay: Option<PathBuf>,
 
@@ -114,7 +118,7 @@ fn served(done: Result<(), Failure>) -> i32 {
     COULD_NOT_LOOK
 }
 
-/// Looks at the relays that a relay dials.
+/// Looks at the relays that a relay dials, and at those that it tells processes of.
 fn peers(settings: &Path) -> Result<Facts, Failure> {
     let name = settings.display().to_string();
     let text = std::fs::read_to_string(settings)
@@ -124,20 +128,41 @@ fn peers(settings: &Path) -> Result<Facts, Failure> {
     let settings = settings.map_err(|error| bad(error.to_string()))?;
     let looks =
         gridmpi_relay::look(&settings.config).map_err(|error| bad(format!("{name}: {error}")))?;
-    if looks.is_empty() {
+    let beside = gridmpi_relay::look_beside(&settings.config);
+    let beside = beside.map_err(|error| bad(format!("{name}: {error}")))?;
+    if looks.is_empty() && beside.is_empty() {
         return Err(bad(format!(
-            "{name} names no relay to dial with TLS: look where the others are that dial this one"
+            "{name} names no relay to dial with TLS, and none in `beside`: look where the others are that dial this one"
         )));
     }
     let node = Node { cluster: String::new(), host: gridmpi_probe::host() };
     let peers = looks.into_iter().map(|look| seen(&node, look)).collect();
-    Ok(Facts { peers, ..Facts::default() })
+    let beside = beside.into_iter().map(|relay| seen_beside(&node, relay)).collect();
+    Ok(Facts { peers, beside, ..Facts::default() })
+}
+
+fn micros(trip: Duration) -> u32 {
+    u32::try_from(trip.as_micros()).unwrap_or(u32::MAX)
+}
+
+fn seen_beside(node: &Node, relay: gridmpi_relay::Beside) -> BesideFact {
+    let gridmpi_relay::Beside { at, trip, wrong } = relay;
+    let problem = |wrong| match wrong {
+        Useless::Connect(why) => BesideProblem::Connect(why),
+        Useless::NoRelay(why) => BesideProblem::NoRelay(why),
+        Useless::Release => BesideProblem::Release,
+        Useless::Token(name) => BesideProblem::Token(name),
+        Useless::Own => BesideProblem::Own,
+        Useless::Loopback => BesideProblem::Loopback,
+        Useless::NoToken => BesideProblem::NoToken,
+    };
+    let problems = wrong.into_iter().map(problem).collect();
+    BesideFact { node: node.clone(), at, trip_us: trip.map(micros), problems }
 }
 
 fn seen(node: &Node, look: gridmpi_relay::Look) -> PeerFact {
     let gridmpi_relay::Look { peer, address, at, outcome } = look;
-    let trip =
-        outcome.as_ref().ok().map(|trip| u32::try_from(trip.as_micros()).unwrap_or(u32::MAX));
+    let trip = outcome.as_ref().ok().copied().map(micros);
     let problem = outcome.err().map(|wrong| match wrong {
         Wrong::Name(why) => PeerProblem::Name(why),
         Wrong::Connect(why) => PeerProblem::Connect(why),

@@ -191,6 +191,37 @@ fn two_sites_meet_at_a_public_relay_by_the_lines_that_it_prints() {
 }
 
 #[test]
+fn doctor_looks_at_relays_that_processes_are_told_of() {
+    let place = Place::new("beside");
+    let tokens = ["site", "other"].map(|name| place.at(name));
+    for token in &tokens {
+        assert!(gridmpi(&["token", text(token)]).status.success());
+    }
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let listen = format!("127.0.0.1:{port}");
+    let mut relay =
+        Running::start(&["--listen", &listen, "--token-file", text(&tokens[0])], Path::new(""));
+    relay.line("listening");
+    let look = |token: &str| {
+        let settings = place.at("relay.toml");
+        let own = format!("[relay]\nlisten = [\"127.0.0.1:7118\"]\nbeside = [\"{listen}\"]\n");
+        fs::write(&settings, format!("{own}[[token]]\nfile = \"{token}\"\n")).unwrap();
+        let mut doctor = Command::new(GRIDMPI);
+        doctor.args(["doctor", "--verbose", "--relay", text(&settings)]);
+        let output = doctor.output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    let (code, said) = look("site");
+    assert!(code == Some(0) && said.contains("[beside]"), "{said}");
+    let (code, said) = look("other");
+    let is_named = said.contains("[beside-token]") && said.contains("[[token]] `other`");
+    assert!(code == Some(1) && is_named, "{said}");
+    drop(relay);
+    let (code, said) = look("site");
+    assert!(code == Some(1) && said.contains("[beside-unreachable]"), "{said}");
+}
+
+#[test]
 fn a_relay_by_settings_lives_through_signals() {
     let place = Place::new("settings");
     assert!(gridmpi(&["token", text(&place.at("token"))]).status.success());

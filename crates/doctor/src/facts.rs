@@ -48,6 +48,8 @@ pub struct Facts {
     pub circuits: Vec<Circuit>,
     /// What a relay's host sees of the relays that it dials.
     pub peers: Vec<PeerFact>,
+    /// What it sees of the relays that it tells processes of.
+    pub beside: Vec<BesideFact>,
     /// What is said of, and was measured between, clusters.
     pub links: Vec<Link>,
     /// What could not be looked at.
@@ -356,6 +358,39 @@ pub enum PeerProblem {
     },
     /// It does not know the dialer's certificate, which is this.
     Unknown(String),
+}
+
+/// A relay that another one tells processes of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BesideFact {
+    /// The host of the one that tells.
+    pub node: Node,
+    /// Where the other is.
+    pub at: SocketAddr,
+    /// Round trip, microseconds.
+    pub trip_us: Option<u32>,
+    /// Why processes do not use it.
+    pub problems: Vec<BesideProblem>,
+}
+
+/// What keeps processes from using a relay that they are told of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BesideProblem {
+    /// No connection.
+    Connect(String),
+    /// What is there is no relay.
+    NoRelay(String),
+    /// It is of another release.
+    Release,
+    /// It does not know a token of the one that tells, which this one calls so.
+    Token(String),
+    /// It is the one that tells.
+    Own,
+    /// The address is a loopback one, and not all processes are on that host.
+    Loopback,
+    /// The one that tells has no token, so that nobody is told.
+    NoToken,
 }
 
 /// What was measured between two clusters.

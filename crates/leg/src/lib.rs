@@ -5,9 +5,11 @@
 
 mod ask;
 mod host;
+mod notices;
 
 pub use ask::{Ask, AskStep, Asker};
 pub use host::{Host, HostStep, Request};
+pub use notices::Notices;
 
 use gridmpi_wire::{LegVerdict, WireError};
 use thiserror::Error;

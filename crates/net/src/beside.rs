@@ -15,8 +15,8 @@ use crate::state::State;
 /// Longest pause before one that has never kept us is tried again: whoever told of it may lie, and it is somebody else's machine.
 pub(crate) const PAUSE_TOLD: Duration = Duration::from_secs(30);
 
-/// Who has kept us registered for so long is as good as one that the job names. Less is had by a relay under two addresses, too: each
-/// registration of ours there ends the other.
+/// Who has kept us registered for so long is as good as one that the job names, until it does not. Less is had by a relay under two
+/// addresses, too: each registration of ours there ends the other.
 pub(crate) const STEADY: Duration = Duration::from_secs(1);
 
 /// How far a relay is one of ours.
@@ -26,8 +26,10 @@ pub(crate) enum Standing {
     Told,
     /// It has, and so it is a way to others.
     Met,
-    /// It has kept us, too, or the job names it.
-    Ours,
+    /// It has kept us, too.
+    Kept,
+    /// The job names it.
+    Named,
 }
 
 impl Relays {
@@ -40,18 +42,26 @@ impl Relays {
         };
         self.takes_more && !is_own && !self.addresses.iter().any(is_known)
     }
+
+    /// Relay `by` of ours tells of another one, and we have been told of `told` before. Whether that is one of ours now: the last.
+    pub(crate) fn take(&mut self, by: usize, relay: RelayAddress, told: usize) -> bool {
+        let Some(&teller) = self.addresses.get(by) else { return false };
+        let is_taken = told < MOST_BESIDE && self.may_be_told(teller, relay.socket());
+        if is_taken {
+            self.addresses.push(relay.socket());
+        }
+        is_taken
+    }
 }
 
 impl State {
     /// A relay of ours tells of another one.
     pub(crate) fn told_of(&mut self, by: usize, relay: RelayAddress) {
+        let told = self.registrations.told();
         let Some(relays) = &mut self.config.relays else { return };
-        let Some(&teller) = relays.addresses.get(by) else { return };
-        let is_room = self.registrations.told() < MOST_BESIDE;
-        if self.is_closing || !is_room || !relays.may_be_told(teller, relay.socket()) {
+        if self.is_closing || !relays.take(by, relay, told) {
             return;
         }
-        relays.addresses.push(relay.socket());
         let at = self.registrations.add(Registration::new(Standing::Told));
         self.register_at(at);
     }
@@ -84,18 +94,26 @@ impl Registration {
         self.problem = None;
         match self.standing {
             Standing::Told => self.standing = Standing::Met,
-            Standing::Met => {}
-            Standing::Ours => self.pause = PAUSE_LEAST,
+            Standing::Met | Standing::Kept | Standing::Named => {}
         }
     }
 
     /// We are not, or not any more. How long to wait before the next attempt.
     pub(crate) fn ends(&mut self, now: Instant, most: Duration) -> Duration {
         let stood = self.since.take().map(|since| now.saturating_duration_since(since));
-        if stood.is_some_and(|stood| stood >= STEADY) {
-            (self.standing, self.pause) = (Standing::Ours, PAUSE_LEAST);
+        let has_kept = stood.map(|stood| stood >= STEADY);
+        self.standing = match (self.standing, has_kept) {
+            (Standing::Told | Standing::Met, Some(true)) => Standing::Kept,
+            (Standing::Kept, Some(false)) => Standing::Met,
+            (standing, _) => standing,
+        };
+        if has_kept == Some(true) {
+            self.pause = PAUSE_LEAST;
         }
-        let most = if self.standing == Standing::Ours { most } else { PAUSE_TOLD };
+        let most = match self.standing {
+            Standing::Told | Standing::Met => PAUSE_TOLD,
+            Standing::Kept | Standing::Named => most,
+        };
         let pause = self.pause;
         self.pause = (pause * 2).min(most);
         pause
@@ -147,11 +165,45 @@ mod tests {
         }
         told.begins(now);
         now += STEADY;
-        assert_eq!((told.ends(now, PAUSE_MOST), told.standing), (PAUSE_LEAST, Standing::Ours));
+        assert_eq!((told.ends(now, PAUSE_MOST), told.standing), (PAUSE_LEAST, Standing::Kept));
         for _ in 0..20 {
             assert!(told.ends(now, PAUSE_MOST) <= PAUSE_MOST);
         }
-        told.begins(now);
-        assert_eq!(told.ends(now, PAUSE_MOST), PAUSE_LEAST);
+    }
+
+    /// One relay under two addresses, each registration at which ends the other; the second stands first. How often they register in a minute,
+    /// and in the one after.
+    fn rivals(standings: [Standing; 2]) -> [u32; 2] {
+        const TRIP: Duration = Duration::from_millis(2);
+        let start = Instant::now();
+        let mut both = standings.map(Registration::new);
+        both[1].begins(start);
+        // The first finds the relay back when it has looked for it for long.
+        let mut due = [Some(start + PAUSE_MOST), None];
+        let mut counts = [0, 0];
+        loop {
+            let next = usize::from(due[0].is_none_or(|at| due[1].is_some_and(|other| other < at)));
+            let Some(now) = due[next].take() else { panic!("one of the two is always due") };
+            let Some(count) = counts.get_mut((now - start).as_secs() as usize / 60) else {
+                return counts;
+            };
+            *count += 1;
+            let (mine, other) = (next, 1 - next);
+            both[mine].begins(now);
+            due[other] = Some(now + TRIP + both[other].ends(now, PAUSE_MOST));
+        }
+    }
+
+    #[test]
+    fn one_relay_under_two_addresses_is_not_registered_at_all_the_time() {
+        for told in [Standing::Told, Standing::Met] {
+            let counts = rivals([Standing::Named, told]);
+            assert!(counts[0] < 40 && counts[1] <= 4, "{counts:?}");
+            let counts = rivals([told, told]);
+            assert!(counts[0] < 40 && counts[1] <= 8, "{counts:?}");
+        }
+        // Named twice by the job, it is at least left alone for a second each time.
+        let counts = rivals([Standing::Named; 2]);
+        assert!(counts.into_iter().all(|count| count <= 130), "{counts:?}");
     }
 }

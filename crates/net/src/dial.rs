@@ -579,11 +579,12 @@ impl Dial {
         self.due = if last > now { due.min(last) } else { due };
     }
 
-    /// On these ways as well.
+    /// On these ways as well. One that was not tried has not refused.
     fn try_also(&mut self, targets: Vec<Target>) {
         for target in targets {
             if self.tried.iter().all(|tried| tried.0 != target) {
                 self.tried.push((target, None));
+                self.refused = None;
             }
         }
     }
@@ -691,4 +692,38 @@ pub(crate) fn nonce() -> Result<Nonce, DialError> {
 pub(crate) fn send_all(fd: &OwnedFd, bytes: &[u8]) -> std::io::Result<()> {
     let sent = rustix::net::send(fd, bytes, SendFlags::NOSIGNAL)?;
     if sent == bytes.len() { Ok(()) } else { Err(std::io::ErrorKind::WriteZero.into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_way_that_comes_later_is_tried_before_all_is_given_up() {
+        let [known, new] = [1, 2].map(|port| Target::Direct(([10, 0, 0, 1], port).into()));
+        let (limits, now) = (Limits::default(), Instant::now());
+        let refused = || DialError::Connect(std::io::ErrorKind::ConnectionRefused.into());
+        let mut dial = Dial {
+            strand: Strand::FIRST,
+            is_extra: false,
+            started: now,
+            total: limits.dial_total,
+            tried: vec![(known, None)],
+            index: 0,
+            attempt: None,
+            due: now,
+            pause: PAUSE_LEAST,
+            patience: FIRST_ROUND,
+            refused: None,
+        };
+        dial.failed(refused());
+        let late = Instant::now() + limits.dial_refused;
+        let is_over = |dial: &Dial| dial.is_over(late, &limits, false, false);
+        dial.try_also(vec![known]);
+        assert!(is_over(&dial), "what was tried is no other way");
+        dial.try_also(vec![known, new]);
+        assert!(!is_over(&dial));
+        dial.failed(refused());
+        assert!(dial.is_over(Instant::now() + limits.dial_refused, &limits, false, false));
+    }
 }

@@ -27,6 +27,8 @@ mod dial;
 mod discipline;
 mod driver;
 mod failure;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 pub mod handshake;
 mod link;
 mod links;

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use gridmpi_leg::{Ask, AskStep, Asker};
-use gridmpi_wire::{CircuitId, Errand, Inbox, JobKey, LegNotice, ProcId};
+use gridmpi_leg::{Ask, AskStep, Asker, Notices};
+use gridmpi_wire::{CircuitId, Errand, JobKey, LegNotice, ProcId};
 use rustix::net::RecvFlags;
 
 use crate::accept::Origin;
@@ -63,8 +63,8 @@ pub(crate) struct Registration {
 
 impl Registrations {
     /// At so many relays that the job names.
-    fn named(count: usize) -> Self {
-        Self { all: (0..count).map(|_| Registration::new(Standing::Ours)).collect(), named: count }
+    pub(crate) fn named(count: usize) -> Self {
+        Self { all: (0..count).map(|_| Registration::new(Standing::Named)).collect(), named: count }
     }
 
     /// How many relays there are that the job does not name.
@@ -100,7 +100,7 @@ enum Stage {
     Connecting,
     Asking(Box<Ask>),
     /// We are registered: notices come.
-    Registered(Inbox<{ LegNotice::LEN }>),
+    Registered(Notices),
 }
 
 impl State {
@@ -229,19 +229,18 @@ impl State {
                             return Ok(true);
                         }
                         AskStep::Done => {
-                            leg.stage = Stage::Registered(Inbox::new(LegNotice::LEN));
+                            leg.stage = Stage::Registered(Notices::default());
                             self.registered(leg.relay);
                         }
                     }
                 }
                 Stage::Registered(_) if notices == NOTICES => return Ok(false),
                 Stage::Registered(inbox) => {
-                    let read = rustix::net::recv(&leg.fd, &mut *inbox.space(), RecvFlags::empty());
+                    let read = rustix::net::recv(&leg.fd, inbox.space(), RecvFlags::empty());
                     let Some(count) = received(read.map(|read| read.0).map_err(Into::into))? else {
                         return Ok(false);
                     };
-                    let notice = inbox.filled(count).map(|bytes| LegNotice::decode(&bytes));
-                    if let Some(notice) = notice.transpose().map_err(gridmpi_leg::LegError::from)? {
+                    if let Some(notice) = inbox.read(count)? {
                         notices += 1;
                         match notice {
                             LegNotice::Called { circuit, .. } => self.called(leg.relay, circuit),

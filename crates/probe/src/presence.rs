@@ -2,13 +2,14 @@
 
 use crate::message::Target;
 use crate::visit::{self, Me};
-use gridmpi_bootstrap::line::{self, Pass};
+use gridmpi_bootstrap::line::{self, Line, Pass};
 use gridmpi_bootstrap::{RelayAccess, RelayError};
 use gridmpi_doctor::{Circuit, Outcome, RelayFact, RelayProblem, Route, route};
-use gridmpi_leg::LegError;
-use gridmpi_wire::{CircuitId, Errand, Inbox, LegNotice, LegVerdict, ProcId};
+use gridmpi_leg::{LegError, Notices};
+use gridmpi_wire::{CircuitId, Errand, LegNotice, LegVerdict, ProcId};
 use std::io::Read;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -17,17 +18,23 @@ const SHORT: Duration = Duration::from_secs(4);
 /// A relay gives the far end 10 s to come.
 const CIRCUIT: Duration = Duration::from_secs(13);
 
+/// Most circuits whose other ends have not proven themselves, at a time: who has the relay's token may call as often as it likes.
+const MOST_TAKEN: usize = 256;
+
 /// A node at its relays.
 pub(crate) struct Presence {
     relays: RelayAccess,
     me: Me,
     pass: Pass,
     as_process: Mutex<ProcId>,
+    /// Circuits whose other ends have not proven themselves.
+    taking: AtomicUsize,
 }
 
 impl Presence {
     pub(crate) fn new(relays: RelayAccess, me: Me, pass: &Pass) -> Self {
-        Self { relays, me, pass: pass.clone(), as_process: Mutex::new(ProcId::NEWCOMER) }
+        let as_process = Mutex::new(ProcId::NEWCOMER);
+        Self { relays, me, pass: pass.clone(), as_process, taking: AtomicUsize::new(0) }
     }
 
     fn process(&self) -> ProcId {
@@ -98,28 +105,35 @@ impl Presence {
 
     /// Takes the circuits of which the relay tells, until it ends the connection.
     fn await_notices(self: &Arc<Self>, mut stream: &TcpStream, relay: Option<SocketAddr>) {
-        let mut inbox = Inbox::<{ LegNotice::LEN }>::new(LegNotice::LEN);
-        while let Ok(count @ 1..) = stream.read(inbox.space()) {
-            let Some(bytes) = inbox.filled(count) else { continue };
-            let (Ok(notice), Some(relay)) = (LegNotice::decode(&bytes), relay) else { return };
+        let mut notices = Notices::default();
+        while let Ok(count @ 1..) = stream.read(notices.space()) {
+            let (Ok(notice), Some(relay)) = (notices.read(count), relay) else { return };
             // Of other relays a job's own processes are told; here one looks at those that the job names.
-            let LegNotice::Called { circuit, .. } = notice else { continue };
+            let Some(LegNotice::Called { circuit, .. }) = notice else { continue };
+            if self.taking.fetch_add(1, Ordering::AcqRel) >= MOST_TAKEN {
+                self.taking.fetch_sub(1, Ordering::AcqRel);
+                continue;
+            }
             let own = Arc::clone(self);
-            std::thread::spawn(move || own.accept(relay, circuit));
+            let accepting = std::thread::Builder::new().name("circuit".to_owned());
+            let begun = accepting.spawn(move || {
+                let visitor = own.accept(relay, circuit);
+                own.taking.fetch_sub(1, Ordering::AcqRel);
+                visitor.into_iter().for_each(|line| visit::serve(line, &own.me));
+            });
+            if begun.is_err() {
+                self.taking.fetch_sub(1, Ordering::AcqRel);
+            }
         }
     }
 
-    /// Whoever waits at the other end tells what became of it.
-    fn accept(&self, relay: SocketAddr, circuit: CircuitId) {
-        let Ok((stream, _)) = connect(relay) else { return };
-        if self.ask(&stream, Errand::Accept { circuit }, SHORT).is_err() {
-            return;
-        }
+    /// One who visits us by a circuit. Whoever waits at the other end tells what became of it.
+    fn accept(&self, relay: SocketAddr, circuit: CircuitId) -> Option<Line> {
+        let (stream, _) = connect(relay).ok()?;
+        self.ask(&stream, Errand::Accept { circuit }, SHORT).ok()?;
         let deadline = Instant::now() + SHORT;
-        let Ok(mut line) = line::answer(stream, &self.pass, deadline) else { return };
-        if matches!(line.receive(deadline), Ok(crate::message::Purpose::Visit)) {
-            visit::serve(line, &self.me);
-        }
+        let mut line = line::answer(stream, &self.pass, deadline).ok()?;
+        matches!(line.receive(deadline), Ok(crate::message::Purpose::Visit)).then_some(line)
     }
 
     /// A circuit to another node through each relay.
@@ -181,5 +195,43 @@ fn problem(error: RelayError) -> RelayProblem {
             verdict => RelayProblem::Refused(verdict.to_string()),
         },
         RelayError::Leg(error) => RelayProblem::Refused(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gridmpi_bootstrap::{RelayToken, Secret};
+    use gridmpi_doctor::Node;
+    use std::io::Write;
+    use std::net::TcpListener;
+
+    #[test]
+    fn who_is_called_without_end_takes_a_number_of_circuits_at_a_time() {
+        const CALLS: u64 = 400;
+        let token = RelayToken::random().unwrap();
+        let relays = RelayAccess { names: Vec::new(), token };
+        let me = Me { id: 1, node: Node { cluster: String::new(), host: String::new() } };
+        let pass = Pass::from(&Secret::random().unwrap());
+        let presence = Arc::new(Presence::new(relays, me, &pass));
+        // It calls, takes connections, and says nothing.
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        let leg = TcpStream::connect(at).unwrap();
+        let (mut relay, _) = listener.accept().unwrap();
+        for circuit in (0..CALLS).map(CircuitId) {
+            relay.write_all(&LegNotice::Called { from: ProcId(0), circuit }.encode()).unwrap();
+        }
+        drop(relay);
+        presence.await_notices(&leg, Some(at));
+        let taking = presence.taking.load(Ordering::Acquire);
+        assert!((1..=MOST_TAKEN).contains(&taking), "{taking} at a time");
+        // Once they end others are taken.
+        drop(listener);
+        let until = Instant::now() + 3 * SHORT;
+        while presence.taking.load(Ordering::Acquire) > 0 {
+            assert!(Instant::now() < until, "circuits that nobody answers are never given up");
+            std::thread::yield_now();
+        }
     }
 }

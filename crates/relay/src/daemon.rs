@@ -276,15 +276,18 @@ impl Daemon {
         self.sockets.poller.wait(None, ready)
     }
 
-    /// Until something comes, for `time` at most.
+    /// Until something comes, or is due, for `time` at most.
     fn look(&mut self, time: Duration, ready: &mut Vec<Ready>) -> io::Result<()> {
         let since = self.clock.now();
+        let most = self.due.map_or(time, |due| time.min(due.saturating_sub(since)));
         loop {
             self.sockets.poller.wait(Some(Duration::ZERO), ready)?;
-            let is_over = self.clock.now() - since >= time;
+            let is_over = self.clock.now() - since >= most;
             match (ready.is_empty(), is_over) {
                 (false, false) => self.lookout.found(),
-                (_, true) => self.lookout.in_vain(),
+                (_, true) if most == time => self.lookout.in_vain(),
+                // What is due says nothing of whether looks are worth it.
+                (_, true) => {}
                 // Whoever else wants the processor may be the one that has something for us.
                 (true, false) => {
                     std::thread::yield_now();

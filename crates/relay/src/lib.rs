@@ -47,7 +47,7 @@ pub use core::Limits;
 pub use daemon::Daemon;
 pub use file::{LogFormat, Settings, parse};
 pub use identity::{CERTIFICATE, IdentityError, KEY, create_secret};
-pub use look::{Look, Wrong, look};
+pub use look::{Beside, Look, Useless, Wrong, look, look_beside};
 pub use metrics::{PeerSeen, Snapshot};
 pub use secret::{SecretError, read_secret};
 pub use tls::{Fingerprint, Identity};

@@ -1,5 +1,7 @@
 //! A look at the relays that this one dials, for `gridmpi doctor --relay`: TLS's handshake and nothing more, so that no relay takes it for a
-//! connection and a running one is not disturbed.
+//! connection and a running one is not disturbed. And at those that it tells processes of ([`beside`]).
+
+mod beside;
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -9,6 +11,8 @@ use rustls::{AlertDescription, Connection, Error};
 
 use crate::config::{Config, Proof};
 use crate::tls::{self, Fingerprint, Identity};
+
+pub use beside::{Beside, Useless, look_beside};
 
 /// Time to connect, and for the handshake.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -65,6 +65,15 @@ fn noise_is_closed_at_once() {
 }
 
 #[test]
+fn who_says_nothing_is_closed_in_time_however_long_the_relay_looks_for_more() {
+    let mut config = config(&[]);
+    config.busy_poll = Duration::from_secs(20);
+    config.unproven.end = Duration::from_millis(200);
+    let relay = Relay::start(config);
+    assert!(is_closed_within(&mut connect(relay.address), AT_ONCE));
+}
+
+#[test]
 fn tokens_are_checked_and_their_jobs() {
     let mut config = config(&[]);
     config.tokens.push(Token {

@@ -74,11 +74,7 @@ pub(super) fn try_all(
     place: &str,
     modes: &[Mode],
 ) -> Option<(Conditions, Vec<Outcome>)> {
-    let route = Route::Site(*site);
-    let conditions = session.part(place, |session| {
-        let until = session.until()?;
-        Conditions::of(session.lab(route)?, until)
-    })?;
+    let conditions = Conditions::at(session, place, site)?;
     let mut outcomes: Vec<Outcome> = modes.iter().map(|_| Outcome::default()).collect();
     for _ in 0..session.choose(1, 2) {
         for (mode, outcome) in modes.iter().zip(&mut outcomes) {

@@ -37,11 +37,7 @@ pub(super) fn measure(session: &mut Session) -> Result<Vec<Figure>, BenchError> 
     for &delay_ms in session.choose(&[10][..], &[0, 10]) {
         let site = Site { delay_ms, ..SITE };
         let name = format!("collectives, {delay_ms} ms");
-        let conditions = session.part(&name, |session| {
-            let until = session.until()?;
-            Conditions::of(session.lab(Route::Site(site))?, until)
-        });
-        let Some(conditions) = conditions else { continue };
+        let Some(conditions) = Conditions::at(session, &name, &site) else { continue };
         let mut outcomes: Vec<Outcome> = MODES.iter().map(|_| Outcome::default()).collect();
         for _ in 0..session.choose(1, 2) {
             for (mode, outcome) in MODES.iter().zip(&mut outcomes) {

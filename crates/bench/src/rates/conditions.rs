@@ -3,7 +3,8 @@
 use super::mode::Mode;
 use crate::error::BenchError;
 use crate::network::Network;
-use crate::place::{Lab, own_program};
+use crate::place::{Lab, Route, Site, own_program};
+use crate::session::Session;
 use crate::watched::Counters;
 use std::ffi::OsString;
 use std::time::Instant;
@@ -49,11 +50,19 @@ impl Conditions {
         }
     }
 
+    /// As they are at this place, which is called `name`; `None` if they cannot be read, which is told.
+    pub(super) fn at(session: &mut Session, name: &str, site: &Site) -> Option<Self> {
+        session.part(name, |session| {
+            let until = session.until()?;
+            Self::of(session.lab(Route::Site(*site))?, until)
+        })
+    }
+
     /// As they are in the lab.
     ///
     /// # Errors
     /// They cannot be read.
-    pub(super) fn of(lab: &Lab, until: Instant) -> Result<Self, BenchError> {
+    fn of(lab: &Lab, until: Instant) -> Result<Self, BenchError> {
         // Kernels before 6.11 have no least timeout to be set: an empty line.
         let script = "cd /proc/sys/net/ipv4; for file in tcp_congestion_control \
                       tcp_available_congestion_control tcp_rto_min_us ../../kernel/osrelease; do \

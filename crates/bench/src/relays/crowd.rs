@@ -6,8 +6,8 @@
 
 use super::ends::{JOB, read_token};
 use super::talk::Talk;
-use gridmpi_leg::{Ask, AskStep, Asker};
-use gridmpi_wire::{Errand, Inbox, JobKey, LegNotice, ProcId};
+use gridmpi_leg::{Ask, AskStep, Asker, Notices};
+use gridmpi_wire::{Errand, JobKey, LegNotice, ProcId};
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
@@ -61,7 +61,7 @@ struct Leg {
 enum Stage {
     Connecting,
     Asking(Box<Ask>),
-    Registered(Inbox<{ LegNotice::LEN }>),
+    Registered(Notices),
     /// What comes goes back.
     Echo,
     /// What goes comes back.
@@ -337,14 +337,12 @@ impl<'a> Player<'a> {
                     AskStep::Done => self.done(index),
                 }
             }
-            Stage::Registered(inbox) => {
-                let Some(count) = receive(&leg.fd, inbox.space())? else { return Ok(()) };
-                if let Some(bytes) = inbox.filled(count) {
-                    let notice = LegNotice::decode(&bytes).map_err(io::Error::other)?;
-                    let me = leg.me;
-                    if let LegNotice::Called { circuit, .. } = notice {
-                        self.begin(me, Errand::Accept { circuit })?;
-                    }
+            Stage::Registered(notices) => {
+                let Some(count) = receive(&leg.fd, notices.space())? else { return Ok(()) };
+                let notice = notices.read(count).map_err(io::Error::other)?;
+                let me = leg.me;
+                if let Some(LegNotice::Called { circuit, .. }) = notice {
+                    self.begin(me, Errand::Accept { circuit })?;
                 }
             }
             Stage::Echo => {
@@ -370,7 +368,7 @@ impl<'a> Player<'a> {
         leg.stage = match leg.errand {
             Errand::Register { .. } => {
                 self.registered += 1;
-                Stage::Registered(Inbox::new(LegNotice::LEN))
+                Stage::Registered(Notices::default())
             }
             Errand::Open { to } => {
                 self.talkers.push(index);

@@ -1,15 +1,91 @@
 //! Relays, and circuits through them.
 
-use crate::facts::{Circuit, Facts, PeerFact, PeerProblem, RelayFact, RelayProblem};
+use crate::facts::{
+    BesideFact, BesideProblem, Circuit, Facts, Node, PeerFact, PeerProblem, RelayFact, RelayProblem,
+};
 use crate::finding::{Finding, Place, Severity};
 use gridmpi_report::units::format_duration;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
     let mut all: Vec<Finding> = facts.relays.iter().map(one).collect();
     all.extend(facts.circuits.iter().map(|circuit| through(circuit, facts)));
     all.extend(facts.peers.iter().map(joined));
+    all.extend(facts.beside.iter().flat_map(told));
     all
+}
+
+/// From a relay to one that it tells processes of.
+fn told(fact: &BesideFact) -> Vec<Finding> {
+    let BesideFact { node, at, trip_us, problems } = fact;
+    if problems.is_empty() {
+        let place = Place::way(node, format!("relay {at}"));
+        let what = "the relay that processes are told of knows the same tokens";
+        return vec![Finding::new(Severity::Ok, "beside", place, what, show(*trip_us))];
+    }
+    problems.iter().map(|problem| useless(problem, node, *at)).collect()
+}
+
+fn useless(problem: &BesideProblem, node: &Node, at: SocketAddr) -> Finding {
+    let place = Place::way(node, format!("relay {at}"));
+    let (ip, port) = (at.ip(), at.port());
+    let is = |severity, code, what: &str, evidence: &str, remedy: String| {
+        Finding::new(severity, code, place.clone(), what, evidence).remedy(remedy)
+    };
+    let error = |code, what: &str, evidence: &str, remedy| {
+        is(Severity::Error, code, what, evidence, remedy)
+    };
+    let warning = |code, what: &str, evidence: &str, remedy| {
+        is(Severity::Warning, code, what, evidence, remedy)
+    };
+    match problem {
+        BesideProblem::Connect(why) => error(
+            "beside-unreachable",
+            "no connection to the relay that processes are told of",
+            why,
+            format!(
+                "is `gridmpi relay` running there (systemctl status gridmpi-relay)? There: iptables -I INPUT -p tcp --dport {port} -j ACCEPT. If \
+                 it is gone for good: take \"{at}\" out of `beside`, and reload"
+            ),
+        ),
+        BesideProblem::NoRelay(why) => error(
+            "beside-other",
+            "what is there is no relay",
+            why,
+            format!("write the address and port of the relay's `listen` into `beside`, not \"{at}\", and reload"),
+        ),
+        BesideProblem::Release => error(
+            "beside-release",
+            "the relay that processes are told of is of another release",
+            "no common version of the protocol",
+            format!("install this release on {ip}, and restart gridmpi-relay there"),
+        ),
+        BesideProblem::Token(name) => error(
+            "beside-token",
+            "the relay that processes are told of does not know a token of this one",
+            &format!("token `{name}`"),
+            format!("copy the file of [[token]] `{name}` to {ip}, name it in a [[token]] there, and reload that relay"),
+        ),
+        BesideProblem::Own => warning(
+            "beside-own",
+            "this relay tells processes of itself",
+            "they would take one relay for two",
+            format!("take \"{at}\" out of `beside`, and reload"),
+        ),
+        BesideProblem::Loopback => warning(
+            "beside-loopback",
+            "processes on other hosts take no notice of a loopback address",
+            "",
+            format!("write the address by which the cluster's nodes reach that relay into `beside`, not \"{at}\""),
+        ),
+        BesideProblem::NoToken => warning(
+            "beside-unused",
+            "nobody is told: this relay has no token, so that no process uses it",
+            "",
+            "name the cluster's token here ([[token]]), or `beside` at a relay that its processes use".to_owned(),
+        ),
+    }
 }
 
 /// From relay to relay.

@@ -282,6 +282,43 @@ fn relays_that_do_not_know_each_other_are_told_what_to_write() {
 }
 
 #[test]
+fn a_relay_that_processes_are_told_of_in_vain_is_named_with_what_to_write() {
+    let fact = |problems| BesideFact {
+        node: Node { cluster: String::new(), host: "gw".into() },
+        at: "10.1.0.2:7119".parse().unwrap(),
+        trip_us: Some(200),
+        problems,
+    };
+    let judged = |problems| findings(&Facts { beside: vec![fact(problems)], ..Facts::default() });
+    let well = judged(Vec::new());
+    assert_eq!((well.len(), well[0].severity, well[0].code), (1, Severity::Ok, "beside"));
+    let cases = [
+        (BesideProblem::Connect("refused".into()), "beside-unreachable", "--dport 7119"),
+        (BesideProblem::NoRelay("x".into()), "beside-other", "not \"10.1.0.2:7119\""),
+        (BesideProblem::Release, "beside-release", "on 10.1.0.2"),
+        (
+            BesideProblem::Token("site".into()),
+            "beside-token",
+            "file of [[token]] `site` to 10.1.0.2",
+        ),
+    ];
+    for (problem, code, remedy) in cases {
+        expect(&judged(vec![problem])[0], Severity::Error, code, remedy);
+    }
+    let cases = [
+        (BesideProblem::Own, "beside-own", "out of `beside`"),
+        (BesideProblem::Loopback, "beside-loopback", "not \"10.1.0.2:7119\""),
+        (BesideProblem::NoToken, "beside-unused", "[[token]]"),
+    ];
+    for (problem, code, remedy) in cases {
+        expect(&judged(vec![problem])[0], Severity::Warning, code, remedy);
+    }
+    // A line for each token that the other does not know.
+    let tokens = ["site", "guests"].map(|name| BesideProblem::Token(name.into()));
+    assert_eq!(judged(tokens.to_vec()).len(), 2);
+}
+
+#[test]
 fn an_address_that_the_dialer_has_itself_leads_to_itself() {
     let mut facts = healthy();
     facts.paths.truncate(1);

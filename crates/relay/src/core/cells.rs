@@ -166,8 +166,11 @@ impl Core {
         if side != Side::Other || !matches!(found.state, State::Asked(_)) {
             return Err(CellError::Turn(number, "an answer"));
         }
-        if verdict == LegVerdict::NoRoute {
-            self.missed.note(found.job, found.to, key, self.now);
+        let what = (found.job, found.to, key);
+        match verdict {
+            LegVerdict::Accepted => self.missed.found(what),
+            LegVerdict::NoRoute => self.missed.note(what, self.now),
+            _ => {}
         }
         match verdict {
             LegVerdict::Accepted => self.stand(circuit),

@@ -165,16 +165,26 @@ impl Core {
     }
 
     /// The connection to the relay through which the circuit goes on: of those with the fewest relays to come the one with
-    /// the least in line. Those by which the process was not found lately come last.
+    /// the least in line. Those by which the process was not found lately come last; after more relays, however, only where it was not for
+    /// long.
     fn choose(&self, wanted: Wanted, except: Option<RelayId>) -> Option<LinkKey> {
         let Wanted { job, to, hops, .. } = wanted;
         if hops == 0 {
             return None;
         }
-        let is_missed = |link: LinkKey| self.missed.has(job, to, link, self.now);
-        let found = self.routes.towards((job, to), except, |link| !is_missed(link));
-        let all = || self.routes.towards((job, to), except, |_| true);
-        self.least_in_line(found).or_else(|| self.least_in_line(all()))
+        let is_missed = |link: LinkKey| self.missed.has((job, to, link), self.now);
+        let is_elsewhere = |link: LinkKey| self.missed.has_long((job, to, link), self.now);
+        let fresh = |ways: &[LinkKey]| {
+            let ways = ways.iter().copied().filter(|link| !is_missed(*link)).collect();
+            self.least_in_line(ways)
+        };
+        let shortest = self.routes.towards((job, to), except, |_| true);
+        if let Some(found) = fresh(&shortest) {
+            return Some(found);
+        }
+        let likely = self.routes.towards((job, to), except, |link| !is_elsewhere(link));
+        let found = fresh(&likely).or_else(|| self.least_in_line(likely));
+        found.or_else(|| self.least_in_line(shortest))
     }
 
     /// One that is half deaf takes no new circuits: so nobody can make it deaf by what he has it told.

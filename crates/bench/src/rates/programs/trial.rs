@@ -87,10 +87,7 @@ pub(crate) fn measure(session: &mut Session, trial: &Trial<'_>) -> Vec<Figure> {
 fn compare(session: &mut Session, trial: &Trial<'_>, site: Site) -> Option<Vec<Figure>> {
     let mut outcomes = ALL_MODES.map(|_| Outcome::default());
     let name = format!("{}, {} ms", trial.name, site.delay_ms);
-    let conditions = session.part(&name, |session| {
-        let until = session.until()?;
-        Conditions::of(session.lab(Route::Site(site))?, until)
-    })?;
+    let conditions = Conditions::at(session, &name, &site)?;
     let least = session.choose(1, 3);
     let mut round = 0;
     while round < least || (round < ROUNDS_OF_SHORT && outcomes.iter().any(Outcome::is_short)) {
