@@ -36,6 +36,7 @@ mod net;
 mod options;
 mod pace;
 mod paces;
+mod paths;
 mod poller;
 mod pulse;
 mod regulation;

@@ -131,9 +131,14 @@ impl Paces {
         self.clusters.get(peer.0 as usize).is_none_or(|&cluster| cluster != self.ours)
     }
 
+    /// The peer's cluster.
+    pub(crate) fn place_of(&self, peer: ProcId) -> Option<u16> {
+        self.clusters.get(peer.0 as usize).copied()
+    }
+
     /// The peer's cluster, if what goes there is paced.
     pub(crate) fn cluster_of(&self, peer: ProcId) -> Option<u16> {
-        let cluster = *self.clusters.get(peer.0 as usize)?;
+        let cluster = self.place_of(peer)?;
         self.paced.get(usize::from(cluster))?.as_ref()?;
         Some(cluster)
     }

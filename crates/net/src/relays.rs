@@ -40,6 +40,13 @@ pub struct Relays {
     pub takes_more: bool,
 }
 
+impl Relays {
+    /// The number of the one that listens there.
+    pub(crate) fn numbered(&self, address: SocketAddr) -> Option<usize> {
+        self.addresses.iter().position(|known| *known == address)
+    }
+}
+
 /// How it stands with each relay.
 #[derive(Debug, Default)]
 pub(crate) struct Registrations {

@@ -10,6 +10,7 @@ use crate::link::{Left, Link, Most};
 use crate::options::window;
 use crate::pace::{Ask, Turn};
 use crate::paces::YOUNG;
+use crate::paths::{Came, Path};
 use crate::poller::{Interest, Token};
 use crate::state::{Socket, State};
 
@@ -49,11 +50,24 @@ pub(crate) struct Speed {
     mark: Option<(u64, Instant)>,
     /// The shortest time that this has taken.
     lag: Option<Duration>,
+    /// What has come and is not yet counted for its path.
+    came: Option<Came>,
+    /// Nothing has come for so long that it is slower than it was.
+    is_late: bool,
 }
 
 impl Speed {
     pub(crate) const fn new(now: Instant) -> Self {
-        Self { delivered: 0, since: now, seen: None, lately: (0.0, 0.0), mark: None, lag: None }
+        Self {
+            delivered: 0,
+            since: now,
+            seen: None,
+            lately: (0.0, 0.0),
+            mark: None,
+            lag: None,
+            came: None,
+            is_late: false,
+        }
     }
 
     /// So much has come, and so much is on its way. What that says, if anything.
@@ -67,6 +81,7 @@ impl Speed {
             self.lately = (self.lately.0 * kept + came as f64, self.lately.1 * kept + seconds);
             self.seen = Some(self.lately.0 / self.lately.1);
             (self.delivered, self.since) = (delivered, now);
+            (self.came, self.is_late) = (Some(Came { bytes: came, span }), false);
             return self.seen;
         }
         if flight == 0 {
@@ -77,7 +92,7 @@ impl Speed {
         let most = (came + flight) as f64 / span.as_secs_f64();
         let is_late = self.seen.is_some_and(|seen| 2.0 * most < seen);
         if is_late {
-            self.seen = Some(most);
+            (self.seen, self.is_late) = (Some(most), true);
             self.lately = (most * SPAN_LEAST.as_secs_f64(), SPAN_LEAST.as_secs_f64());
         }
         self.seen.filter(|_| is_late)
@@ -92,6 +107,13 @@ impl Speed {
         if flight > 0 {
             self.mark.get_or_insert((delivered + flight, now));
         }
+    }
+
+    /// How fast it is to be taken for: by its path where that is known, but for one that keeps us waiting.
+    fn told(&self, by_path: impl FnOnce() -> Option<f64>) -> Option<f64> {
+        let seen = self.seen?;
+        let by_path = if self.is_late { None } else { by_path() };
+        Some(by_path.unwrap_or(seen))
     }
 
     /// What the connection may have on its way, bytes.
@@ -148,25 +170,50 @@ impl State {
 
     /// Something has come on one of a peer's connections: acknowledgements, perhaps. `link` is taken out.
     pub(crate) fn see(&mut self, link: &mut Link) {
-        if !self.may_have_several(link.peer) {
+        let id = link.peer;
+        if !self.may_have_several(id) {
             return;
         }
-        let Some(peer) = self.peers.get(&link.peer) else { return };
         let now = Instant::now();
-        let Self { sockets, endpoint, .. } = self;
-        let mut look = |link: &mut Link| {
-            let carried = endpoint.carried(link.peer, link.strand);
-            if let Some(rate) = carried.and_then(|carried| link.speed.look(carried, now)) {
-                endpoint.set_rate(link.peer, link.strand, rate);
-                endpoint.set_reach(link.peer, link.strand, link.speed.reach());
+        let Self { peers, sockets, endpoint, paths, paces, config, .. } = self;
+        let Some(peer) = peers.get(&id) else { return };
+        let mut for_each = |act: &mut dyn FnMut(&mut Link)| {
+            act(link);
+            for &(_, token) in &peer.links {
+                if let Some(Socket::Link(other)) = sockets.get(token) {
+                    act(other);
+                }
             }
         };
-        look(link);
-        for &(_, token) in &peer.links {
-            if let Some(Socket::Link(other)) = sockets.get(token) {
-                look(other);
+        let (mut is_new, mut bytes, mut seconds) = (false, 0.0, 0.0);
+        for_each(&mut |link| {
+            let carried = endpoint.carried(id, link.strand);
+            if carried.is_some_and(|carried| link.speed.look(carried, now).is_some()) {
+                endpoint.set_reach(id, link.strand, link.speed.reach());
+                is_new = true;
             }
+            bytes += link.speed.lately.0;
+            seconds += link.speed.lately.1;
+        });
+        if !is_new {
+            return;
         }
+        let mean = bytes / seconds;
+        let path = |link: &Link| {
+            let relay = config.relays.as_ref()?.numbered(link.address?)?;
+            Some(Path { cluster: paces.place_of(id)?, relay })
+        };
+        for_each(&mut |link| {
+            if let (Some(came), Some(path)) = (link.speed.came.take(), path(link)) {
+                paths.add(path, came, mean, now);
+            }
+        });
+        for_each(&mut |link| {
+            let by_path = || path(link).map(|path| mean * paths.factor(path));
+            if let Some(rate) = link.speed.told(by_path) {
+                endpoint.set_rate(id, link.strand, rate);
+            }
+        });
     }
 
     /// Writes what there is for a peer with several connections.
@@ -362,6 +409,21 @@ mod tests {
         // Nothing has come for long.
         let late = speed.look((3000, 1000), at(820)).unwrap();
         assert!((late - 50_000.0).abs() < 1.0, "{late}");
+    }
+
+    #[test]
+    fn one_that_keeps_us_waiting_is_not_taken_for_as_fast_as_its_path() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut speed = Speed::new(start);
+        assert_eq!(speed.told(|| Some(70_000.0)), None, "nothing was seen of it");
+        speed.look((1000, 5000), at(10));
+        assert_eq!(speed.told(|| Some(70_000.0)), Some(70_000.0));
+        assert_eq!(speed.told(|| None), Some(100_000.0), "no path is known");
+        speed.look((1000, 5000), at(510));
+        assert_eq!(speed.told(|| Some(70_000.0)), Some(10_000.0));
+        speed.look((6000, 0), at(520));
+        assert_eq!(speed.told(|| Some(70_000.0)), Some(70_000.0));
     }
 
     #[test]

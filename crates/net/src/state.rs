@@ -20,6 +20,7 @@ use crate::dial::{Attempt, Dial};
 use crate::handshake::Identity;
 use crate::link::Link;
 use crate::paces::Paces;
+use crate::paths::Paths;
 use crate::poller::{Interest, Poller, Ready, Slots, Token};
 use crate::regulation::Regulation;
 use crate::relays::{Leg, Registrations};
@@ -118,6 +119,7 @@ pub(crate) struct State {
     pub(crate) peers: HashMap<ProcId, Peer>,
     pub(crate) timers: Timers,
     pub(crate) paces: Paces,
+    pub(crate) paths: Paths,
     /// Where rates are found online.
     pub(crate) regulation: Option<Regulation>,
     pub(crate) staging: Vec<u8>,
@@ -169,6 +171,7 @@ impl State {
             peers: HashMap::new(),
             timers: Timers::new()?,
             paces,
+            paths: Paths::default(),
             regulation,
             staging: vec![0; STAGING],
             ready: Vec::new(),
