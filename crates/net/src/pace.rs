@@ -48,7 +48,7 @@ const SMALL_LEAD: f64 = 4.0 * SEGMENT as f64;
 /// What a connection has to write.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ask {
-    /// Bytes of messages. Where there are none, only words of the stream itself are to be written.
+    /// Bytes of messages, by whole frames. Where there are none, only words of the stream itself are to be written.
     pub(crate) backlog: u64,
     /// Of these, those to the end of the frame that goes now.
     pub(crate) frame: u64,

@@ -311,12 +311,12 @@ impl Stream {
         self.queue.unacknowledged_bytes()
     }
 
-    /// Payload bytes pushed and not written on a connection that stands.
+    /// Payload bytes pushed and not wholly written on a connection that stands (whole frames).
     #[must_use]
     pub fn queued_bytes(&self) -> u64 {
         let begun = self.standing.iter().filter_map(|standing| standing.cursor);
-        let left = begun.map(|cursor| self.queue.left_of(cursor));
-        self.queue.waiting_bytes() + left.sum::<u64>()
+        let begun = begun.map(|cursor| self.queue.at(cursor.seq).payload_len());
+        self.queue.waiting_bytes() + begun.sum::<u64>()
     }
 
     /// Payload bytes to the end of the frames that connections have begun, or else of the one that goes next.
