@@ -32,6 +32,7 @@ mod roster;
 mod secret;
 mod server;
 mod session;
+mod taking;
 
 pub use client::{Control, abort, register, suspect};
 pub use env::{EnvError, JobEnv, Settings, Yielding};
@@ -45,6 +46,7 @@ pub use relay::{Door, MAX_RELAYS, RelayAccess, RelayError, RelayToken};
 pub use roster::{Expected, Progress};
 pub use secret::{JobId, JobKey, Secret, SecretError};
 pub use server::{Coordinator, CoordinatorConfig, Event, Participant, Parting};
+pub use taking::Taking;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

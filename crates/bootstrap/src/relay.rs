@@ -5,11 +5,12 @@ use crate::channel::Timed;
 use crate::connect::{Dialer, tune_briskly};
 use crate::lock;
 use crate::secret::{JobId, JobKey, SecretError};
+use crate::taking::Taking;
 use gridmpi_leg::{Ask, AskStep, Asker, LegError, Notices};
 use gridmpi_wire::{Errand, LegNotice, LegVerdict, ProcId};
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -204,7 +205,7 @@ struct Inside {
     /// Registrations that stand, to be ended from outside.
     standing: Mutex<Vec<(SocketAddr, TcpStream)>>,
     /// Circuits that are being taken.
-    taking: AtomicUsize,
+    taking: Arc<Taking>,
     closing: Condvar,
 }
 
@@ -228,7 +229,7 @@ impl Door {
             asker: access.asker(ProcId::COORDINATOR, job),
             is_closing: AtomicBool::new(false),
             standing: Mutex::default(),
-            taking: AtomicUsize::new(0),
+            taking: Arc::new(Taking::new(MOST_TAKEN, 512 << 10)),
             closing: Condvar::new(),
         });
         let (came, trouble) = (Arc::new(came), Arc::new(trouble));
@@ -332,21 +333,9 @@ impl Inside {
             // Other relays are for the clusters' processes: here they are as the job names them.
             let Some(LegNotice::Called { circuit, .. }) = notice else { continue };
             let errand = Errand::Accept { circuit };
-            // Whoever waits at the other end tries again if nobody comes.
-            if self.taking.fetch_add(1, Ordering::AcqRel) >= MOST_TAKEN {
-                self.taking.fetch_sub(1, Ordering::AcqRel);
-                continue;
-            }
             let (inside, came) = (Arc::clone(self), Arc::clone(came));
-            let taking = std::thread::Builder::new().name("circuit".to_owned());
-            let begun = taking.stack_size(512 << 10).spawn(move || {
-                let circuit = inside.connect(relay, errand);
-                inside.taking.fetch_sub(1, Ordering::AcqRel);
-                circuit.into_iter().for_each(|stream| came(stream));
-            });
-            if begun.is_err() {
-                self.taking.fetch_sub(1, Ordering::AcqRel);
-            }
+            self.taking
+                .begin(move || inside.connect(relay, errand).ok(), move |stream| came(stream));
         }
         lock(&self.standing).retain(|(at, _)| *at != relay);
     }

@@ -3,13 +3,12 @@
 use crate::message::Target;
 use crate::visit::{self, Me};
 use gridmpi_bootstrap::line::{self, Line, Pass};
-use gridmpi_bootstrap::{RelayAccess, RelayError};
+use gridmpi_bootstrap::{RelayAccess, RelayError, Taking};
 use gridmpi_doctor::{Circuit, Outcome, RelayFact, RelayProblem, Route, route};
 use gridmpi_leg::{LegError, Notices};
 use gridmpi_wire::{CircuitId, Errand, LegNotice, LegVerdict, ProcId};
 use std::io::Read;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -28,13 +27,14 @@ pub(crate) struct Presence {
     pass: Pass,
     as_process: Mutex<ProcId>,
     /// Circuits whose other ends have not proven themselves.
-    taking: AtomicUsize,
+    taking: Arc<Taking>,
 }
 
 impl Presence {
     pub(crate) fn new(relays: RelayAccess, me: Me, pass: &Pass) -> Self {
         let as_process = Mutex::new(ProcId::NEWCOMER);
-        Self { relays, me, pass: pass.clone(), as_process, taking: AtomicUsize::new(0) }
+        let taking = Arc::new(Taking::new(MOST_TAKEN, 2 << 20));
+        Self { relays, me, pass: pass.clone(), as_process, taking }
     }
 
     fn process(&self) -> ProcId {
@@ -110,20 +110,9 @@ impl Presence {
             let (Ok(notice), Some(relay)) = (notices.read(count), relay) else { return };
             // Of other relays a job's own processes are told; here one looks at those that the job names.
             let Some(LegNotice::Called { circuit, .. }) = notice else { continue };
-            if self.taking.fetch_add(1, Ordering::AcqRel) >= MOST_TAKEN {
-                self.taking.fetch_sub(1, Ordering::AcqRel);
-                continue;
-            }
-            let own = Arc::clone(self);
-            let accepting = std::thread::Builder::new().name("circuit".to_owned());
-            let begun = accepting.spawn(move || {
-                let visitor = own.accept(relay, circuit);
-                own.taking.fetch_sub(1, Ordering::AcqRel);
-                visitor.into_iter().for_each(|line| visit::serve(line, &own.me));
-            });
-            if begun.is_err() {
-                self.taking.fetch_sub(1, Ordering::AcqRel);
-            }
+            let (own, me) = (Arc::clone(self), Arc::clone(self));
+            self.taking
+                .begin(move || own.accept(relay, circuit), move |line| visit::serve(line, &me.me));
         }
     }
 
@@ -224,12 +213,12 @@ mod tests {
         }
         drop(relay);
         presence.await_notices(&leg, Some(at));
-        let taking = presence.taking.load(Ordering::Acquire);
+        let taking = presence.taking.count();
         assert!((1..=MOST_TAKEN).contains(&taking), "{taking} at a time");
         // Once they end others are taken.
         drop(listener);
         let until = Instant::now() + 3 * SHORT;
-        while presence.taking.load(Ordering::Acquire) > 0 {
+        while presence.taking.count() > 0 {
             assert!(Instant::now() < until, "circuits that nobody answers are never given up");
             std::thread::yield_now();
         }
