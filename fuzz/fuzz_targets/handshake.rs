@@ -2,18 +2,11 @@
 #![no_main]
 
 use arbitrary::Arbitrary;
+use gridmpi_fuzz::{Change, Cuts, change};
 use gridmpi_net::HandshakeError;
 use gridmpi_net::handshake::{Answer, AnswerStep, Ask, AskStep, Claim, Identity, Proven};
 use gridmpi_wire::{JobKey, ProcId, Strand, Verdict};
 use libfuzzer_sys::fuzz_target;
-
-/// A change of one message on its way.
-#[derive(Arbitrary, Debug)]
-struct Change {
-    /// XOR of this into the byte at `at` (modulo the length).
-    mask: u8,
-    at: u8,
-}
 
 #[derive(Arbitrary, Debug)]
 enum Input {
@@ -39,15 +32,6 @@ fn identity(me: u32, key: u8) -> Identity {
     Identity { me: ProcId(me), procs: 2, job: [3; 16], key: JobKey::new([key; 32]) }
 }
 
-/// Lengths of the pieces in which bytes arrive.
-struct Cuts(std::vec::IntoIter<u8>);
-
-impl Cuts {
-    fn next(&mut self, most: usize) -> usize {
-        self.0.next().map_or(most, |cut| (cut as usize).clamp(1, most))
-    }
-}
-
 fn answer(
     side: &mut Answer,
     us: &Identity,
@@ -55,11 +39,7 @@ fn answer(
     cuts: &mut Cuts,
 ) -> Result<AnswerStep, HandshakeError> {
     while !bytes.is_empty() {
-        let space = side.space();
-        assert!(!space.is_empty());
-        let count = cuts.next(space.len().min(bytes.len()));
-        space[..count].copy_from_slice(&bytes[..count]);
-        bytes = &bytes[count..];
+        let count = cuts.fill(side.space(), &mut bytes);
         match side.read(count, us)? {
             AnswerStep::More => {}
             step => return Ok(step),
@@ -76,11 +56,7 @@ fn ask(
     cuts: &mut Cuts,
 ) -> Result<AskStep, HandshakeError> {
     while !bytes.is_empty() {
-        let space = side.space();
-        assert!(!space.is_empty());
-        let count = cuts.next(space.len().min(bytes.len()));
-        space[..count].copy_from_slice(&bytes[..count]);
-        bytes = &bytes[count..];
+        let count = cuts.fill(side.space(), &mut bytes);
         match side.read(count, us, claim)? {
             AskStep::More => {}
             step => return Ok(step),
@@ -91,14 +67,6 @@ fn ask(
 
 fn strand(number: u8) -> Strand {
     Strand::new(number as usize % Strand::MAX).expect("below the bound")
-}
-
-/// Whether the message was changed.
-fn change(bytes: &mut [u8], change: &Option<Change>) -> bool {
-    let Some(change) = change else { return false };
-    let at = change.at as usize % bytes.len();
-    bytes[at] ^= change.mask;
-    change.mask != 0
 }
 
 /// The whole exchange; whether both sides hold a connection.
@@ -153,7 +121,7 @@ fuzz_target!(|input: Input| {
                 &mut Answer::new([5; 32]),
                 &identity(0, 1),
                 &bytes,
-                &mut Cuts(cuts.into_iter()),
+                &mut Cuts::new(cuts),
             );
             assert!(!matches!(step, Ok(AnswerStep::Proven(_))));
         }
@@ -161,11 +129,11 @@ fuzz_target!(|input: Input| {
             let us = identity(1, 1);
             let (mut side, _) = Ask::new(&us, ProcId(0), [4; 32]);
             let claim = Claim::new(1, Strand::FIRST);
-            let step = ask(&mut side, &us, claim, &bytes, &mut Cuts(cuts.into_iter()));
+            let step = ask(&mut side, &us, claim, &bytes, &mut Cuts::new(cuts));
             assert!(matches!(step, Err(_) | Ok(AskStep::More)));
         }
         Input::Between { knows_key, verdict, expects, strands, changes, cuts } => {
-            match between(knows_key, verdict, expects, strands, &changes, &mut Cuts(cuts.into_iter())) {
+            match between(knows_key, verdict, expects, strands, &changes, &mut Cuts::new(cuts)) {
                 Ok(accepted) => assert_eq!(accepted, Some(true)),
                 Err(error) => drop(error.to_string()),
             }

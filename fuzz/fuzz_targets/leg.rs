@@ -3,17 +3,10 @@
 #![no_main]
 
 use arbitrary::Arbitrary;
+use gridmpi_fuzz::{Change, Cuts, change};
 use gridmpi_leg::{Ask, AskStep, Asker, Host, HostStep, LegError, Notices};
 use gridmpi_wire::{CircuitId, Errand, JobKey, LegNotice, LegVerdict, ProcId};
 use libfuzzer_sys::fuzz_target;
-
-/// A change of one message on its way.
-#[derive(Arbitrary, Debug)]
-struct Change {
-    /// XOR of this into the byte at `at` (modulo the length).
-    mask: u8,
-    at: u8,
-}
 
 #[derive(Arbitrary, Debug)]
 enum Input {
@@ -76,24 +69,6 @@ impl Wanted {
     }
 }
 
-/// Lengths of the pieces in which bytes arrive.
-struct Cuts(std::vec::IntoIter<u8>);
-
-impl Cuts {
-    fn next(&mut self, most: usize) -> usize {
-        self.0.next().map_or(most, |cut| usize::from(cut).clamp(1, most))
-    }
-
-    /// Puts what comes next into `space`; how much.
-    fn fill(&mut self, space: &mut [u8], bytes: &mut &[u8]) -> usize {
-        assert!(!space.is_empty());
-        let count = self.next(space.len().min(bytes.len()));
-        space[..count].copy_from_slice(&bytes[..count]);
-        *bytes = &bytes[count..];
-        count
-    }
-}
-
 /// The token of a relay that has two.
 fn token(number: u8) -> JobKey {
     JobKey::new([number; 32])
@@ -129,14 +104,6 @@ fn process_reads(
         }
     }
     Ok(AskStep::More)
-}
-
-/// Whether the message was changed.
-fn change(bytes: &mut [u8], change: &Option<Change>) -> bool {
-    let Some(change) = change else { return false };
-    let at = usize::from(change.at) % bytes.len();
-    bytes[at] ^= change.mask;
-    change.mask != 0
 }
 
 /// The whole exchange; whether it came about.
@@ -199,24 +166,24 @@ fn notices(mut bytes: &[u8], cuts: &mut Cuts) -> (Vec<LegNotice>, bool) {
 
 fuzz_target!(|input: Input| match input {
     Input::ToRelay { bytes, cuts } => {
-        let step = relay_reads(&mut Host::new([5; 32]), &bytes, &mut Cuts(cuts.into_iter()));
+        let step = relay_reads(&mut Host::new([5; 32]), &bytes, &mut Cuts::new(cuts));
         assert!(!matches!(step, Ok(HostStep::Asked(_))));
     }
     Input::ToProcess { bytes, cuts } => {
         let us = asker(Knows::Token);
         let (mut side, _) = Ask::new(&us, Errand::Open { to: ProcId(1) }, [4; 32]);
-        let step = process_reads(&mut side, &us, &bytes, &mut Cuts(cuts.into_iter()));
+        let step = process_reads(&mut side, &us, &bytes, &mut Cuts::new(cuts));
         assert!(matches!(step, Err(_) | Ok(AskStep::More)));
     }
     Input::Between { knows, errand, takes, changes, cuts } => {
-        let is_plain = changes.iter().flatten().all(|change| change.mask == 0);
+        let is_plain = changes.iter().flatten().all(|change| change.is_none());
         let is_sound = knows != Knows::Nothing && errand.is_sound() && takes && is_plain;
-        let came = between((knows, errand), takes, &changes, &mut Cuts(cuts.into_iter()));
+        let came = between((knows, errand), takes, &changes, &mut Cuts::new(cuts));
         assert_eq!(came.is_ok(), is_sound, "{came:?}");
     }
     Input::Notices { bytes, cuts } => {
-        let (all, is_over) = notices(&bytes, &mut Cuts(cuts.into_iter()));
-        assert_eq!(notices(&bytes, &mut Cuts(Vec::new().into_iter())), (all.clone(), is_over));
+        let (all, is_over) = notices(&bytes, &mut Cuts::new(cuts));
+        assert_eq!(notices(&bytes, &mut Cuts::new(Vec::new())), (all.clone(), is_over));
         let again: Vec<u8> = all.iter().flat_map(LegNotice::encode).collect();
         assert!(
             bytes.starts_with(&again) && (is_over || bytes.len() - again.len() < LegNotice::LEN)
