@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 use gridmpi_rate::SEGMENT;
 use gridmpi_wire::{ProcId, Strand};
 
+use crate::NetConfig;
 use crate::link::{Left, Link, Most};
 use crate::options::window;
 use crate::pace::{Ask, Turn};
-use crate::paces::YOUNG;
+use crate::paces::{Paces, YOUNG};
 use crate::paths::{Came, Path};
-use crate::poller::{Interest, Token};
-use crate::state::{Socket, State};
+use crate::poller::{Interest, Slots, Token};
+use crate::state::{Peer, Socket, State};
 
 /// More than this must wait to be sent before a peer gets another connection.
 const MUCH: u64 = 256 << 10;
@@ -170,23 +171,23 @@ impl State {
 
     /// Something has come on one of a peer's connections: acknowledgements, perhaps. `link` is taken out.
     pub(crate) fn see(&mut self, link: &mut Link) {
-        let id = link.peer;
-        if !self.may_have_several(id) {
+        if !self.may_have_several(link.peer) {
             return;
         }
         let now = Instant::now();
-        let Self { peers, sockets, endpoint, paths, paces, config, .. } = self;
-        let Some(peer) = peers.get(&id) else { return };
-        let mut for_each = |act: &mut dyn FnMut(&mut Link)| {
-            act(link);
-            for &(_, token) in &peer.links {
-                if let Some(Socket::Link(other)) = sockets.get(token) {
-                    act(other);
-                }
-            }
-        };
+        if let Some(mean) = self.look_at_speeds(link, now) {
+            self.note_ways(link, mean, now);
+            self.tell_rates(link, mean);
+        }
+    }
+
+    /// Looks at all connections of `link`'s peer, and bounds what those may have on their way of which something new is known. What they
+    /// carry on average, bytes per second, if there is such a one.
+    fn look_at_speeds(&mut self, link: &mut Link, now: Instant) -> Option<f64> {
+        let Self { peers, sockets, endpoint, .. } = self;
+        let id = link.peer;
         let (mut is_new, mut bytes, mut seconds) = (false, 0.0, 0.0);
-        for_each(&mut |link| {
+        for_each_link(peers.get(&id)?, sockets, link, |link| {
             let carried = endpoint.carried(id, link.strand);
             if carried.is_some_and(|carried| link.speed.look(carried, now).is_some()) {
                 endpoint.set_reach(id, link.strand, link.speed.reach());
@@ -195,23 +196,28 @@ impl State {
             bytes += link.speed.lately.0;
             seconds += link.speed.lately.1;
         });
-        if !is_new {
-            return;
-        }
-        let mean = bytes / seconds;
-        let path = |link: &Link| {
-            let relay = config.relays.as_ref()?.numbered(link.address?)?;
-            Some(Path { cluster: paces.place_of(id)?, relay })
-        };
-        for_each(&mut |link| {
-            if let (Some(came), Some(path)) = (link.speed.came.take(), path(link)) {
+        is_new.then(|| bytes / seconds)
+    }
+
+    /// What came on the peer's connections says something of the ways that they go.
+    fn note_ways(&mut self, link: &mut Link, mean: f64, now: Instant) {
+        let Self { peers, sockets, paths, paces, config, .. } = self;
+        let Some(peer) = peers.get(&link.peer) else { return };
+        for_each_link(peer, sockets, link, |link| {
+            if let (Some(came), Some(path)) = (link.speed.came.take(), path(link, paces, config)) {
                 paths.add(path, came, mean, now);
             }
         });
-        for_each(&mut |link| {
-            let by_path = || path(link).map(|path| mean * paths.factor(path));
+    }
+
+    /// Tells the endpoint how fast the peer's connections are.
+    fn tell_rates(&mut self, link: &mut Link, mean: f64) {
+        let Self { peers, sockets, endpoint, paths, paces, config, .. } = self;
+        let Some(peer) = peers.get(&link.peer) else { return };
+        for_each_link(peer, sockets, link, |link| {
+            let by_path = || path(link, paces, config).map(|path| mean * paths.factor(path));
             if let Some(rate) = link.speed.told(by_path) {
-                endpoint.set_rate(id, link.strand, rate);
+                endpoint.set_rate(link.peer, link.strand, rate);
             }
         });
     }
@@ -275,33 +281,13 @@ impl State {
     fn write_paced(&mut self, id: ProcId, cluster: u16) {
         self.claim(cluster, id);
         loop {
-            let mut links = self.free_links(id);
+            let links = self.free_links(id);
             let backlog = self.endpoint.unwritten_bytes(id);
             let Some(turn) = self.ask_turn_of_all(id, cluster, backlog) else {
                 self.arm_turn(cluster);
                 return;
             };
-            let mut left = turn.most;
-            let mut planned = 0;
-            while left > 0 && !links.is_empty() {
-                let part = (left / links.len()).max(SEGMENT);
-                planned += part;
-                let rate = turn.rate.saturating_mul(planned as u64) / turn.most.max(1) as u64;
-                let mut goes_on = Vec::new();
-                for token in links {
-                    let most = part.min(left);
-                    let mut bytes = 0;
-                    let kept = self.write_on(token, |state, link| {
-                        state.write_part(link, most, rate, &turn, &mut bytes)
-                    });
-                    left -= bytes.min(left);
-                    if kept == Left::ForTurn && bytes >= most && left > 0 {
-                        goes_on.push(token);
-                    }
-                }
-                links = goes_on;
-            }
-            let wrote = turn.most - left;
+            let wrote = self.write_turn(&turn, links);
             if let Some(paced) = self.paces.get(cluster) {
                 if wrote < turn.most && turn.is_bounded {
                     paced.pacer.cut();
@@ -312,6 +298,31 @@ impl State {
                 return;
             }
         }
+    }
+
+    /// Writes a turn, in equal parts, and again on those connections that took theirs, until it is used up. How much was written.
+    fn write_turn(&mut self, turn: &SharedTurn, mut links: Vec<Token>) -> usize {
+        let mut left = turn.most;
+        let mut planned = 0;
+        while left > 0 && !links.is_empty() {
+            let part = (left / links.len()).max(SEGMENT);
+            planned += part;
+            let rate = turn.rate.saturating_mul(planned as u64) / turn.most.max(1) as u64;
+            let mut goes_on = Vec::new();
+            for token in links {
+                let most = part.min(left);
+                let mut bytes = 0;
+                let kept = self.write_on(token, |state, link| {
+                    state.write_part(link, most, rate, turn, &mut bytes)
+                });
+                left -= bytes.min(left);
+                if kept == Left::ForTurn && bytes >= most && left > 0 {
+                    goes_on.push(token);
+                }
+            }
+            links = goes_on;
+        }
+        turn.most - left
     }
 
     /// A connection's part of a turn.
@@ -373,6 +384,27 @@ impl State {
             self.end_when_gone(cluster, id);
         }
     }
+}
+
+/// Does something to each of a peer's connections, of which `link` is taken out.
+fn for_each_link(
+    peer: &Peer,
+    sockets: &mut Slots<Socket>,
+    link: &mut Link,
+    mut act: impl FnMut(&mut Link),
+) {
+    act(link);
+    for &(_, token) in &peer.links {
+        if let Some(Socket::Link(other)) = sockets.get(token) {
+            act(other);
+        }
+    }
+}
+
+/// The way that a connection goes, if that is one of several.
+fn path(link: &Link, paces: &Paces, config: &NetConfig) -> Option<Path> {
+    let relay = config.relays.as_ref()?.numbered(link.address?)?;
+    Some(Path { cluster: paces.place_of(link.peer)?, relay })
 }
 
 /// What the connections of a peer may write together now.

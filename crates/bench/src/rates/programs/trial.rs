@@ -20,6 +20,8 @@ const REFERENCES: [Mode; 3] = [Mode::Off, Mode::Static, Mode::Half];
 /// A figure of less than so many seconds is measured in so many rounds at least: one alone says little of 2 %.
 const SHORT_SECONDS: f64 = 1.0;
 const ROUNDS_OF_SHORT: usize = 5;
+/// What takes longer than the best of them by more than this is slowed down.
+const MOST: f64 = 1.02;
 const WHOM: &str = "the best of off, static, half";
 
 /// One figure that a program says of itself.
@@ -173,7 +175,9 @@ fn figures(
             let row = [name, *part].join(if part.is_empty() { "" } else { " " });
             let row = format!("{row}, {delay_ms} ms");
             let title = format!("{row}: {}", mode.name());
-            let figure = Figure::new(title, unit, &values, WHOM, &best, Bound::Told);
+            let is_judged = mode == Mode::Auto && *unit == "s";
+            let bound = if is_judged { Bound::RatioAtMost(MOST) } else { Bound::Told };
+            let figure = Figure::new(title, unit, &values, WHOM, &best, bound);
             if *unit != "s" {
                 figures.push(figure);
                 continue;
@@ -251,6 +255,10 @@ mod tests {
         assert_eq!(figures.len(), 10);
         let auto = figures.iter().find(|figure| figure.name == "ft, 10 ms: auto").unwrap();
         assert!((auto.ratio - 0.5).abs() < 1e-9 && auto.cell.is_some() && auto.network.is_some());
+        // Of all modes only that one is judged, and by time.
+        let judged = figures.iter().filter(|figure| figure.met.is_some());
+        assert_eq!(judged.map(|figure| &figure.name[..]).collect::<Vec<_>>(), ["ft, 10 ms: auto"]);
+        assert_eq!(auto.met, Some(true));
         assert!(figures.iter().filter(|figure| figure.cell.is_none()).all(|f| f.unit == "Mop/s"));
     }
 }
