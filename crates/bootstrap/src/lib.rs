@@ -26,6 +26,7 @@ mod keeper;
 pub mod line;
 mod message;
 mod model;
+mod race;
 mod reach;
 mod relay;
 mod roster;

@@ -2,7 +2,7 @@
 //! coordinator is registered at relays of its own.
 
 use crate::channel::Timed;
-use crate::connect::{Dialer, tune_briskly};
+use crate::connect::{self, tune_briskly};
 use crate::lock;
 use crate::secret::{JobId, JobKey, SecretError};
 use crate::taking::Taking;
@@ -46,11 +46,9 @@ pub enum RelayError {
     Leg(#[from] LegError),
 }
 
-impl RelayError {
-    /// Whether it may help to ask again a little later: the other end may not have come yet.
-    pub(crate) fn is_early(&self) -> bool {
-        matches!(self, Self::Leg(LegError::Refused(LegVerdict::NoRoute | LegVerdict::Unanswered)))
-    }
+/// Whether it may help to ask again a little later: the other end may not have come yet.
+pub(crate) const fn is_early(error: LegError) -> bool {
+    matches!(error, LegError::Refused(LegVerdict::NoRoute | LegVerdict::Unanswered))
 }
 
 impl std::fmt::Debug for RelayToken {
@@ -155,20 +153,8 @@ impl RelayAccess {
         ask(stream, &self.asker(me, job), errand, deadline)
     }
 
-    fn asker(&self, me: ProcId, job: JobId) -> Asker {
+    pub(crate) fn asker(&self, me: ProcId, job: JobId) -> Asker {
         Asker { me, job: job.0, token: gridmpi_wire::JobKey::new(self.token.bytes()) }
-    }
-
-    /// Over a connection to a relay: a circuit to the coordinator.
-    pub(crate) fn to_coordinator(
-        &self,
-        stream: &TcpStream,
-        job: JobId,
-        deadline: Instant,
-    ) -> Result<(), RelayError> {
-        let asker = self.asker(ProcId::NEWCOMER, job);
-        let errand = Errand::Open { to: ProcId::COORDINATOR };
-        ask(stream, &asker, errand, deadline)
     }
 }
 
@@ -298,11 +284,8 @@ impl Inside {
 
     fn connect(&self, relay: SocketAddr, errand: Errand) -> Result<TcpStream, RelayError> {
         let deadline = Instant::now() + SHORT;
-        let mut dialer = Dialer::new(&[relay], deadline);
-        let Some((_, stream)) = dialer.next() else {
-            let why = dialer.failures.pop().map_or_else(String::new, |(_, why)| why);
-            return Err(io::Error::other(why).into());
-        };
+        let stream = connect::open(relay, deadline);
+        let stream = stream.map_err(|error| io::Error::other(connect::describe(&error)))?;
         tune_briskly(&stream)?;
         ask(&stream, &self.asker, errand, deadline)?;
         Ok(stream)

@@ -364,6 +364,8 @@ impl Shared {
                     self.welcome(role, reader, writer, origin);
                 }
             }
+            // It races several ways to us, and another has won.
+            Err(HandshakeError::Left) => {}
             Err(error) => self.report_stranger(origin.peer, &error),
         }
     }

@@ -224,6 +224,17 @@ fn an_unreachable_coordinator_is_named() {
 }
 
 #[test]
+fn an_address_that_takes_connections_and_says_nothing_keeps_nobody_back() {
+    let job = job(&[("a", None)]);
+    let silent = std::net::TcpListener::bind((LOCAL, 0)).unwrap();
+    let mut env = job.env("a");
+    env.coordinators.insert(0, silent.local_addr().unwrap());
+    let began = Instant::now();
+    assert!(register(&env, registration("a", 1), soon()).is_ok());
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+}
+
+#[test]
 fn the_coordinators_end_is_noticed_by_who_waits_for_it() {
     let job = job(&[("a", None)]);
     let (_, control) = registering(&job, "a", 1).join().unwrap().unwrap();

@@ -10,6 +10,7 @@ use crate::model::{ClusterName, NetworkInfo};
 use crate::roster::Expected;
 use crate::secret::Secret;
 use crate::session::{Envelope, Opening, SessionId};
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
@@ -128,6 +129,26 @@ impl Raw {
 
 fn any() -> SessionId {
     SessionId::random().unwrap()
+}
+
+#[test]
+fn who_finds_another_way_is_no_stranger() {
+    let job = job();
+    let mut stream = TcpStream::connect(job.coordinator.address()).unwrap();
+    let greeting = handshake::Greeting::new(Role::Rank, job.secret.job()).unwrap();
+    stream.write_all(greeting.hello()).unwrap();
+    stream.read_exact(&mut [0; 1]).unwrap();
+    drop(stream);
+    job.registered("a");
+    let mut noise = TcpStream::connect(job.coordinator.address()).unwrap();
+    noise.write_all(b"SSH-2.0").unwrap();
+    job.expect(|event| match event {
+        Event::Stranger { problem, others, .. } => {
+            assert!(problem.contains("protocol") && *others == 0, "{problem}");
+            true
+        }
+        _ => false,
+    });
 }
 
 #[test]
