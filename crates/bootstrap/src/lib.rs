@@ -33,6 +33,7 @@ mod roster;
 mod secret;
 mod server;
 mod session;
+mod strangers;
 mod taking;
 
 pub use client::{Control, abort, register, suspect};
@@ -47,6 +48,7 @@ pub use relay::{Door, MAX_RELAYS, RelayAccess, RelayError, RelayToken};
 pub use roster::{Expected, Progress};
 pub use secret::{JobId, JobKey, Secret, SecretError};
 pub use server::{Coordinator, CoordinatorConfig, Event, Participant, Parting};
+pub use strangers::{Stranger, Strangers};
 pub use taking::Taking;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
