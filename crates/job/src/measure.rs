@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 
 /// Launchers may take so long to start the nodes, unless the job says otherwise.
 pub(crate) const WAIT: Duration = Duration::from_secs(60);
-/// People may take so long to start theirs: nodes that are there already wait for orders a little longer.
+/// People may take so long to start theirs, unless the job says otherwise: nodes that are there already are told to stay.
 const WAIT_BY_HAND: Duration = Duration::from_secs(540);
 /// And so long to end after them.
 const END: Duration = Duration::from_secs(5);
