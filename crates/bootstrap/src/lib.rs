@@ -44,6 +44,7 @@ pub use model::{
     ClusterName, DataModel, Endian, JobTable, LinkInfo, MOST_CONNECTIONS, ModelError, NetworkInfo,
     Pacing, ProcInfo, Registration, Via,
 };
+pub use race::Listening;
 pub use relay::{Door, MAX_RELAYS, RelayAccess, RelayError, RelayToken};
 pub use roster::{Expected, Progress};
 pub use secret::{JobId, JobKey, Secret, SecretError};

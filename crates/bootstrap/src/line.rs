@@ -4,7 +4,7 @@
 use crate::channel::{Channel, ChannelError, Reader, Writer};
 use crate::env::JobEnv;
 use crate::handshake::{self, HandshakeError, Role};
-use crate::race::{self, Goal, Lost, PAUSE};
+use crate::race::{self, Goal, Listening, Lost, PAUSE};
 use crate::relay::RelayAccess;
 use crate::secret::{JobId, JobKey, Secret};
 use serde::Serialize;
@@ -133,7 +133,8 @@ fn reach(
     pass: &Pass,
     deadline: Instant,
 ) -> Result<Line, LineError> {
-    let goal = Goal { direct, relays, role: Role::Probe, job: pass.job, key: &pass.key };
+    let (role, listening) = (Role::Probe, Listening::Now);
+    let goal = Goal { direct, relays, role, job: pass.job, key: &pass.key, listening };
     loop {
         match race::run(&goal, deadline) {
             Ok(won) => return Line::new(won.channel),

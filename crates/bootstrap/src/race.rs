@@ -31,6 +31,16 @@ pub(crate) struct Goal<'a> {
     pub(crate) role: Role,
     pub(crate) job: JobId,
     pub(crate) key: &'a JobKey,
+    pub(crate) listening: Listening,
+}
+
+/// Whether somebody listens who is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listening {
+    /// Else he never will: an address that refuses connections is a wrong one.
+    Now,
+    /// He is about to: an address that refuses connections may do so for a moment only.
+    Soon,
 }
 
 /// A connection at whose end the key was proven.
@@ -43,6 +53,7 @@ pub(crate) struct Won {
 /// Nobody proved the key.
 pub(crate) struct Lost {
     ways: Vec<Way>,
+    listening: Listening,
 }
 
 struct Way {
@@ -67,8 +78,12 @@ enum Fate {
 
 impl Fate {
     /// Whether it may help to try again a little later.
-    const fn is_passing(&self) -> bool {
-        matches!(self, Self::Unknown(_) | Self::Broken(_))
+    const fn is_passing(&self, listening: Listening) -> bool {
+        match self {
+            Self::Unknown(_) | Self::Broken(_) => true,
+            Self::Refused => matches!(listening, Listening::Soon),
+            Self::Other(_) | Self::Useless(_) => false,
+        }
     }
 
     fn text(&self) -> String {
@@ -128,7 +143,7 @@ impl Lost {
 
     /// Whether it may help to try again a little later.
     pub(crate) fn is_passing(&self) -> bool {
-        !self.those(Fate::is_passing).is_empty()
+        !self.those(|fate| fate.is_passing(self.listening)).is_empty()
     }
 
     fn those(&self, is_one: impl Fn(&Fate) -> bool) -> Vec<SocketAddr> {
@@ -237,7 +252,7 @@ impl<'a> Race<'a> {
     }
 
     fn end(&mut self, way: usize, fate: Fate, now: Instant) {
-        if fate.is_passing() {
+        if fate.is_passing(self.goal.listening) {
             self.again.push((now + PAUSE, way));
         }
         if let Some(way) = self.ways.get_mut(way) {
@@ -360,7 +375,7 @@ impl<'a> Race<'a> {
         for way in &mut self.ways {
             way.fate.get_or_insert_with(|| Fate::Useless("there was no time to try it".to_owned()));
         }
-        Lost { ways: self.ways }
+        Lost { ways: self.ways, listening: self.goal.listening }
     }
 }
 
@@ -429,8 +444,14 @@ pub(crate) mod tests {
     }
 
     fn go(secret: &Secret, direct: &[SocketAddr], deadline: Instant) -> Result<Won, Lost> {
-        let goal =
-            Goal { direct, relays: None, role: Role::Probe, job: secret.job(), key: &secret.key() };
+        let goal = Goal {
+            direct,
+            relays: None,
+            role: Role::Probe,
+            job: secret.job(),
+            key: &secret.key(),
+            listening: Listening::Now,
+        };
         run(&goal, deadline)
     }
 
@@ -532,6 +553,7 @@ pub(crate) mod tests {
             role: Role::Probe,
             job: secret.job(),
             key: &secret.key(),
+            listening: Listening::Now,
         };
         let began = Instant::now();
         let won = run(&goal, soon()).ok().unwrap();
@@ -552,6 +574,7 @@ pub(crate) mod tests {
             role: Role::Probe,
             job: secret.job(),
             key: &secret.key(),
+            listening: Listening::Now,
         };
         let lost = run(&goal, soon()).err().unwrap();
         assert!(lost.is_passing() && lost.unknown_at() == [at] && lost.deserted().is_empty());

@@ -4,7 +4,7 @@ use crate::channel::Channel;
 use crate::error::BootstrapError;
 use crate::handshake::{self, HandshakeError, Role};
 use crate::model::ClusterName;
-use crate::race::{self, Goal, Lost, PAUSE};
+use crate::race::{self, Goal, Listening, Lost, PAUSE};
 use crate::relay::RelayAccess;
 use crate::secret::{JobId, JobKey};
 use std::net::SocketAddr;
@@ -23,6 +23,7 @@ pub(crate) struct Caller {
     pub(crate) cluster: ClusterName,
     pub(crate) job: JobId,
     pub(crate) key: JobKey,
+    pub(crate) listening: Listening,
 }
 
 /// A connection that leads to what has proved to be the job's coordinator.
@@ -58,7 +59,10 @@ impl Caller {
         deadline: Instant,
         mut open: impl FnMut(Reached, Instant) -> Result<T, BootstrapError>,
     ) -> Result<T, BootstrapError> {
-        let until = deadline.min(Instant::now() + REACH);
+        let until = match self.listening {
+            Listening::Now => deadline.min(Instant::now() + REACH),
+            Listening::Soon => deadline,
+        };
         loop {
             let reached = self.reach_once(until);
             match reached.and_then(|reached| Ok(open(reached, deadline)?)) {
@@ -81,6 +85,7 @@ impl Caller {
             role: self.role,
             job: self.job,
             key: &self.key,
+            listening: self.listening,
         };
         let won = race::run(&goal, deadline).map_err(|lost| self.missed(&lost, &through))?;
         let direct = (!won.is_relayed).then_some(won.address);

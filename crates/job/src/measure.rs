@@ -15,7 +15,7 @@ use crate::run::own_interface;
 use crate::spec::{ClusterSpec, JobSpec, Launcher};
 use gridmpi_bootstrap::line::Pass;
 use gridmpi_bootstrap::{
-    ClusterName, JobEnv, LinkInfo, RelayAccess, RelayToken, Secret, Settings, Via,
+    ClusterName, JobEnv, LinkInfo, Listening, RelayAccess, RelayToken, Secret, Settings, Via,
 };
 use gridmpi_probe::{Conductor, Gathering, Options, PathReport};
 use gridmpi_report::units::{format_duration, format_rate};
@@ -337,6 +337,11 @@ pub(crate) fn serve(
     };
     crew.finish();
     Ok(code)
+}
+
+/// Whether `gridmpi run` listens for those who join: when it has measured it closes its port, and opens it again for the job.
+pub(crate) const fn listening_after(measured: bool) -> Listening {
+    if measured { Listening::Soon } else { Listening::Now }
 }
 
 /// Measures what the job file wants measured (all links of unknown bandwidth, if `all`), and puts it into the job. Where people were told to
