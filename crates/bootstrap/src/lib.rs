@@ -24,6 +24,7 @@ mod handshake;
 mod join;
 mod keeper;
 pub mod line;
+mod listen;
 mod message;
 mod model;
 mod race;
@@ -40,6 +41,7 @@ pub use client::{Control, abort, register, suspect};
 pub use env::{EnvError, JobEnv, Settings, Yielding};
 pub use error::BootstrapError;
 pub use join::{JoinControl, JoinOrder, JoinRequest, JoinTerms, join};
+pub use listen::{EVERYWHERE, listen};
 pub use model::{
     ClusterName, DataModel, Endian, JobTable, LinkInfo, MOST_CONNECTIONS, ModelError, NetworkInfo,
     Pacing, ProcInfo, Registration, Via,

@@ -11,6 +11,7 @@ use self::members::Member;
 use crate::connect::tune;
 use crate::handshake::{self, HandshakeError};
 use crate::join::{JoinRequest, JoinTerms};
+use crate::listen::listen;
 use crate::lock;
 use crate::message::{FromCoordinator, bounded};
 use crate::model::{JobTable, NetworkInfo};
@@ -18,7 +19,7 @@ use crate::relay::{Door, RelayAccess};
 use crate::roster::{Expected, Progress, Roster};
 use crate::secret::{JobId, JobKey, Secret};
 use crate::strangers::{Stranger, Strangers};
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use socket2::Socket;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -270,14 +271,6 @@ impl Drop for Coordinator {
             let _ = acceptor.join();
         }
     }
-}
-
-fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_reuse_address(true)?;
-    socket.bind(&SockAddr::from(address))?;
-    socket.listen(1024)?;
-    Ok(socket.into())
 }
 
 impl Shared {

@@ -4,11 +4,11 @@ mod common;
 
 use common::{LOCAL, Registered, job, job_at, registering, registration, request, soon};
 use gridmpi_bootstrap::{
-    BootstrapError, Event, JobKey, JoinOrder, Listening, NetworkInfo, Parting, Secret, abort, join,
-    register, suspect,
+    BootstrapError, EVERYWHERE, Event, JobEnv, JobKey, JoinOrder, Listening, NetworkInfo, Parting,
+    Secret, abort, join, register, suspect,
 };
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
@@ -233,6 +233,27 @@ fn an_address_that_takes_connections_and_says_nothing_keeps_nobody_back() {
     let began = Instant::now();
     assert!(register(&env, registration("a", 1), soon()).is_ok());
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+}
+
+#[test]
+fn clusters_come_by_either_family_and_are_named_by_the_address_they_have() {
+    let (everywhere, secret) = (SocketAddr::new(EVERYWHERE, 0), Secret::random().unwrap());
+    let job = job_at(everywhere, &[("a", None)], NetworkInfo::default(), secret);
+    let at = job.coordinator.address();
+    let mut noise = TcpStream::connect((LOCAL, at.port())).unwrap();
+    noise.write_all(b"SSH-2.0").unwrap();
+    let peer = job.expect(|event| match event {
+        Event::Stranger { peer, .. } => Some(peer.ip()),
+        _ => None,
+    });
+    assert_eq!(peer, LOCAL);
+    let local = if at.is_ipv6() { Ipv6Addr::LOCALHOST.into() } else { LOCAL };
+    let env = JobEnv { coordinators: vec![SocketAddr::new(local, at.port())], ..job.env("a") };
+    assert!(register(&env, registration("a", 1), soon()).is_ok());
+    job.expect(|event| match event {
+        Event::Registered(who) => (who.peer.ip() == local).then_some(()),
+        _ => None,
+    });
 }
 
 #[test]
