@@ -7,6 +7,7 @@ use crate::handshake::Role;
 use crate::keeper::{Keeper, News};
 use crate::message::{FromCoordinator, ToCoordinator, bounded};
 use crate::model::{ClusterName, JobTable, ProcInfo, Registration};
+use crate::race::Listening;
 use crate::reach::{Caller, Reached};
 use crate::session::Envelope;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -119,6 +120,7 @@ fn caller(env: &JobEnv, role: Role) -> Caller {
         cluster: env.cluster.clone(),
         job: env.job,
         key: env.key.clone(),
+        listening: Listening::Now,
     }
 }
 

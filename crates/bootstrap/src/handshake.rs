@@ -14,6 +14,7 @@
 
 use crate::channel::{Channel, Timed};
 use crate::secret::{JobId, JobKey, TAG_LEN};
+use gridmpi_wire::Inbox;
 use std::io;
 use std::net::TcpStream;
 use std::time::Instant;
@@ -51,13 +52,9 @@ pub(crate) enum HandshakeError {
     OtherJob,
     #[error("holds another key")]
     WrongKey,
-}
-
-impl HandshakeError {
-    /// Whether the connection broke off.
-    pub(crate) fn is_break(&self) -> bool {
-        matches!(self, Self::Io(error) if error.kind() != io::ErrorKind::TimedOut)
-    }
+    /// A client that said whom it wants and did not prove that it may: it may have found another way.
+    #[error("left before it had proven itself")]
+    Left,
 }
 
 const VERDICT_GO_ON: u8 = 0;
@@ -85,7 +82,64 @@ impl Role {
     }
 }
 
-/// The client's part.
+/// The client's part, without I/O: a connection was made, and [`Self::hello`] sent.
+pub(crate) struct Greeting {
+    hello: [u8; HELLO_LEN],
+    inbox: Inbox<CHALLENGE_LEN>,
+    /// What has come; its tag is due.
+    challenge: Option<[u8; CHALLENGE_LEN]>,
+}
+
+/// What a client does next.
+pub(crate) enum Met {
+    /// Read on.
+    More,
+    /// The other end has proved the key: send this, and the connection is good for a [`Channel`] with these keys.
+    Proven { proof: [u8; TAG_LEN], out: JobKey, inward: JobKey },
+}
+
+/// What a client sends before it leaves a server with another key. A tag under our own would tell it more.
+pub(crate) const FAREWELL: [u8; TAG_LEN] = [0; TAG_LEN];
+
+impl Greeting {
+    pub(crate) fn new(role: Role, job: JobId) -> io::Result<Self> {
+        Ok(Self { hello: hello(role, job)?, inbox: Inbox::new(CHALLENGE_LEN), challenge: None })
+    }
+
+    /// What is sent first.
+    pub(crate) const fn hello(&self) -> &[u8; HELLO_LEN] {
+        &self.hello
+    }
+
+    /// Where to read to, and at most how much; never empty.
+    pub(crate) fn space(&mut self) -> &mut [u8] {
+        self.inbox.space()
+    }
+
+    /// So many bytes were read into [`Self::space`].
+    pub(crate) fn read(&mut self, count: usize, key: &JobKey) -> Result<Met, HandshakeError> {
+        let Some(challenge) = self.challenge else {
+            if let Some(challenge) = self.inbox.filled(count) {
+                parse_challenge(&challenge)?;
+                self.challenge = Some(challenge);
+                self.inbox = Inbox::new(TAG_LEN);
+            } else {
+                self.inbox.check_magic(MAGIC).map_err(|_| HandshakeError::Noise)?;
+            }
+            return Ok(Met::More);
+        };
+        let Some(tag) = self.inbox.filled::<TAG_LEN>(count) else { return Ok(Met::More) };
+        if !key.verify(&[b"server", &self.hello, &challenge], &tag) {
+            return Err(HandshakeError::WrongKey);
+        }
+        let proof = key.tag(&[b"client", &self.hello, &challenge]);
+        let out = session_key(key, b"to server", &self.hello, &challenge);
+        let inward = session_key(key, b"to client", &self.hello, &challenge);
+        Ok(Met::Proven { proof, out, inward })
+    }
+}
+
+/// The client's part on a connection of its own, waiting for the other end.
 pub(crate) fn connect(
     stream: TcpStream,
     role: Role,
@@ -94,22 +148,24 @@ pub(crate) fn connect(
     deadline: Instant,
 ) -> Result<Channel, HandshakeError> {
     let mut wire = Timed::new(&stream, deadline);
-    let hello = hello(role, job)?;
-    wire.write_all(&hello)?;
-    let mut challenge = [0; CHALLENGE_LEN];
-    read_magic(&mut wire, &mut challenge)?;
-    parse_challenge(&challenge)?;
-    let mut tag = [0; TAG_LEN];
-    wire.read_exact(&mut tag)?;
-    if !key.verify(&[b"server", &hello, &challenge], &tag) {
-        // Tells the coordinator why we leave; a tag under our key would tell it more.
-        let _ = wire.write_all(&[0; TAG_LEN]);
-        return Err(HandshakeError::WrongKey);
+    let mut greeting = Greeting::new(role, job)?;
+    wire.write_all(greeting.hello())?;
+    loop {
+        let count = wire.read_some(greeting.space())?;
+        match greeting.read(count, key) {
+            Ok(Met::More) => {}
+            Ok(Met::Proven { proof, out, inward }) => {
+                wire.write_all(&proof)?;
+                return Ok(Channel::new(stream, out, inward));
+            }
+            Err(error) => {
+                if matches!(error, HandshakeError::WrongKey) {
+                    let _ = wire.write_all(&FAREWELL);
+                }
+                return Err(error);
+            }
+        }
     }
-    wire.write_all(&key.tag(&[b"client", &hello, &challenge]))?;
-    let out = session_key(key, b"to server", &hello, &challenge);
-    let inward = session_key(key, b"to client", &hello, &challenge);
-    Ok(Channel::new(stream, out, inward))
 }
 
 /// The coordinator's part. Returns who is at the other end.
@@ -135,7 +191,10 @@ pub(crate) fn accept(
     wire.write_all(&challenge)?;
     wire.write_all(&key.tag(&[b"server", &hello, &challenge]))?;
     let mut proof = [0; TAG_LEN];
-    wire.read_exact(&mut proof)?;
+    wire.read_exact(&mut proof).map_err(|error| match error.kind() {
+        io::ErrorKind::TimedOut => HandshakeError::Io(error),
+        _ => HandshakeError::Left,
+    })?;
     if !key.verify(&[b"client", &hello, &challenge], &proof) {
         return Err(HandshakeError::WrongKey);
     }
@@ -146,6 +205,9 @@ pub(crate) fn accept(
 
 /// Whether the server goes on.
 fn parse_challenge(challenge: &[u8; CHALLENGE_LEN]) -> Result<(), HandshakeError> {
+    if challenge[..8] != MAGIC[..] {
+        return Err(HandshakeError::Noise);
+    }
     let version = u16::from_le_bytes([challenge[8], challenge[9]]);
     match challenge[10] {
         _ if version != VERSION => Err(HandshakeError::Version(version)),

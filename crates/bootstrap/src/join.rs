@@ -6,6 +6,7 @@ use crate::handshake::Role;
 use crate::keeper::{Keeper, News};
 use crate::message::{FromCoordinator, ToCoordinator};
 use crate::model::ClusterName;
+use crate::race::Listening;
 use crate::reach::Caller;
 use crate::relay::RelayAccess;
 use crate::secret::Secret;
@@ -66,7 +67,8 @@ pub struct JoinControl {
 }
 
 /// Asks the coordinator, at one of `addresses` or through one of the relays, to take part. Then hands each order of the job to
-/// `orders` from a thread of its own, until the job is lost ([`JoinOrder::Gone`] is the last).
+/// `orders` from a thread of its own, until the job is lost ([`JoinOrder::Gone`] is the last). Where the coordinator listens
+/// [soon](Listening::Soon) it is waited for until the deadline.
 ///
 /// # Errors
 /// As [`crate::register`].
@@ -75,6 +77,7 @@ pub fn join(
     relays: Option<&RelayAccess>,
     secret: &Secret,
     request: JoinRequest,
+    listening: Listening,
     deadline: Instant,
     mut orders: impl FnMut(JoinOrder) + Send + 'static,
 ) -> Result<(JoinTerms, JoinControl), BootstrapError> {
@@ -85,6 +88,7 @@ pub fn join(
         cluster: request.cluster.clone(),
         job: secret.job(),
         key: secret.key(),
+        listening,
     };
     let (sender, news) = channel();
     let tell = move |new| drop(sender.send(new));

@@ -24,28 +24,34 @@ mod handshake;
 mod join;
 mod keeper;
 pub mod line;
+mod listen;
 mod message;
 mod model;
+mod race;
 mod reach;
 mod relay;
 mod roster;
 mod secret;
 mod server;
 mod session;
+mod strangers;
 mod taking;
 
 pub use client::{Control, abort, register, suspect};
 pub use env::{EnvError, JobEnv, Settings, Yielding};
 pub use error::BootstrapError;
 pub use join::{JoinControl, JoinOrder, JoinRequest, JoinTerms, join};
+pub use listen::{EVERYWHERE, listen};
 pub use model::{
     ClusterName, DataModel, Endian, JobTable, LinkInfo, MOST_CONNECTIONS, ModelError, NetworkInfo,
     Pacing, ProcInfo, Registration, Via,
 };
+pub use race::Listening;
 pub use relay::{Door, MAX_RELAYS, RelayAccess, RelayError, RelayToken};
 pub use roster::{Expected, Progress};
 pub use secret::{JobId, JobKey, Secret, SecretError};
 pub use server::{Coordinator, CoordinatorConfig, Event, Participant, Parting};
+pub use strangers::{Stranger, Strangers};
 pub use taking::Taking;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -2,10 +2,9 @@
 //! and frames are those of the rendezvous; the secret is one of their own, so that nobody else is taken in.
 
 use crate::channel::{Channel, ChannelError, Reader, Writer};
-use crate::connect::Dialer;
 use crate::env::JobEnv;
 use crate::handshake::{self, HandshakeError, Role};
-use crate::reach::PAUSE;
+use crate::race::{self, Goal, Listening, Lost, PAUSE};
 use crate::relay::RelayAccess;
 use crate::secret::{JobId, JobKey, Secret};
 use serde::Serialize;
@@ -104,15 +103,17 @@ pub struct LineReader(Reader);
 /// What goes out.
 pub struct LineWriter(Writer);
 
-/// Opens a line to the first of `addresses` that proves to hold the key.
+/// Opens a line to the first of `addresses` that proves to hold the key. Tries again where a connection broke off: who is crowded does
+/// that.
 ///
 /// # Errors
 /// Says what happened at each address.
 pub fn dial(addresses: &[SocketAddr], pass: &Pass, deadline: Instant) -> Result<Line, LineError> {
-    dial_once(addresses, None, pass, deadline).map_err(|(error, _)| error)
+    reach(addresses, None, pass, deadline)
 }
 
-/// As [`dial`], or through a relay at which the far end is ([`Door`](crate::Door)), whichever comes about first.
+/// As [`dial`], or through a relay at which the far end is ([`Door`](crate::Door)), whichever comes about first. News of the far end may
+/// still be on the way to the relays: they are asked again.
 ///
 /// # Errors
 /// As [`dial`]. Relays whose names are not known here are none.
@@ -123,48 +124,34 @@ pub fn dial_or_relay(
     deadline: Instant,
 ) -> Result<Line, LineError> {
     let through = relays.resolve().unwrap_or_default();
+    reach(addresses, Some((relays, &through)), pass, deadline)
+}
+
+fn reach(
+    direct: &[SocketAddr],
+    relays: Option<(&RelayAccess, &[SocketAddr])>,
+    pass: &Pass,
+    deadline: Instant,
+) -> Result<Line, LineError> {
+    let (role, listening) = (Role::Probe, Listening::Now);
+    let goal = Goal { direct, relays, role, job: pass.job, key: &pass.key, listening };
     loop {
-        match dial_once(addresses, Some((relays, &through)), pass, deadline) {
-            // News of the far end may still be on the way to the relays.
-            Err((_, true)) if Instant::now() + PAUSE < deadline => {
+        match race::run(&goal, deadline) {
+            Ok(won) => return Line::new(won.channel),
+            Err(lost) if lost.is_passing() && Instant::now() + PAUSE < deadline => {
                 std::thread::sleep(PAUSE);
             }
-            Err((error, _)) => return Err(error),
-            Ok(line) => return Ok(line),
+            Err(lost) => return Err(missed(&lost)),
         }
     }
 }
 
-/// Tries each way once. An error, and whether it may help to try again.
-fn dial_once(
-    addresses: &[SocketAddr],
-    relays: Option<(&RelayAccess, &[SocketAddr])>,
-    pass: &Pass,
-    deadline: Instant,
-) -> Result<Line, (LineError, bool)> {
-    let through = relays.map_or(&[][..], |(_, through)| through);
-    let mut dialer = Dialer::new(&[addresses, through].concat(), deadline);
-    let mut telling = None;
-    let mut is_early = false;
-    while let Some((address, stream)) = dialer.next() {
-        if let Some((access, _)) = relays.filter(|_| through.contains(&address))
-            && let Err(error) = access.to_coordinator(&stream, pass.job, deadline)
-        {
-            is_early |= error.is_early();
-            dialer.failed(address, format!("as a relay: {error}"));
-            continue;
-        }
-        match handshake::connect(stream, Role::Probe, pass.job, &pass.key, deadline) {
-            Ok(channel) => return Line::new(channel).map_err(|error| (error, false)),
-            Err(HandshakeError::Version(_)) => telling = Some(LineError::Version(address)),
-            Err(HandshakeError::OtherJob | HandshakeError::WrongKey) => {
-                telling = Some(LineError::Token(address));
-            }
-            Err(error) => dialer.failed(address, error.to_string()),
-        }
+fn missed(lost: &Lost) -> LineError {
+    match lost.other() {
+        Some((address, HandshakeError::Version(_))) => LineError::Version(address),
+        Some((address, _)) => LineError::Token(address),
+        None => LineError::Unreachable { tried: lost.failures() },
     }
-    let error = telling.unwrap_or(LineError::Unreachable { tried: dialer.failures });
-    Err((error, is_early))
 }
 
 /// As [`dial`], on a connection that the caller has made.
@@ -179,7 +166,9 @@ pub fn open(stream: TcpStream, pass: &Pass, deadline: Instant) -> Result<Line, L
         Err(HandshakeError::Version(_)) => Err(LineError::Version(address)),
         Err(HandshakeError::OtherJob | HandshakeError::WrongKey) => Err(LineError::Token(address)),
         Err(HandshakeError::Io(error)) => Err(ChannelError::Io(error).into()),
-        Err(error @ HandshakeError::Noise) => Err(LineError::Protocol(error.to_string())),
+        Err(error @ (HandshakeError::Noise | HandshakeError::Left)) => {
+            Err(LineError::Protocol(error.to_string()))
+        }
     }
 }
 
@@ -322,6 +311,24 @@ mod tests {
         std::io::Write::write_all(&mut far, b"SSH-2.0-OpenSSH_9.2p1").unwrap();
         let error = open(stream, &pass, soon()).err().unwrap();
         assert!(matches!(error, LineError::Protocol(_)), "{error}");
+    }
+
+    #[test]
+    fn a_silent_address_keeps_no_other_back_and_who_is_turned_away_comes_again() {
+        let secret = Secret::random().unwrap();
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let crowded = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = [silent.local_addr().unwrap(), crowded.local_addr().unwrap()];
+        let pass = Pass::from(&secret);
+        let answering = std::thread::spawn(move || {
+            (0..3).for_each(|_| drop(crowded.accept().unwrap()));
+            answer(crowded.accept().unwrap().0, &Pass::from(&secret), soon())
+        });
+        let began = Instant::now();
+        let line = dial(&at, &pass, soon()).unwrap();
+        assert_eq!(line.stream().peer_addr().unwrap(), at[1]);
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+        assert!(answering.join().unwrap().is_ok());
     }
 
     #[test]

@@ -1,19 +1,17 @@
 //! Ways to the coordinator: its addresses, and circuits through relays.
 
 use crate::channel::Channel;
-use crate::connect::Dialer;
 use crate::error::BootstrapError;
 use crate::handshake::{self, HandshakeError, Role};
 use crate::model::ClusterName;
-use crate::relay::{RelayAccess, RelayError};
+use crate::race::{self, Goal, Listening, Lost, PAUSE};
+use crate::relay::RelayAccess;
 use crate::secret::{JobId, JobKey};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 /// Longest time for reaching the coordinator: an unreachable one must be reported within seconds.
 pub(crate) const REACH: Duration = Duration::from_secs(20);
-/// Pause before what may help is tried again.
-pub(crate) const PAUSE: Duration = Duration::from_millis(100);
 
 /// Who wants to reach the coordinator, and where it may be.
 #[derive(Clone)]
@@ -25,6 +23,7 @@ pub(crate) struct Caller {
     pub(crate) cluster: ClusterName,
     pub(crate) job: JobId,
     pub(crate) key: JobKey,
+    pub(crate) listening: Listening,
 }
 
 /// A connection that leads to what has proved to be the job's coordinator.
@@ -60,7 +59,10 @@ impl Caller {
         deadline: Instant,
         mut open: impl FnMut(Reached, Instant) -> Result<T, BootstrapError>,
     ) -> Result<T, BootstrapError> {
-        let until = deadline.min(Instant::now() + REACH);
+        let until = match self.listening {
+            Listening::Now => deadline.min(Instant::now() + REACH),
+            Listening::Soon => deadline,
+        };
         loop {
             let reached = self.reach_once(until);
             match reached.and_then(|reached| Ok(open(reached, deadline)?)) {
@@ -73,58 +75,44 @@ impl Caller {
         }
     }
 
-    /// Tries each way once.
+    /// Tries all ways at once, for as long as one may still lead there.
     pub(crate) fn reach_once(&self, deadline: Instant) -> Result<Reached, Missed> {
         let through = self.relays.as_ref().map_or(Ok(Vec::new()), RelayAccess::resolve);
         let through = through.map_err(BootstrapError::Relays)?;
-        let mut dialer = Dialer::new(&[self.direct.as_slice(), &through].concat(), deadline);
-        let mut telling = None;
-        let (mut unknown_at, mut is_passing) = (Vec::new(), false);
-        while let Some((address, stream)) = dialer.next() {
-            let relays = self.relays.as_ref().filter(|_| through.contains(&address));
-            if let Err(error) = self.pass(relays, &stream, deadline) {
-                if error.is_early() {
-                    unknown_at.push(address);
-                }
-                dialer.failed(address, format!("as a relay: {error}"));
-                continue;
-            }
-            match handshake::connect(stream, self.role, self.job, &self.key, deadline) {
-                Ok(channel) => {
-                    return Ok(Reached { channel, direct: relays.is_none().then_some(address) });
-                }
-                Err(HandshakeError::Version(theirs)) => {
-                    let ours = handshake::VERSION;
-                    telling = Some(BootstrapError::Version { address, theirs, ours });
-                }
-                Err(HandshakeError::OtherJob) => telling = Some(BootstrapError::OtherJob(address)),
-                Err(HandshakeError::WrongKey) => telling = Some(BootstrapError::WrongKey(address)),
-                Err(error) => {
-                    is_passing |= error.is_break();
-                    dialer.failed(address, error.to_string());
-                    continue;
-                }
-            }
-            // Somebody else is there.
-            dialer.deserted.push(address);
-        }
-        let is_gone = |all: &[SocketAddr]| {
-            all.iter().all(|at| dialer.deserted.contains(at) || unknown_at.contains(at))
+        let goal = Goal {
+            direct: &self.direct,
+            relays: self.relays.as_ref().map(|access| (access, through.as_slice())),
+            role: self.role,
+            job: self.job,
+            key: &self.key,
+            listening: self.listening,
         };
-        let is_nowhere = !self.direct.is_empty() && is_gone(&self.direct) && is_gone(&through);
-        let deserted = dialer.deserted;
-        let error = telling.unwrap_or(BootstrapError::Unreachable { tried: dialer.failures });
-        is_passing |= !unknown_at.is_empty();
-        Err(Missed { error, is_passing, deserted, is_nowhere })
+        let won = race::run(&goal, deadline).map_err(|lost| self.missed(&lost, &through))?;
+        let direct = (!won.is_relayed).then_some(won.address);
+        Ok(Reached { channel: won.channel, direct })
     }
 
-    /// Asks for a circuit where the connection leads to a relay, so that it leads to the coordinator now.
-    fn pass(
-        &self,
-        relays: Option<&RelayAccess>,
-        stream: &TcpStream,
-        deadline: Instant,
-    ) -> Result<(), RelayError> {
-        relays.map_or(Ok(()), |relays| relays.to_coordinator(stream, self.job, deadline))
+    fn missed(&self, lost: &Lost, through: &[SocketAddr]) -> Missed {
+        let (deserted, unknown_at) = (lost.deserted(), lost.unknown_at());
+        let is_gone = |all: &[SocketAddr]| {
+            all.iter().all(|at| deserted.contains(at) || unknown_at.contains(at))
+        };
+        let is_nowhere = !self.direct.is_empty() && is_gone(&self.direct) && is_gone(through);
+        let error = lost.other().and_then(|(address, error)| other(address, error));
+        let error = error.unwrap_or_else(|| BootstrapError::Unreachable { tried: lost.failures() });
+        Missed { error, is_passing: lost.is_passing(), deserted, is_nowhere }
+    }
+}
+
+/// Who is there in the coordinator's place.
+fn other(address: SocketAddr, error: &HandshakeError) -> Option<BootstrapError> {
+    match error {
+        HandshakeError::Version(theirs) => {
+            let (theirs, ours) = (*theirs, handshake::VERSION);
+            Some(BootstrapError::Version { address, theirs, ours })
+        }
+        HandshakeError::OtherJob => Some(BootstrapError::OtherJob(address)),
+        HandshakeError::WrongKey => Some(BootstrapError::WrongKey(address)),
+        HandshakeError::Io(_) | HandshakeError::Noise | HandshakeError::Left => None,
     }
 }

@@ -2,7 +2,7 @@
 //! coordinator is registered at relays of its own.
 
 use crate::channel::Timed;
-use crate::connect::{Dialer, tune_briskly};
+use crate::connect::{self, tune_briskly};
 use crate::lock;
 use crate::secret::{JobId, JobKey, SecretError};
 use crate::taking::Taking;
@@ -46,11 +46,9 @@ pub enum RelayError {
     Leg(#[from] LegError),
 }
 
-impl RelayError {
-    /// Whether it may help to ask again a little later: the other end may not have come yet.
-    pub(crate) fn is_early(&self) -> bool {
-        matches!(self, Self::Leg(LegError::Refused(LegVerdict::NoRoute | LegVerdict::Unanswered)))
-    }
+/// Whether it may help to ask again a little later: the other end may not have come yet.
+pub(crate) const fn is_early(error: LegError) -> bool {
+    matches!(error, LegError::Refused(LegVerdict::NoRoute | LegVerdict::Unanswered))
 }
 
 impl std::fmt::Debug for RelayToken {
@@ -155,20 +153,8 @@ impl RelayAccess {
         ask(stream, &self.asker(me, job), errand, deadline)
     }
 
-    fn asker(&self, me: ProcId, job: JobId) -> Asker {
+    pub(crate) fn asker(&self, me: ProcId, job: JobId) -> Asker {
         Asker { me, job: job.0, token: gridmpi_wire::JobKey::new(self.token.bytes()) }
-    }
-
-    /// Over a connection to a relay: a circuit to the coordinator.
-    pub(crate) fn to_coordinator(
-        &self,
-        stream: &TcpStream,
-        job: JobId,
-        deadline: Instant,
-    ) -> Result<(), RelayError> {
-        let asker = self.asker(ProcId::NEWCOMER, job);
-        let errand = Errand::Open { to: ProcId::COORDINATOR };
-        ask(stream, &asker, errand, deadline)
     }
 }
 
@@ -204,12 +190,10 @@ struct Inside {
     is_closing: AtomicBool,
     /// Registrations that stand, to be ended from outside.
     standing: Mutex<Vec<(SocketAddr, TcpStream)>>,
-    /// Circuits that are being taken.
-    taking: Arc<Taking>,
     closing: Condvar,
 }
 
-/// Most circuits that are taken at a time: who has the relay's token may call as often as it likes.
+/// Most circuits that are taken at a time, in equal parts for all relays: who has a relay's token may call as often as it likes.
 const MOST_TAKEN: usize = 64;
 
 impl Door {
@@ -229,17 +213,18 @@ impl Door {
             asker: access.asker(ProcId::COORDINATOR, job),
             is_closing: AtomicBool::new(false),
             standing: Mutex::default(),
-            taking: Arc::new(Taking::new(MOST_TAKEN, 512 << 10)),
             closing: Condvar::new(),
         });
         let (came, trouble) = (Arc::new(came), Arc::new(trouble));
+        let relays = addresses.len();
         for address in addresses {
+            let taking = Arc::new(Taking::of_each(relays, MOST_TAKEN, 512 << 10));
             let (inside, came, trouble) =
                 (Arc::clone(&inside), Arc::clone(&came), Arc::clone(&trouble));
             std::thread::Builder::new()
                 .name("relay".to_owned())
                 .stack_size(256 << 10)
-                .spawn(move || inside.attend(address, &came, &*trouble))?;
+                .spawn(move || inside.attend(address, &taking, &came, &*trouble))?;
         }
         Ok(Self { inside })
     }
@@ -265,6 +250,7 @@ impl Inside {
     fn attend<F: Fn(TcpStream) + Send + Sync + 'static>(
         self: &Arc<Self>,
         relay: SocketAddr,
+        taking: &Arc<Taking>,
         came: &Arc<F>,
         trouble: &dyn Fn(SocketAddr, String),
     ) {
@@ -274,7 +260,7 @@ impl Inside {
             match self.register(relay) {
                 Ok(stream) => {
                     (pause, is_told) = (PAUSE_LEAST, false);
-                    self.listen(relay, &stream, came);
+                    self.listen(relay, &stream, taking, came);
                 }
                 Err(error) if !is_told => {
                     is_told = true;
@@ -298,11 +284,8 @@ impl Inside {
 
     fn connect(&self, relay: SocketAddr, errand: Errand) -> Result<TcpStream, RelayError> {
         let deadline = Instant::now() + SHORT;
-        let mut dialer = Dialer::new(&[relay], deadline);
-        let Some((_, stream)) = dialer.next() else {
-            let why = dialer.failures.pop().map_or_else(String::new, |(_, why)| why);
-            return Err(io::Error::other(why).into());
-        };
+        let stream = connect::open(relay, deadline);
+        let stream = stream.map_err(|error| io::Error::other(connect::describe(&error)))?;
         tune_briskly(&stream)?;
         ask(&stream, &self.asker, errand, deadline)?;
         Ok(stream)
@@ -325,6 +308,7 @@ impl Inside {
         self: &Arc<Self>,
         relay: SocketAddr,
         mut stream: &TcpStream,
+        taking: &Arc<Taking>,
         came: &Arc<F>,
     ) {
         let mut notices = Notices::default();
@@ -334,8 +318,7 @@ impl Inside {
             let Some(LegNotice::Called { circuit, .. }) = notice else { continue };
             let errand = Errand::Accept { circuit };
             let (inside, came) = (Arc::clone(self), Arc::clone(came));
-            self.taking
-                .begin(move || inside.connect(relay, errand).ok(), move |stream| came(stream));
+            taking.begin(move || inside.connect(relay, errand).ok(), move |stream| came(stream));
         }
         lock(&self.standing).retain(|(at, _)| *at != relay);
     }
@@ -344,6 +327,11 @@ impl Inside {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::race::tests::asked;
+    use gridmpi_wire::CircuitId;
+    use std::io::Write;
+    use std::net::TcpListener;
+    use std::sync::mpsc::channel;
 
     #[test]
     fn names_are_host_and_port() {
@@ -369,5 +357,57 @@ mod tests {
         let token = RelayToken::parse(&"5".repeat(64)).unwrap();
         let access = RelayAccess { names: vec!["no.such.host.invalid:1".to_owned()], token };
         assert!(access.resolve().unwrap_err().contains("no.such.host.invalid"));
+    }
+
+    /// A relay at which one registers, and which then, when `ready` returns, calls with so many circuits. What comes after is told to `leg`.
+    fn calling(
+        token: &RelayToken,
+        circuits: u64,
+        ready: impl FnOnce() + Send + 'static,
+        leg: impl Fn(TcpStream) + Send + 'static,
+    ) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (at, token) = (listener.local_addr().unwrap(), token.clone());
+        std::thread::spawn(move || {
+            let mut registered = listener.accept().unwrap().0;
+            let request = asked(&mut registered, &token);
+            registered.write_all(&request.answer(LegVerdict::Accepted)).unwrap();
+            ready();
+            for circuit in (0..circuits).map(CircuitId) {
+                let called = LegNotice::Called { from: ProcId(0), circuit };
+                registered.write_all(&called.encode()).unwrap();
+            }
+            listener.incoming().flatten().for_each(leg);
+        });
+        at
+    }
+
+    #[test]
+    fn one_relay_cannot_take_the_places_of_another() {
+        const PART: usize = MOST_TAKEN / 2;
+        let token = RelayToken::random().unwrap();
+        let access = RelayAccess { names: Vec::new(), token: token.clone() };
+        let (taking, taken) = channel();
+        let keep = move |leg| taking.send(leg).unwrap();
+        let bad = calling(&token, 4 * MOST_TAKEN as u64, || (), keep);
+        let (tell, full) = channel();
+        let own = token.clone();
+        let good = calling(
+            &token,
+            1,
+            move || full.recv().unwrap(),
+            move |mut leg| {
+                let answer = asked(&mut leg, &own).answer(LegVerdict::Accepted);
+                leg.write_all(&answer).unwrap();
+            },
+        );
+        let (sender, came) = channel();
+        let came_in = move |stream: TcpStream| sender.send(stream.peer_addr().unwrap()).unwrap();
+        let job = crate::secret::Secret::random().unwrap().job();
+        let _door = Door::open(&access, vec![bad, good], job, came_in, |_, _| ()).unwrap();
+        let silent: Vec<TcpStream> = (0..PART).map(|_| taken.recv().unwrap()).collect();
+        tell.send(()).unwrap();
+        assert_eq!(came.recv_timeout(SHORT / 2), Ok(good));
+        assert!(taken.try_recv().is_err() && silent.len() == PART, "it has no more than its part");
     }
 }

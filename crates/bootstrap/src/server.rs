@@ -11,17 +11,19 @@ use self::members::Member;
 use crate::connect::tune;
 use crate::handshake::{self, HandshakeError};
 use crate::join::{JoinRequest, JoinTerms};
+use crate::listen::listen;
 use crate::lock;
 use crate::message::{FromCoordinator, bounded};
 use crate::model::{JobTable, NetworkInfo};
 use crate::relay::{Door, RelayAccess};
 use crate::roster::{Expected, Progress, Roster};
 use crate::secret::{JobId, JobKey, Secret};
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use crate::strangers::{Stranger, Strangers};
+use socket2::Socket;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -29,7 +31,7 @@ use std::time::{Duration, Instant};
 const HANDSHAKE: Duration = Duration::from_secs(5);
 /// Time that a member has for its first messages, and we for an answer to them.
 const MEMBER: Duration = Duration::from_secs(30);
-/// Connections served before they have proved membership; others wait in the kernel's queue.
+/// Connections served before they have proved membership; then somebody makes room, or is turned away and may come again.
 const MAX_STRANGERS: usize = 128;
 /// Strangers are reported at most this often.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
@@ -37,6 +39,9 @@ const REPORT_EVERY: Duration = Duration::from_secs(1);
 const LAST: Duration = Duration::from_secs(2);
 /// Signals beyond so many that wait for a connection are let go, as the system does with signals of one kind.
 const MOST_WAITING: usize = 64;
+
+const CROWDED: &str = "came while too many had not proved membership; a member comes again";
+const ENDED: &str = "had not proved membership when others came; a member comes again";
 
 /// What a coordinator is told at its start.
 pub struct CoordinatorConfig {
@@ -158,8 +163,8 @@ struct Shared {
     /// Joined launchers, by cluster.
     joins: Vec<Slot>,
     events: Mutex<Box<dyn FnMut(Event) + Send>>,
-    strangers: Mutex<Strangers>,
-    room: Condvar,
+    strangers: Arc<Strangers>,
+    reports: Mutex<Reports>,
     closing: AtomicBool,
 }
 
@@ -174,11 +179,11 @@ struct Origin {
     is_relayed: bool,
 }
 
+/// What has been told of strangers.
 #[derive(Default)]
-struct Strangers {
-    being_served: usize,
-    reported: Option<Instant>,
-    unreported: u64,
+struct Reports {
+    last: Option<Instant>,
+    untold: u64,
 }
 
 impl Coordinator {
@@ -238,9 +243,9 @@ fn open_door(relays: &RelayAccess, shared: &Arc<Shared>) -> io::Result<Door> {
     let (serving, telling) = (Arc::clone(shared), Arc::clone(shared));
     let came = move |stream: TcpStream| {
         let Ok(peer) = stream.peer_addr() else { return };
-        // Who finds no room tries again.
-        if serving.has_room() {
-            serving.serve(stream, Origin { peer, is_relayed: true });
+        let origin = Origin { peer: canonical(peer), is_relayed: true };
+        if let Some(stranger) = serving.let_in(&stream, origin) {
+            serving.serve(stream, stranger, origin);
         }
     };
     let trouble = move |relay, problem| telling.tell(Event::RelayLost { relay, problem });
@@ -251,7 +256,6 @@ impl Drop for Coordinator {
     fn drop(&mut self) {
         self.door = None;
         self.shared.closing.store(true, Ordering::Release);
-        self.shared.room.notify_all();
         self.shared.members().for_each(|member| member.session.close());
         let last = Instant::now() + LAST;
         self.shared.members().for_each(|member| member.session.wait_idle(last));
@@ -267,14 +271,6 @@ impl Drop for Coordinator {
             let _ = acceptor.join();
         }
     }
-}
-
-fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_reuse_address(true)?;
-    socket.bind(&SockAddr::from(address))?;
-    socket.listen(1024)?;
-    Ok(socket.into())
 }
 
 impl Shared {
@@ -295,55 +291,41 @@ impl Shared {
             joins: config.clusters.iter().map(empty).collect(),
             roster: Mutex::new(Roster::new(config.clusters)),
             events: Mutex::new(events),
-            strangers: Mutex::default(),
-            room: Condvar::new(),
+            strangers: Arc::new(Strangers::new(MAX_STRANGERS)),
+            reports: Mutex::default(),
             closing: AtomicBool::new(false),
         }
     }
 
     fn accept(self: &Arc<Self>, listener: &TcpListener) {
-        while self.wait_for_room() {
-            let Ok((stream, peer)) = listener.accept() else {
+        loop {
+            let accepted = listener.accept();
+            if self.closing.load(Ordering::Acquire) {
+                return;
+            }
+            let Ok((stream, peer)) = accepted else {
                 // Out of descriptors, most likely: let others close theirs.
                 std::thread::sleep(Duration::from_millis(50));
                 continue;
             };
-            if self.closing.load(Ordering::Acquire) {
-                return;
-            }
-            lock(&self.strangers).being_served += 1;
+            let origin = Origin { peer: canonical(peer), is_relayed: false };
+            let Some(stranger) = self.let_in(&stream, origin) else { continue };
             let shared = Arc::clone(self);
-            let served = std::thread::Builder::new()
+            // If there is no thread the place is free again, and who has come may come again.
+            let _ = std::thread::Builder::new()
                 .name("rendezvous".to_owned())
                 .stack_size(512 << 10)
-                .spawn(move || shared.serve(stream, Origin { peer, is_relayed: false }));
-            if served.is_err() {
-                self.leave_strangers();
-            }
+                .spawn(move || shared.serve(stream, stranger, origin));
         }
     }
 
-    /// False when the coordinator closes.
-    fn wait_for_room(&self) -> bool {
-        let mut strangers = lock(&self.strangers);
-        while strangers.being_served >= MAX_STRANGERS && !self.closing.load(Ordering::Acquire) {
-            strangers = self.room.wait(strangers).unwrap_or_else(PoisonError::into_inner);
+    /// A place among the strangers, if there is one for whoever comes from there.
+    fn let_in(&self, stream: &TcpStream, origin: Origin) -> Option<Stranger> {
+        let stranger = self.strangers.come(stream, origin.peer.ip());
+        if stranger.is_none() {
+            self.report_stranger(origin.peer, CROWDED);
         }
-        !self.closing.load(Ordering::Acquire)
-    }
-
-    /// Takes a place among the strangers, if there is one.
-    fn has_room(&self) -> bool {
-        let mut strangers = lock(&self.strangers);
-        let is_there =
-            strangers.being_served < MAX_STRANGERS && !self.closing.load(Ordering::Acquire);
-        strangers.being_served += usize::from(is_there);
-        is_there
-    }
-
-    fn leave_strangers(&self) {
-        lock(&self.strangers).being_served -= 1;
-        self.room.notify_one();
+        stranger
     }
 
     /// Everybody who has come.
@@ -351,39 +333,47 @@ impl Shared {
         self.ranks.iter().chain(&self.joins).filter_map(|slot| lock(slot).clone())
     }
 
-    fn serve(&self, stream: TcpStream, origin: Origin) {
+    fn serve(&self, stream: TcpStream, stranger: Stranger, origin: Origin) {
         let deadline = Instant::now() + HANDSHAKE;
         let stream = Socket::from(stream);
         let met = tune(&stream)
             .map_err(HandshakeError::from)
             .and_then(|()| handshake::accept(stream.into(), self.job, &self.key, deadline));
-        self.leave_strangers();
+        let was_ended = !stranger.leave();
         match met {
+            _ if was_ended => self.report_stranger(origin.peer, ENDED),
             Ok((role, channel)) => {
                 if let Ok((reader, writer)) = channel.split() {
                     self.welcome(role, reader, writer, origin);
                 }
             }
-            Err(error) => self.report_stranger(origin.peer, &error),
+            // It races several ways to us, and another has won.
+            Err(HandshakeError::Left) => {}
+            Err(error) => self.report_stranger(origin.peer, &describe(&error)),
         }
     }
 
-    fn report_stranger(&self, peer: SocketAddr, error: &HandshakeError) {
-        let mut strangers = lock(&self.strangers);
+    fn report_stranger(&self, peer: SocketAddr, problem: &str) {
+        let mut reports = lock(&self.reports);
         let now = Instant::now();
-        if strangers.reported.is_some_and(|last| now < last + REPORT_EVERY) {
-            strangers.unreported += 1;
+        if reports.last.is_some_and(|last| now < last + REPORT_EVERY) {
+            reports.untold += 1;
             return;
         }
-        strangers.reported = Some(now);
-        let others = std::mem::take(&mut strangers.unreported);
-        drop(strangers);
-        self.tell(Event::Stranger { peer, problem: describe(error), others });
+        reports.last = Some(now);
+        let others = std::mem::take(&mut reports.untold);
+        drop(reports);
+        self.tell(Event::Stranger { peer, problem: problem.to_owned(), others });
     }
 
     fn tell(&self, event: Event) {
         (lock(&self.events))(event);
     }
+}
+
+/// One form for each address, whichever family the socket has.
+fn canonical(peer: SocketAddr) -> SocketAddr {
+    SocketAddr::new(peer.ip().to_canonical(), peer.port())
 }
 
 fn describe(error: &HandshakeError) -> String {

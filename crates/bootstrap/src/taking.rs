@@ -3,6 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+/// What a relay can have where there are many.
+const FEW: usize = 8;
+
 /// How many circuits are being taken, and at most. Any thread may use it.
 #[derive(Debug)]
 pub struct Taking {
@@ -20,6 +23,12 @@ impl Taking {
     #[must_use]
     pub const fn new(most: usize, stack: usize) -> Self {
         Self { most, stack, count: AtomicUsize::new(0) }
+    }
+
+    /// The part of one of so many relays, of `most` circuits in all: none can take the places of another. A few in any case.
+    #[must_use]
+    pub fn of_each(relays: usize, most: usize, stack: usize) -> Self {
+        Self::new((most / relays.max(1)).max(FEW), stack)
     }
 
     /// How many there are at the moment.

@@ -2,12 +2,13 @@
 
 mod common;
 
-use common::{LOCAL, Registered, job, registering, registration, request, soon};
+use common::{LOCAL, Registered, job, job_at, registering, registration, request, soon};
 use gridmpi_bootstrap::{
-    BootstrapError, Event, JobKey, JoinOrder, Parting, Secret, abort, join, register, suspect,
+    BootstrapError, EVERYWHERE, Event, JobEnv, JobKey, JoinOrder, Listening, NetworkInfo, Parting,
+    Secret, abort, join, register, suspect,
 };
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
@@ -224,6 +225,38 @@ fn an_unreachable_coordinator_is_named() {
 }
 
 #[test]
+fn an_address_that_takes_connections_and_says_nothing_keeps_nobody_back() {
+    let job = job(&[("a", None)]);
+    let silent = TcpListener::bind((LOCAL, 0)).unwrap();
+    let mut env = job.env("a");
+    env.coordinators.insert(0, silent.local_addr().unwrap());
+    let began = Instant::now();
+    assert!(register(&env, registration("a", 1), soon()).is_ok());
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+}
+
+#[test]
+fn clusters_come_by_either_family_and_are_named_by_the_address_they_have() {
+    let (everywhere, secret) = (SocketAddr::new(EVERYWHERE, 0), Secret::random().unwrap());
+    let job = job_at(everywhere, &[("a", None)], NetworkInfo::default(), secret);
+    let at = job.coordinator.address();
+    let mut noise = TcpStream::connect((LOCAL, at.port())).unwrap();
+    noise.write_all(b"SSH-2.0").unwrap();
+    let peer = job.expect(|event| match event {
+        Event::Stranger { peer, .. } => Some(peer.ip()),
+        _ => None,
+    });
+    assert_eq!(peer, LOCAL);
+    let local = if at.is_ipv6() { Ipv6Addr::LOCALHOST.into() } else { LOCAL };
+    let env = JobEnv { coordinators: vec![SocketAddr::new(local, at.port())], ..job.env("a") };
+    assert!(register(&env, registration("a", 1), soon()).is_ok());
+    job.expect(|event| match event {
+        Event::Registered(who) => (who.peer.ip() == local).then_some(()),
+        _ => None,
+    });
+}
+
+#[test]
 fn the_coordinators_end_is_noticed_by_who_waits_for_it() {
     let job = job(&[("a", None)]);
     let (_, control) = registering(&job, "a", 1).join().unwrap().unwrap();
@@ -241,8 +274,10 @@ fn a_launcher_joins_by_token_takes_orders_and_reports() {
     let token = Secret::parse(&job.secret.reveal()).unwrap();
     let addresses = [job.coordinator.address()];
     let (terms, control) =
-        join(&addresses, None, &token, request("b"), soon(), move |o| sender.send(o).unwrap())
-            .unwrap();
+        join(&addresses, None, &token, request("b"), Listening::Now, soon(), move |o| {
+            sender.send(o).unwrap()
+        })
+        .unwrap();
     assert_eq!(terms.coordinators, addresses);
     assert_eq!((terms.wait_s, terms.interface.as_deref()), (30, Some("eth1")));
     job.expect(|event| match event {
@@ -262,15 +297,42 @@ fn a_launcher_joins_by_token_takes_orders_and_reports() {
 }
 
 #[test]
+fn a_launcher_waits_for_a_coordinator_that_listens_soon() {
+    let secret = Secret::random().unwrap();
+    // What listened before it: it takes a connection, and goes.
+    let before = TcpListener::bind((LOCAL, 0)).unwrap();
+    let at = before.local_addr().unwrap();
+    let joining = |listening| {
+        let secret = secret.clone();
+        std::thread::spawn(move || {
+            join(&[at], None, &secret, request("b"), listening, soon(), drop)
+        })
+    };
+    let joined = joining(Listening::Soon);
+    drop(before.accept().unwrap());
+    drop(before);
+    let refused = joining(Listening::Now).join().unwrap().err().unwrap();
+    assert!(refused.to_string().contains("refused"), "{refused}");
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(!joined.is_finished(), "it does not wait");
+    let job = job_at(at, &[("b+", None)], NetworkInfo::default(), secret);
+    assert!(joined.join().unwrap().is_ok());
+    job.expect(|event| matches!(event, Event::Joined(..)).then_some(()));
+}
+
+#[test]
 fn joining_with_a_wrong_token_or_name_says_so() {
     let job = job(&[("a", None), ("b+", None)]);
     let addresses = [job.coordinator.address()];
     let other = Secret::random().unwrap();
-    let wrong = join(&addresses, None, &other, request("b"), soon(), drop).err().unwrap();
+    let wrong =
+        join(&addresses, None, &other, request("b"), Listening::Now, soon(), drop).err().unwrap();
     assert!(wrong.to_string().contains("another job"), "{wrong}");
     for (cluster, part) in [("x", "no cluster"), ("a", "itself")] {
         let error =
-            join(&addresses, None, &job.secret, request(cluster), soon(), drop).err().unwrap();
+            join(&addresses, None, &job.secret, request(cluster), Listening::Now, soon(), drop)
+                .err()
+                .unwrap();
         assert!(error.to_string().contains(part), "{error}");
     }
 }

@@ -4,7 +4,7 @@ mod common;
 
 use common::{Job, LOCAL, job, job_on, registration, request, soon};
 use gridmpi_bootstrap::{
-    Event, JobEnv, JoinControl, JoinOrder, NetworkInfo, Parting, abort, join, register,
+    Event, JobEnv, JoinControl, JoinOrder, Listening, NetworkInfo, Parting, abort, join, register,
 };
 use socket2::SockRef;
 use std::collections::VecDeque;
@@ -163,11 +163,18 @@ fn live_as_launcher(cuts: impl IntoIterator<Item = Cut>) -> usize {
     let job = job(&[("a+", None)]);
     let proxy = Proxy::new(job.coordinator.address(), cuts);
     let (sender, orders) = channel();
-    let (terms, control): (_, JoinControl) =
-        join(&[proxy.address], None, &job.secret, request("a"), soon(), move |order| {
+    let (terms, control): (_, JoinControl) = join(
+        &[proxy.address],
+        None,
+        &job.secret,
+        request("a"),
+        Listening::Now,
+        soon(),
+        move |order| {
             drop(sender.send(order));
-        })
-        .unwrap();
+        },
+    )
+    .unwrap();
     assert_eq!(terms.wait_s, 30);
     (1..=5).for_each(|number| job.coordinator.signal(0, number));
     job.coordinator.end(4, "over");

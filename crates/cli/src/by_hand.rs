@@ -5,9 +5,12 @@ use gridmpi_bootstrap::Secret;
 use gridmpi_bootstrap::line::Pass;
 use gridmpi_job::parse_coordinators;
 use gridmpi_probe::node::{Identity, receive};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+/// Addresses that one side tells the other.
+const MOST_TOLD: usize = 16;
 
 /// What to say, and the exit code.
 pub(crate) type Failure = (Vec<String>, i32);
@@ -52,7 +55,7 @@ impl Hand {
     pub(crate) fn serve(&self, listen: SocketAddr, verb: &str, done: &str) -> Result<(), Failure> {
         let cannot = |error: std::io::Error| bad(format!("cannot listen on {listen}: {error}"));
         let secret = self.secret()?;
-        let listener = TcpListener::bind(listen).map_err(cannot)?;
+        let listener = gridmpi_bootstrap::listen(listen).map_err(cannot)?;
         let at = listener.local_addr().map_err(cannot)?;
         eprintln!("gridmpi: waiting at {at} for `gridmpi {verb} HOST:{}`", at.port());
         let interface = std::env::var(gridmpi_bootstrap::env::INTERFACE);
@@ -60,7 +63,7 @@ impl Hand {
             cluster: "there".to_owned(),
             host: gridmpi_probe::host(),
             of: None,
-            addresses: vec![at],
+            addresses: gridmpi_job::own_addresses(at).into_iter().take(MOST_TOLD).collect(),
             interface: interface.ok().filter(|name| !name.is_empty()),
             relays: None,
         };

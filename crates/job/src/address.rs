@@ -1,5 +1,6 @@
 //! Under which addresses the coordinator may be reached, and how users write addresses.
 
+use gridmpi_bootstrap::EVERYWHERE;
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
 use std::collections::BTreeSet;
@@ -9,7 +10,20 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 const MAX_ADDRESSES: usize = 24;
 
 /// Where to listen if the user does not say.
-pub(crate) const ANYWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+pub(crate) const ANYWHERE: SocketAddr = SocketAddr::new(EVERYWHERE, 0);
+
+/// The addresses behind which a socket on `listening` answers, best first, as ranks would tell theirs.
+#[must_use]
+pub fn own_addresses(listening: SocketAddr) -> Vec<SocketAddr> {
+    let at = |ip| SocketAddr::new(ip, listening.port());
+    reachable(listening.ip()).into_iter().map(at).collect()
+}
+
+/// Addresses in a command line for people, whose shell may take brackets for a pattern.
+pub(crate) fn word(addresses: &[SocketAddr]) -> String {
+    let list = addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(",");
+    if addresses.iter().any(SocketAddr::is_ipv6) { format!("'{list}'") } else { list }
+}
 
 /// Addresses of this machine behind which a socket on `listen` answers, best first: those that
 /// other machines may know before those that only we do.
@@ -111,11 +125,30 @@ mod tests {
         assert!(!reachable(ANYWHERE.ip()).is_empty());
     }
 
+    /// As far as these go: 16 at the most.
+    #[test]
+    fn own_addresses_are_those_that_ranks_tell_in_their_order() {
+        let ranks = gridmpi_probe::Here::listening(None).unwrap();
+        let ranks: Vec<IpAddr> = ranks.addresses.iter().map(SocketAddr::ip).collect();
+        let ours: Vec<_> = own_addresses("[::]:7".parse().unwrap());
+        assert!(ours.iter().all(|at| at.port() == 7));
+        let ours: Vec<IpAddr> = ours.iter().map(SocketAddr::ip).collect();
+        assert_eq!(ours[..ours.len().min(16)], ranks);
+    }
+
+    #[test]
+    fn a_shell_takes_a_list_of_addresses_for_one_word() {
+        let list = |text| word(&parse_coordinators(text).unwrap());
+        assert_eq!(list("10.0.0.1:1,10.0.0.2:1"), "10.0.0.1:1,10.0.0.2:1");
+        assert_eq!(list("10.0.0.1:1,[fd00::1]:1"), "'10.0.0.1:1,[fd00::1]:1'");
+    }
+
     #[test]
     fn users_may_leave_out_the_address_to_listen_on() {
-        for text in ["7000", ":7000", "0.0.0.0:7000"] {
-            assert_eq!(parse_listen(text).unwrap(), "0.0.0.0:7000".parse().unwrap());
+        for text in ["7000", ":7000", "[::]:7000"] {
+            assert_eq!(parse_listen(text).unwrap(), "[::]:7000".parse().unwrap());
         }
+        assert_eq!(parse_listen("0.0.0.0:7000").unwrap(), "0.0.0.0:7000".parse().unwrap());
         for text in ["", "x", "127.0.0.1", "127.0.0.1:99999", ":"] {
             assert!(parse_listen(text).is_err(), "{text}");
         }

@@ -103,6 +103,7 @@ fn start(options: &JoinOptions) -> Result<Part, (String, i32)> {
         relays.as_ref(),
         &secret,
         request(&options.cluster),
+        measure::listening_after(options.measure),
         Instant::now() + ANSWER,
         move |order| drop(orders.send(Happening::Order(order))),
     )

@@ -37,7 +37,7 @@ mod supervise;
 mod sweep;
 mod token;
 
-pub use address::{parse_coordinators, parse_listen};
+pub use address::{own_addresses, parse_coordinators, parse_listen};
 pub use doctor::examine;
 pub use gridmpi_settings::FileError;
 pub use hidden::play as play_hidden_part;

@@ -15,7 +15,7 @@ use crate::run::own_interface;
 use crate::spec::{ClusterSpec, JobSpec, Launcher};
 use gridmpi_bootstrap::line::Pass;
 use gridmpi_bootstrap::{
-    ClusterName, JobEnv, LinkInfo, RelayAccess, RelayToken, Secret, Settings, Via,
+    ClusterName, JobEnv, LinkInfo, Listening, RelayAccess, RelayToken, Secret, Settings, Via,
 };
 use gridmpi_probe::{Conductor, Gathering, Options, PathReport};
 use gridmpi_report::units::{format_duration, format_rate};
@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 
 /// Launchers may take so long to start the nodes, unless the job says otherwise.
 pub(crate) const WAIT: Duration = Duration::from_secs(60);
-/// People may take so long to start theirs: nodes that are there already wait for orders a little longer.
+/// People may take so long to start theirs, unless the job says otherwise: nodes that are there already are told to stay.
 const WAIT_BY_HAND: Duration = Duration::from_secs(540);
 /// And so long to end after them.
 const END: Duration = Duration::from_secs(5);
@@ -157,12 +157,11 @@ fn relayed(spec: &JobSpec, pair: Pair) -> String {
 pub(crate) fn listen(spec: &JobSpec) -> Result<(TcpListener, Vec<SocketAddr>), String> {
     let listen = spec.listen.as_deref().map(address::parse_listen).transpose();
     let listen = listen.map_err(|error| format!("--listen: {error}"))?.unwrap_or(ANYWHERE);
-    let bound = TcpListener::bind(listen).and_then(|l| l.local_addr().map(|at| (l, at.port())));
-    let (listener, port) = bound.map_err(|error| {
+    let bound = gridmpi_bootstrap::listen(listen).and_then(|l| l.local_addr().map(|at| (l, at)));
+    let (listener, at) = bound.map_err(|error| {
         format!("cannot listen on {listen}: {error}. Give another address by --listen")
     })?;
-    let at = address::reachable(listen.ip()).into_iter().map(|ip| SocketAddr::new(ip, port));
-    Ok((listener, at.collect()))
+    Ok((listener, address::own_addresses(at)))
 }
 
 /// The cluster with one process on each host, as far as the job file names hosts.
@@ -339,6 +338,11 @@ pub(crate) fn serve(
     Ok(code)
 }
 
+/// Whether `gridmpi run` listens for those who join: when it has measured it closes its port, and opens it again for the job.
+pub(crate) const fn listening_after(measured: bool) -> Listening {
+    if measured { Listening::Soon } else { Listening::Now }
+}
+
 /// Measures what the job file wants measured (all links of unknown bandwidth, if `all`), and puts it into the job. Where people were told to
 /// start clusters by hand, the job listens where these came.
 pub(crate) fn fill(
@@ -449,6 +453,18 @@ mod tests {
         assert_eq!((nodes.rank_count(), nodes.per_host()), (Some(2), Some(1)));
         let (pairs, others) = measurable(&spec);
         assert_eq!((pairs, others.len()), (vec![[0, 1]], 1));
+    }
+
+    #[test]
+    fn every_address_that_is_told_answers() {
+        let (listener, told) = listen(&spec(CLUSTERS)).unwrap();
+        let is_wide = listener.local_addr().unwrap().is_ipv6();
+        assert!(told.iter().any(SocketAddr::is_ipv4));
+        let of_this_machine: std::net::IpAddr = std::net::Ipv6Addr::LOCALHOST.into();
+        assert!(!is_wide || told.iter().any(|at| at.ip() == of_this_machine), "{told:?}");
+        for at in told {
+            std::net::TcpStream::connect(at).unwrap_or_else(|error| panic!("{at}: {error}"));
+        }
     }
 
     #[test]

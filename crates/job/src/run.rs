@@ -396,7 +396,7 @@ fn invite(
         }
         None => (format!("{TOKEN}={} ", secret.reveal()), String::new()),
     };
-    let at = at.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(",");
+    let at = address::word(at);
     let command = |name: &&str| {
         format!("{before}gridmpi join{more} --cluster {name} {at}{option} -- LAUNCHER ... PROGRAM")
     };

@@ -1,18 +1,18 @@
 //! Who is let in at an open port: whoever proves to hold the secret, within bounds of number and time.
 
-use gridmpi_bootstrap::RelayAccess;
 use gridmpi_bootstrap::line::{self, Line, Pass};
+use gridmpi_bootstrap::{RelayAccess, Stranger, Strangers};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Time that a connection has to prove itself and to say what it is for.
 const HANDSHAKE: Duration = Duration::from_secs(5);
-/// Connections served before they have proven themselves; others wait in the kernel's queue.
-const MAX_STRANGERS: u32 = 64;
+/// Connections served before they have proven themselves; then somebody makes room, or is turned away and may come again.
+const MAX_STRANGERS: usize = 64;
 /// How soon the end of a door is noticed.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -57,7 +57,8 @@ pub(crate) fn open(
     visit: impl Fn(Visitor) + Send + Sync + 'static,
 ) -> std::io::Result<Door> {
     let closing = Arc::new(AtomicBool::new(false));
-    let hall = Arc::new(Hall { pass: pass.clone(), strangers: AtomicU32::new(0), visit });
+    let strangers = Arc::new(Strangers::new(MAX_STRANGERS));
+    let hall = Arc::new(Hall { pass: pass.clone(), strangers, visit });
     let mut door = Door { closing, keepers: Vec::new(), relays: None };
     if let Some(Outpost { relays, trouble }) = outpost {
         let at = relays.resolve().map_err(std::io::Error::other)?;
@@ -70,7 +71,7 @@ pub(crate) fn open(
         let (hall, closing) = (Arc::clone(&hall), Arc::clone(&door.closing));
         door.keepers.push(std::thread::spawn(move || {
             while !closing.load(Ordering::Acquire) {
-                if hall.has_room() && is_ready(&listener) {
+                if is_ready(&listener) {
                     Hall::accept(&hall, &listener);
                 }
             }
@@ -87,53 +88,73 @@ fn is_ready(listener: &TcpListener) -> bool {
 
 struct Hall<V> {
     pass: Pass,
-    strangers: AtomicU32,
+    strangers: Arc<Strangers>,
     visit: V,
 }
 
 impl<V: Fn(Visitor) + Send + Sync + 'static> Hall<V> {
-    fn has_room(&self) -> bool {
-        let has_room = self.strangers.load(Ordering::Acquire) < MAX_STRANGERS;
-        if !has_room {
-            std::thread::sleep(LOOK);
-        }
-        has_room
-    }
-
     fn accept(hall: &Arc<Self>, listener: &TcpListener) {
         let Ok((stream, peer)) = listener.accept() else {
             // Out of descriptors, perhaps: the next one comes when some are back.
             std::thread::sleep(Duration::from_millis(5));
             return;
         };
-        hall.strangers.fetch_add(1, Ordering::AcqRel);
+        let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
+        let Some(stranger) = hall.strangers.come(&stream, peer.ip()) else { return };
         let own = Arc::clone(hall);
-        let serving = std::thread::Builder::new().spawn(move || own.serve(stream, peer));
-        if serving.is_err() {
-            hall.strangers.fetch_sub(1, Ordering::AcqRel);
-        }
+        // If there is no thread the place is free again.
+        let _ = std::thread::Builder::new().spawn(move || own.serve(stream, peer, stranger));
     }
 
     /// Somebody has come through a relay.
     fn welcome(&self, stream: TcpStream) {
         let Ok(peer) = stream.peer_addr() else { return };
-        if self.strangers.fetch_add(1, Ordering::AcqRel) < MAX_STRANGERS {
-            self.serve(stream, peer);
-        } else {
-            self.strangers.fetch_sub(1, Ordering::AcqRel);
+        if let Some(stranger) = self.strangers.come(&stream, peer.ip()) {
+            self.serve(stream, peer, stranger);
         }
     }
 
-    fn serve(&self, stream: TcpStream, peer: SocketAddr) {
+    fn serve(&self, stream: TcpStream, peer: SocketAddr, stranger: Stranger) {
         let deadline = Instant::now() + HANDSHAKE;
         let proven = stream
             .set_nonblocking(false)
             .map_err(|error| error.to_string())
             .and_then(|()| line::answer(stream, &self.pass, deadline));
-        self.strangers.fetch_sub(1, Ordering::AcqRel);
+        let was_ended = !stranger.leave();
         (self.visit)(match proven {
+            _ if was_ended => Visitor::Stranger(peer, "had to make room for others".to_owned()),
             Ok(line) => Visitor::Proven(line),
             Err(problem) => Visitor::Stranger(peer, problem),
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gridmpi_bootstrap::Secret;
+    use std::net::Ipv4Addr;
+
+    fn from(ip: Ipv4Addr, to: SocketAddr) -> TcpStream {
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
+        let socket = socket.unwrap();
+        socket.bind(&SocketAddr::from((ip, 0)).into()).unwrap();
+        socket.connect(&to.into()).unwrap();
+        socket.into()
+    }
+
+    #[test]
+    fn silent_strangers_make_room_for_who_comes_from_elsewhere_and_at_last_for_their_own() {
+        let pass = Pass::from(&Secret::random().unwrap());
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        let _door = open(vec![listener], &pass, None, drop).unwrap();
+        let other = Ipv4Addr::new(127, 0, 0, 2);
+        let _silent: Vec<_> = (0..2 * MAX_STRANGERS).map(|_| from(other, at)).collect();
+        let (began, in_time) = (Instant::now(), HANDSHAKE / 2);
+        line::dial(&[at], &pass, began + in_time).map(drop).unwrap();
+        while line::open(from(other, at), &pass, began + in_time).is_err() {
+            assert!(began.elapsed() < in_time, "nobody comes in from where the silent ones are");
+        }
     }
 }

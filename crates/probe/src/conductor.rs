@@ -24,8 +24,12 @@ const MAX_NODES: usize = 4096;
 const CLOCKS: u32 = 5;
 /// Words that wait to be heard.
 const WORDS: usize = 4096;
-/// A node's line is read for so long without a word.
+/// A node's line is read for so long without a word, or for as long as others are waited for.
 const LONG: Duration = Duration::from_secs(3600);
+/// Nodes wait for orders so much longer than we for other nodes.
+const MORE: Duration = Duration::from_secs(60);
+/// Nobody is waited for longer.
+const LONGEST_WAIT: Duration = Duration::from_secs(366 * 86400);
 
 /// Says why waiting has become useless.
 pub type Watch<'a> = &'a mut dyn FnMut() -> Result<(), String>;
@@ -97,6 +101,8 @@ pub struct Conductor<'a> {
     watch: Watch<'a>,
     pub(crate) began: Instant,
     pub(crate) rounds: u32,
+    /// How long other nodes may take to come.
+    wait: Duration,
     /// Which of our relays cannot be used, and why.
     pub(crate) troubles: Troubles,
     _door: Option<Door>,
@@ -142,7 +148,8 @@ impl<'a> Conductor<'a> {
         let (mouths, words) = sync_channel(WORDS);
         let began = Instant::now();
         let troubles = Troubles::default();
-        Self { nodes: Vec::new(), words, mouths, watch, began, rounds: 0, troubles, _door: door }
+        let (nodes, rounds, wait) = (Vec::new(), 0, Duration::ZERO);
+        Self { nodes, words, mouths, watch, began, rounds, wait, troubles, _door: door }
     }
 
     /// Waits until every cluster's nodes have come. Of several processes on one host one stays.
@@ -175,8 +182,9 @@ impl<'a> Conductor<'a> {
         let (door, arrivals) = reception(gathering.listeners, &gathering.pass, outpost)?;
         let mut own = Self::new(watch, Some(door));
         own.troubles = troubles;
+        own.wait = gathering.wait.min(LONGEST_WAIT);
         let mut roll = Roll::new(&gathering.clusters);
-        let deadline = Instant::now() + gathering.wait;
+        let deadline = Instant::now() + own.wait;
         while let Some(missing) = roll.missing() {
             match arrivals.recv_timeout(LOOK) {
                 Ok((hello, line)) if own.nodes.len() < MAX_NODES => {
@@ -253,10 +261,24 @@ impl<'a> Conductor<'a> {
     fn take(&mut self, hello: Hello, line: Line, addresses: Option<Vec<SocketAddr>>) {
         let (reader, writer) = line.split();
         let (number, words) = (self.nodes.len(), self.mouths.clone());
-        std::thread::spawn(move || hear(number, reader, &words));
+        let patience = LONG.max(self.wait + MORE);
+        std::thread::spawn(move || hear(number, reader, &words, patience));
         let Hello { cluster, host, id, .. } = hello;
         let addresses = addresses.unwrap_or(hello.addresses);
         self.nodes.push(Node { cluster, host, addresses, id, writer, offset_us: 0 });
+        self.keep(number);
+    }
+
+    /// Tells a node that it is still wanted, however long its next order takes to come.
+    fn keep(&mut self, node: usize) {
+        let for_s = u32::try_from((self.wait + MORE).as_secs()).unwrap_or(u32::MAX);
+        // If it has gone, its reader tells.
+        let _ = self.order(node, &Order::Stay { for_s });
+    }
+
+    /// The same to all: each may be the last one that is needed.
+    pub(crate) fn keep_all(&mut self) {
+        (0..self.nodes.len()).for_each(|node| self.keep(node));
     }
 
     /// Positions of the nodes of a cluster.
@@ -388,9 +410,10 @@ fn hear(
     number: usize,
     mut reader: LineReader,
     words: &SyncSender<(usize, Result<Word, LineError>)>,
+    patience: Duration,
 ) {
     loop {
-        let word = reader.receive(Instant::now() + LONG);
+        let word = reader.receive(Instant::now() + patience);
         let is_last = word.is_err();
         if words.send((number, word)).is_err() || is_last {
             return;
@@ -462,5 +485,30 @@ mod tests {
         assert!(roll.missing().unwrap().contains("1 of 2"));
         roll.enter(&hello("b", "z", Some(2)));
         assert_eq!(roll.missing(), None);
+    }
+
+    #[test]
+    fn nodes_are_told_to_stay_for_longer_than_others_may_take_to_come() {
+        let pass = Pass::from(&gridmpi_bootstrap::Secret::random().unwrap());
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (at, own, soon) =
+            (listener.local_addr().unwrap(), pass.clone(), Instant::now() + SHORT);
+        let node = std::thread::spawn(move || {
+            let mut line = line::dial(&[at], &own, soon).unwrap();
+            line.send(&Purpose::Words, soon).unwrap();
+            let (cluster, host) = ("a".to_owned(), "x".to_owned());
+            let hello = Hello { cluster, host, of: None, addresses: Vec::new(), id: 0 };
+            line.send(&Word::Hello(hello), soon).unwrap();
+            let order: Order = line.receive(soon).unwrap();
+            (line, order)
+        });
+        let clusters = vec![("a".to_owned(), Some(1))];
+        let wait = Duration::from_secs(86400);
+        let listeners = vec![listener];
+        let gathering = Gathering { listeners, relays: None, pass, clusters, wait };
+        let mut watch = || Ok(());
+        let (_conductor, missing) = Conductor::gather_some(gathering, &mut watch).unwrap();
+        assert!(missing.is_none());
+        assert_eq!(node.join().unwrap().1, Order::Stay { for_s: 86460 });
     }
 }

@@ -69,6 +69,7 @@ impl Conductor<'_> {
         if nodes.iter().any(Vec::is_empty) {
             return Err(ProbeError::Ended(format!("no node of {between:?} is here")));
         }
+        self.keep_all();
         let idle = self.idle(nodes[0][0], nodes[1][0])?;
         let mut run = |sender: usize, all: bool| {
             let mut sides = [nodes[0].as_slice(), nodes[1].as_slice()];

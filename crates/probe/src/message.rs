@@ -100,6 +100,11 @@ pub(crate) enum Order {
         /// As which process it is registered.
         process: u32,
     },
+    /// The next order may be so long in coming.
+    Stay {
+        /// Seconds.
+        for_s: u32,
+    },
     /// It is enough.
     Stop,
     /// There will be no more orders.
@@ -228,7 +233,7 @@ impl Order {
             Self::Register { me, first, count } => {
                 me.checked_sub(*first).is_some_and(|place| place < *count)
             }
-            Self::Clock | Self::Examine | Self::Stop | Self::Leave => true,
+            Self::Clock | Self::Examine | Self::Stay { .. } | Self::Stop | Self::Leave => true,
         }
     }
 }

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 const TELL: Duration = Duration::from_millis(25);
 /// Time for one short message, and for connections to be made.
 const SHORT: Duration = Duration::from_secs(10);
-/// A node that nobody orders anything leaves.
+/// A node that nobody orders anything leaves, unless it was told to stay longer.
 const IDLE: Duration = Duration::from_secs(600);
 /// It is the conductor who ends a transfer; without it, it ends so much later.
 const MORE: Duration = Duration::from_secs(5);
@@ -207,7 +207,7 @@ fn serve(
     mouth.say(&Word::Hello(Hello { cluster, host, of, addresses, id: me.id }))?;
     let presence = relays.map(|relays| Arc::new(Presence::new(relays, me.clone(), pass)));
     let desk = Desk {
-        orders: listen(reader),
+        orders: listen(reader, IDLE),
         mouth,
         post,
         pass: pass.clone(),
@@ -223,12 +223,16 @@ fn serve(
     desk.run()
 }
 
-/// Orders come in a thread of their own.
-fn listen(mut reader: LineReader) -> Receiver<Result<Order, LineError>> {
+/// Orders come in a thread of their own. The last is none: an error, or none for `idle`, or for longer where that was ordered.
+fn listen(mut reader: LineReader, idle: Duration) -> Receiver<Result<Order, LineError>> {
     let (sender, orders) = sync_channel(16);
     std::thread::spawn(move || {
+        let mut patience = idle;
         loop {
-            let order = reader.receive(Instant::now() + IDLE);
+            let order = reader.receive(Instant::now() + patience);
+            if let Ok(Order::Stay { for_s }) = order {
+                patience = idle.max(Duration::from_secs(for_s.into()));
+            }
             let is_last = order.is_err();
             if sender.send(order).is_err() || is_last {
                 return;
@@ -343,7 +347,8 @@ impl Desk {
                 Word::Circuits(own.map_or_else(Vec::new, |own| own.circuits(&to, process)))
             }),
             Order::Stop => self.stop(),
-            Order::Leave => Ok(()),
+            // How long it is waited for the next is not the desk's.
+            Order::Stay { .. } | Order::Leave => Ok(()),
         }
     }
 
@@ -432,5 +437,38 @@ impl Desk {
             Err(reason) => self.mouth.say(&Word::failed(&reason))?,
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gridmpi_bootstrap::Secret;
+
+    #[test]
+    fn a_node_leaves_when_it_has_no_order_unless_it_was_told_to_stay() {
+        let idle = Duration::from_millis(300);
+        let pass = Pass::from(&Secret::random().unwrap());
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        let soon = || Instant::now() + Duration::from_secs(20);
+        let begin = || {
+            std::thread::scope(|scope| {
+                let conductor = scope
+                    .spawn(|| line::answer(listener.accept().unwrap().0, &pass, soon()).unwrap());
+                let node = line::dial(&[at], &pass, soon()).unwrap();
+                (conductor.join().unwrap(), listen(node.split().0, idle))
+            })
+        };
+        let (_conductor, orders) = begin();
+        let order = orders.recv_timeout(Duration::from_secs(20)).unwrap();
+        assert!(matches!(order, Err(LineError::Timeout)), "{order:?}");
+        let (mut conductor, orders) = begin();
+        conductor.send(&Order::Stay { for_s: 20 }, soon()).unwrap();
+        assert!(matches!(orders.recv(), Ok(Ok(Order::Stay { .. }))));
+        let none = orders.recv_timeout(4 * idle);
+        assert!(matches!(none, Err(RecvTimeoutError::Timeout)), "{none:?}");
+        conductor.send(&Order::Clock, soon()).unwrap();
+        assert!(matches!(orders.recv(), Ok(Ok(Order::Clock))));
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::message::Target;
 use crate::visit::{self, Me};
-use gridmpi_bootstrap::line::{self, Line, Pass};
-use gridmpi_bootstrap::{RelayAccess, RelayError, Taking};
+use gridmpi_bootstrap::line::{self, Pass};
+use gridmpi_bootstrap::{RelayAccess, RelayError, Stranger, Strangers, Taking};
 use gridmpi_doctor::{Circuit, Outcome, RelayFact, RelayProblem, Route, route};
 use gridmpi_leg::{LegError, Notices};
 use gridmpi_wire::{CircuitId, Errand, LegNotice, LegVerdict, ProcId};
@@ -17,8 +17,10 @@ const SHORT: Duration = Duration::from_secs(4);
 /// A relay gives the far end 10 s to come.
 const CIRCUIT: Duration = Duration::from_secs(13);
 
-/// Most circuits whose other ends have not proven themselves, at a time: who has the relay's token may call as often as it likes.
+/// Most circuits that are taken at a time, in equal parts for all relays: who has a relay's token may call as often as it likes.
 const MOST_TAKEN: usize = 256;
+/// Most whose other ends have not proven themselves.
+const MAX_STRANGERS: usize = 256;
 
 /// A node at its relays.
 pub(crate) struct Presence {
@@ -27,14 +29,14 @@ pub(crate) struct Presence {
     pass: Pass,
     as_process: Mutex<ProcId>,
     /// Circuits whose other ends have not proven themselves.
-    taking: Arc<Taking>,
+    strangers: Arc<Strangers>,
 }
 
 impl Presence {
     pub(crate) fn new(relays: RelayAccess, me: Me, pass: &Pass) -> Self {
         let as_process = Mutex::new(ProcId::NEWCOMER);
-        let taking = Arc::new(Taking::new(MOST_TAKEN, 2 << 20));
-        Self { relays, me, pass: pass.clone(), as_process, taking }
+        let strangers = Arc::new(Strangers::new(MAX_STRANGERS));
+        Self { relays, me, pass: pass.clone(), as_process, strangers }
     }
 
     fn process(&self) -> ProcId {
@@ -50,7 +52,8 @@ impl Presence {
             match own.registered(name, errand, &mut fact) {
                 Ok(stream) => {
                     let (own, at) = (Arc::clone(own), fact.address);
-                    std::thread::spawn(move || own.await_notices(&stream, at));
+                    let taking = own.taking();
+                    std::thread::spawn(move || own.await_notices(&stream, at, &taking));
                 }
                 Err(problem) => fact.problem = Some(problem),
             }
@@ -103,26 +106,44 @@ impl Presence {
         self.relays.ask(stream, who, errand, Instant::now() + patience).map_err(problem)
     }
 
+    /// For the circuits of one relay.
+    fn taking(&self) -> Arc<Taking> {
+        Arc::new(Taking::of_each(self.relays.names.len(), MOST_TAKEN, 2 << 20))
+    }
+
     /// Takes the circuits of which the relay tells, until it ends the connection.
-    fn await_notices(self: &Arc<Self>, mut stream: &TcpStream, relay: Option<SocketAddr>) {
+    fn await_notices(
+        self: &Arc<Self>,
+        mut stream: &TcpStream,
+        relay: Option<SocketAddr>,
+        taking: &Arc<Taking>,
+    ) {
         let mut notices = Notices::default();
         while let Ok(count @ 1..) = stream.read(notices.space()) {
             let (Ok(notice), Some(relay)) = (notices.read(count), relay) else { return };
             // Of other relays a job's own processes are told; here one looks at those that the job names.
             let Some(LegNotice::Called { circuit, .. }) = notice else { continue };
             let (own, me) = (Arc::clone(self), Arc::clone(self));
-            self.taking
-                .begin(move || own.accept(relay, circuit), move |line| visit::serve(line, &me.me));
+            taking.begin(move || own.accept(relay, circuit), move |came| me.answer(came));
         }
     }
 
-    /// One who visits us by a circuit. Whoever waits at the other end tells what became of it.
-    fn accept(&self, relay: SocketAddr, circuit: CircuitId) -> Option<Line> {
+    fn accept(&self, relay: SocketAddr, circuit: CircuitId) -> Option<(TcpStream, Stranger)> {
         let (stream, _) = connect(relay).ok()?;
         self.ask(&stream, Errand::Accept { circuit }, SHORT).ok()?;
+        let stranger = self.strangers.come(&stream, relay.ip())?;
+        Some((stream, stranger))
+    }
+
+    /// One who visits us by a circuit. Whoever waits at the other end tells what became of it.
+    fn answer(&self, (stream, stranger): (TcpStream, Stranger)) {
         let deadline = Instant::now() + SHORT;
-        let mut line = line::answer(stream, &self.pass, deadline).ok()?;
-        matches!(line.receive(deadline), Ok(crate::message::Purpose::Visit)).then_some(line)
+        let line = line::answer(stream, &self.pass, deadline);
+        drop(stranger);
+        let Ok(mut line) = line else { return };
+        if matches!(line.receive(deadline), Ok(crate::message::Purpose::Visit)) {
+            visit::serve(line, &self.me);
+        }
     }
 
     /// A circuit to another node through each relay.
@@ -212,13 +233,14 @@ mod tests {
             relay.write_all(&LegNotice::Called { from: ProcId(0), circuit }.encode()).unwrap();
         }
         drop(relay);
-        presence.await_notices(&leg, Some(at));
-        let taking = presence.taking.count();
+        let circuits = presence.taking();
+        presence.await_notices(&leg, Some(at), &circuits);
+        let taking = circuits.count();
         assert!((1..=MOST_TAKEN).contains(&taking), "{taking} at a time");
         // Once they end others are taken.
         drop(listener);
         let until = Instant::now() + 3 * SHORT;
-        while presence.taking.count() > 0 {
+        while circuits.count() > 0 {
             assert!(Instant::now() < until, "circuits that nobody answers are never given up");
             std::thread::yield_now();
         }

@@ -1,15 +1,19 @@
 //! Members who do not keep to the protocol: each is refused, or its connection ends, and nobody else minds.
 
-use super::{Coordinator, CoordinatorConfig, Event};
+use super::{CROWDED, Coordinator, CoordinatorConfig, Event, HANDSHAKE, MAX_STRANGERS};
 use crate::channel::{Reader, Writer};
 use crate::handshake::{self, Role};
 use crate::join::JoinRequest;
 use crate::message::{FromCoordinator, ToCoordinator};
 use crate::model::tests::sample;
 use crate::model::{ClusterName, NetworkInfo};
+use crate::race::PAUSE;
 use crate::roster::Expected;
 use crate::secret::Secret;
 use crate::session::{Envelope, Opening, SessionId};
+use socket2::{Domain, Protocol, Socket, Type};
+use std::collections::VecDeque;
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
@@ -128,6 +132,92 @@ impl Raw {
 
 fn any() -> SessionId {
     SessionId::random().unwrap()
+}
+
+#[test]
+fn who_finds_another_way_is_no_stranger() {
+    let job = job();
+    let mut stream = TcpStream::connect(job.coordinator.address()).unwrap();
+    let greeting = handshake::Greeting::new(Role::Rank, job.secret.job()).unwrap();
+    stream.write_all(greeting.hello()).unwrap();
+    stream.read_exact(&mut [0; 1]).unwrap();
+    drop(stream);
+    job.registered("a");
+    let mut noise = TcpStream::connect(job.coordinator.address()).unwrap();
+    noise.write_all(b"SSH-2.0").unwrap();
+    job.expect(|event| match event {
+        Event::Stranger { problem, others, .. } => {
+            assert!(problem.contains("protocol") && *others == 0, "{problem}");
+            true
+        }
+        _ => false,
+    });
+}
+
+fn dial_from(ip: Ipv4Addr, to: SocketAddr) -> std::io::Result<TcpStream> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
+    socket.bind(&SocketAddr::from((ip, 0)).into())?;
+    socket.connect(&to.into())?;
+    Ok(socket.into())
+}
+
+/// Opens connections from one address for as long as the job is there, each with a whole hello and no more; told when there are many.
+fn flood(job: &Job, ip: Ipv4Addr, pause: Duration) -> Receiver<()> {
+    let (at, id) = (job.coordinator.address(), job.secret.job());
+    let (sender, many) = channel();
+    std::thread::spawn(move || {
+        let mut kept = VecDeque::new();
+        while let Ok(mut stream) = dial_from(ip, at) {
+            let greeting = handshake::Greeting::new(Role::Rank, id).unwrap();
+            if stream.write_all(greeting.hello()).is_ok() {
+                kept.push_back(stream);
+            }
+            if kept.len() > 2 * MAX_STRANGERS {
+                kept.pop_front();
+                let _ = sender.send(());
+            }
+            std::thread::sleep(pause);
+        }
+    });
+    many
+}
+
+#[test]
+fn a_flood_from_one_address_keeps_nobody_out_who_comes_from_another() {
+    let job = job();
+    let many = flood(&job, Ipv4Addr::new(127, 0, 0, 2), Duration::ZERO);
+    many.recv().unwrap();
+    let began = Instant::now();
+    // At the first attempt.
+    for _ in 0..20 {
+        job.dial(Role::Messenger);
+    }
+    assert!(began.elapsed() < HANDSHAKE, "{:?}", began.elapsed());
+    job.expect(|event| matches!(event, Event::Stranger { problem, .. } if problem == CROWDED));
+}
+
+#[test]
+fn many_behind_the_address_of_a_flood_come_in_at_last() {
+    let job = job();
+    let ip = Ipv4Addr::new(127, 0, 0, 2);
+    let many = flood(&job, ip, Duration::from_millis(1));
+    many.recv().unwrap();
+    let (at, until) = (job.coordinator.address(), soon());
+    std::thread::scope(|scope| {
+        for _ in 0..20 {
+            scope.spawn(|| {
+                let (id, key) = (job.secret.job(), job.secret.key());
+                let once = || {
+                    let stream = dial_from(ip, at).unwrap();
+                    handshake::connect(stream, Role::Messenger, id, &key, until).is_err()
+                };
+                while once() {
+                    assert!(Instant::now() < until, "it never comes in");
+                    std::thread::sleep(PAUSE);
+                }
+            });
+        }
+    });
 }
 
 #[test]

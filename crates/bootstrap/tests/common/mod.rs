@@ -24,7 +24,15 @@ pub fn job(clusters: &[(&str, Option<u32>)]) -> Job {
 }
 
 pub fn job_on(clusters: &[(&str, Option<u32>)], network: NetworkInfo) -> Job {
-    let secret = Secret::random().unwrap();
+    job_at(SocketAddr::new(LOCAL, 0), clusters, network, Secret::random().unwrap())
+}
+
+pub fn job_at(
+    listen: SocketAddr,
+    clusters: &[(&str, Option<u32>)],
+    network: NetworkInfo,
+    secret: Secret,
+) -> Job {
     let expect = |&(name, ranks): &(&str, Option<u32>)| Expected {
         name: ClusterName::new(name.trim_end_matches('+')).unwrap(),
         ranks,
@@ -33,7 +41,7 @@ pub fn job_on(clusters: &[(&str, Option<u32>)], network: NetworkInfo) -> Job {
     };
     let config = CoordinatorConfig {
         secret: secret.clone(),
-        listen: SocketAddr::new(LOCAL, 0),
+        listen,
         clusters: clusters.iter().map(expect).collect(),
         network,
         reachable: vec![LOCAL],
