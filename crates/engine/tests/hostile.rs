@@ -148,6 +148,40 @@ fn whatever_breaks_the_rules_is_named() {
 }
 
 #[test]
+fn more_gaps_in_messages_than_connections_can_leave_are_refused() {
+    let most = small(B).bounds.most_gaps();
+    // As long as may be, and a receive for a little of each: what does not fit is discarded.
+    let begin = || {
+        let mut b = Endpoint::new(small(B));
+        b.connected(A, ONE, 1).unwrap();
+        for message in 1..=2 {
+            b.receive(CONTEXT, Source::Remote(Rank(0), A), TagMatch::Any, RecvBuffer::owned(8));
+            let opening = Frame::Envelope(envelope(message, 1 << 62, 0));
+            read(&mut b, A, &encode(opening, message, 0)).unwrap();
+        }
+        b
+    };
+    // Of one message, and of two: all that is kept of a peer counts.
+    for messages in [1, 2] {
+        let mut b = begin();
+        let byte = |n: u64| encode(data(1 + n % messages, 1 + 2 * (n / messages)), 3 + n, 1);
+        for n in 0..most {
+            read(&mut b, A, &byte(n)).unwrap();
+        }
+        let refused = read(&mut b, A, &byte(most)).unwrap_err();
+        assert!(refused.to_string().contains("more gaps"), "{refused}");
+        assert_eq!(refused.peer, A);
+    }
+    // Gaps that are filled are none.
+    let mut b = begin();
+    let pieces = (0..most).flat_map(|n| [data(1, 1 + 2 * n), data(1, 2 * n)]).zip(3..);
+    for (frame, seq) in pieces {
+        read(&mut b, A, &encode(frame, seq, 1)).unwrap();
+    }
+    read(&mut b, A, &encode(data(1, 1 << 40), 3 + 2 * most, 1)).unwrap();
+}
+
+#[test]
 fn no_more_messages_than_credit() {
     let envelopes = |count| (1..=count).map(|n| (Frame::Envelope(envelope(n, 1, 0)), 0));
     assert_eq!(reply(&envelopes(4).collect::<Vec<_>>()), "fine");
