@@ -367,9 +367,7 @@ impl Endpoint {
         if !incoming.is_complete() || is_opened {
             return Ok(());
         }
-        if len < incoming.envelope.len {
-            peer.arriving.remove(&incoming.envelope.message);
-        }
+        peer.arriving.remove(&incoming.envelope.message);
         if matches!(incoming.place, Place::Matched { .. }) {
             self.finish(key);
         }
