@@ -698,24 +698,29 @@ pub(crate) fn send_all(fd: &OwnedFd, bytes: &[u8]) -> std::io::Result<()> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_way_that_comes_later_is_tried_before_all_is_given_up() {
-        let [known, new] = [1, 2].map(|port| Target::Direct(([10, 0, 0, 1], port).into()));
-        let (limits, now) = (Limits::default(), Instant::now());
-        let refused = || DialError::Connect(std::io::ErrorKind::ConnectionRefused.into());
-        let mut dial = Dial {
+    fn dialling(ways: &[Target], limits: &Limits) -> Dial {
+        let now = Instant::now();
+        Dial {
             strand: Strand::FIRST,
             is_extra: false,
             started: now,
             total: limits.dial_total,
-            tried: vec![(known, None)],
+            tried: ways.iter().map(|way| (*way, None)).collect(),
             index: 0,
             attempt: None,
             due: now,
             pause: PAUSE_LEAST,
             patience: FIRST_ROUND,
             refused: None,
-        };
+        }
+    }
+
+    #[test]
+    fn a_way_that_comes_later_is_tried_before_all_is_given_up() {
+        let [known, new] = [1, 2].map(|port| Target::Direct(([10, 0, 0, 1], port).into()));
+        let limits = Limits::default();
+        let refused = || DialError::Connect(std::io::ErrorKind::ConnectionRefused.into());
+        let mut dial = dialling(&[known], &limits);
         dial.failed(refused());
         let late = Instant::now() + limits.dial_refused;
         let is_over = |dial: &Dial| dial.is_over(late, &limits, false, false);
@@ -725,5 +730,16 @@ mod tests {
         assert!(!is_over(&dial));
         dial.failed(refused());
         assert!(dial.is_over(Instant::now() + limits.dial_refused, &limits, false, false));
+    }
+
+    #[test]
+    fn who_is_turned_away_comes_again_unless_the_peer_has_said_its_last_word() {
+        let (way, limits) = (Target::Direct(([10, 0, 0, 1], 1).into()), Limits::default());
+        let mut dial = dialling(&[way], &limits);
+        dial.failed(DialError::Closed);
+        let late = Instant::now() + limits.dial_refused;
+        assert!(!dial.is_over(late, &limits, false, false), "it may be one too many");
+        assert!(dial.is_over(late, &limits, true, false));
+        assert!(dial.is_over(dial.started + limits.dial_total, &limits, false, false));
     }
 }
