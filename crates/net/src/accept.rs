@@ -45,11 +45,19 @@ pub(crate) struct Pending {
 pub(crate) enum Origin {
     /// Somebody has dialled our own port.
     Port,
-    /// It is a circuit through a relay.
-    Circuit,
+    /// It is a circuit through this relay.
+    Circuit(usize),
 }
 
 impl Pending {
+    const fn is_circuit(&self) -> bool {
+        matches!(self.origin, Origin::Circuit(_))
+    }
+
+    pub(crate) fn is_through(&self, relay: usize) -> bool {
+        self.origin == Origin::Circuit(relay)
+    }
+
     /// When that process said hello here, if it did.
     pub(crate) fn hello_of(&self, id: ProcId) -> Option<Instant> {
         self.hello.filter(|_| self.answer.from() == Some(id))
@@ -63,8 +71,8 @@ impl State {
     }
 
     /// Whether what passes must bear checksums: through relays, where TLS does not see to it.
-    pub(crate) fn must_be_checked(&self, origin: Origin) -> bool {
-        self.config.security.is_none() && origin == Origin::Circuit
+    pub(crate) fn must_be_checked(&self, is_circuit: bool) -> bool {
+        self.config.security.is_none() && is_circuit
     }
 
     pub(crate) fn accept_ready(&mut self, token: Token, listener: OwnedFd) {
@@ -186,6 +194,7 @@ impl State {
             self.is_accepting = true;
             self.watch_listeners();
         }
+        self.answer_calls();
     }
 
     /// A handshake's time is over, or accepting is to be tried again.
@@ -233,7 +242,7 @@ impl State {
     /// TLS, or checked records, must follow the challenge if it comes from where that is so. Whether the first byte of what does is
     /// there.
     fn settle(&self, pending: &mut Pending, from: ProcId) -> Result<bool, DialError> {
-        if self.must_be_secure(from) || self.must_be_checked(pending.origin) {
+        if self.must_be_secure(from) || self.must_be_checked(pending.is_circuit()) {
             let Some(first) = peek(&pending.carrier.fd)? else { return Ok(false) };
             // Else its proof is looked at, to say who it is that speaks neither.
             match (&self.config.security, first) {
@@ -256,7 +265,7 @@ impl State {
             self.stats.last_rejection = Some(format!("{id} does not speak TLS"));
             return;
         }
-        if self.must_be_checked(pending.origin) && !pending.carrier.is_checked() {
+        if self.must_be_checked(pending.is_circuit()) && !pending.carrier.is_checked() {
             self.stats.rejected += 1;
             let what = format!("{id} sends no checksums through a relay: another version?");
             self.stats.last_rejection = Some(what);

@@ -13,7 +13,6 @@ use gridmpi_wire::{Errand, Nonce, ProcId, Strand};
 use rustix::net::{RecvFlags, SendFlags, recv};
 use socket2::{Domain, Protocol, SockRef, Socket as RawSocket, TcpKeepalive, Type};
 
-use crate::accept::Origin;
 use crate::carrier::Carrier;
 use crate::crossing::Deference;
 use crate::handshake::{Ask, AskStep, Claim};
@@ -78,12 +77,8 @@ impl Target {
         }
     }
 
-    /// How a connection by this way comes to the peer.
-    const fn origin(self) -> Origin {
-        match self {
-            Self::Direct(_) => Origin::Port,
-            Self::Relay(_) => Origin::Circuit,
-        }
+    const fn is_circuit(self) -> bool {
+        matches!(self, Self::Relay(_))
     }
 
     const fn address(self) -> SocketAddr {
@@ -493,7 +488,7 @@ impl State {
             && self.must_be_secure(attempt.peer)
         {
             attempt.carrier.secure_dialled(security).map_err(DialError::Io)?;
-        } else if self.must_be_checked(attempt.target.origin()) {
+        } else if self.must_be_checked(attempt.target.is_circuit()) {
             attempt.carrier.check();
         }
         Ok(ask)
