@@ -160,7 +160,8 @@ impl State {
             return;
         }
         if peer.dial(Strand::FIRST).is_none() {
-            self.dial_strand(id, Strand::FIRST, wait);
+            let rest = peer.losses.map_or(Duration::ZERO, |losses| losses.rest(now));
+            self.dial_strand(id, Strand::FIRST, wait + rest);
             return;
         }
         // What it was tried for in addition is all that there is now, and any way will do.
@@ -543,16 +544,20 @@ impl State {
         }
     }
 
+    /// A connection beside others was not made, or was of no use: none is made for so long.
+    pub(crate) fn rest_beside(&mut self, id: ProcId, span: Duration) {
+        self.peer(id).alone_until = Some(Instant::now() + span);
+    }
+
     /// No address led to the peer in the time there was.
     fn dial_failed(&mut self, id: ProcId, strand: Strand) {
         let has_closed = self.endpoint.peer_closed(id);
         let Some(dial) = self.drop_dial(id, strand) else { return };
-        let again = Instant::now() + self.config.limits.dial_total;
-        let peer = self.peer(id);
         if dial.is_extra {
-            peer.alone_until = Some(again);
+            self.rest_beside(id, self.limits().dial_total);
             return;
         }
+        let peer = self.peer(id);
         let seconds = dial.started.elapsed().as_secs();
         let lost = peer.ended.clone();
         let failure = if self.is_awaited(id) {

@@ -202,6 +202,22 @@ impl Failure {
 }
 
 impl Failure {
+    /// So many connections that were made have been lost in so many seconds, the last because of this, and nothing has come by any.
+    pub(crate) fn cut(
+        peer: ProcId,
+        address: Option<SocketAddr>,
+        (times, seconds): (u32, u64),
+        error: &LinkError,
+    ) -> Self {
+        let at = address.map(|address| format!(" ({address})")).unwrap_or_default();
+        let what = format!(
+            "connections with it{at} are lost before anything passes, {times} within {seconds} s: {error}"
+        );
+        let remedy = "a firewall, proxy or relay on the way breaks them off behind the handshake: lead the job round it (`gridmpi doctor \
+                      JOB.toml` looks at the ways)";
+        Self { peer, what, remedy }
+    }
+
     /// So many connections have been given up in so many seconds because of what came over them, and nothing else has come.
     pub(crate) fn damaged(
         peer: ProcId,
