@@ -164,6 +164,9 @@ impl Endpoint {
     ) -> Result<Target, PeerMisbehaved> {
         let payload_len = header.payload_len();
         let peer = self.peers.open(id, &self.config);
+        if peer.closed.theirs.is_some_and(|end| header.seq > end) {
+            return Err(PeerMisbehaved::new(id, "it sent more after its end"));
+        }
         if let Some(opened) = peer.opened
             && (header.kind.is_ordered() || header.seq == opened.seq)
         {
@@ -198,9 +201,6 @@ impl Endpoint {
         let peer = self.peers.open(id, &self.config);
         let payload_len = header.payload_len();
         let inline = u64::from(payload_len);
-        if peer.closed.theirs.is_some() {
-            return wrong("it sent a message after its end");
-        }
         if envelope.message != peer.messages_received.wrapping_add(1) {
             return wrong("its messages are misnumbered");
         }

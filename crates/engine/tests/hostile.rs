@@ -19,6 +19,8 @@ fn data(message: u64, offset: u64) -> Frame {
     Frame::Data { message, offset }
 }
 
+const GRANT: Grant = Grant { cluster: 1, rate: 1, is_settled: true };
+
 /// Feeds frames (with payload lengths) to a fresh endpoint, which has received from a peer nothing
 /// and sent it one short message. What it says to the last one.
 fn reply(frames: &[(Frame, u32)]) -> String {
@@ -134,6 +136,12 @@ fn whatever_breaks_the_rules_is_named() {
             "took credit back",
         ),
         (&[(Frame::Close, 0), (Frame::Envelope(envelope(1, 1, 1)), 1)], "after its end"),
+        (&[(Frame::Close, 0), (Frame::Close, 0)], "after its end"),
+        (&[(Frame::Close, 0), (Frame::Credit { envelopes: 0, bytes: 0 }, 0)], "after its end"),
+        (&[(Frame::Close, 0), (Frame::Matched { message: 1 }, 0)], "after its end"),
+        (&[(Frame::Close, 0), (Frame::Grant(GRANT), 0)], "after its end"),
+        (&[first, (Frame::Close, 0), (data(1, 16), 24)], "after its end"),
+        (&[(Frame::Close, 0), (data(1, 0), 24)], "after its end"),
         (
             &[(Frame::Envelope(Envelope { source: Rank(7), ..envelope(1, 1, 1) }), 1)],
             "another's rank",
@@ -144,6 +152,7 @@ fn whatever_breaks_the_rules_is_named() {
         assert!(said.contains(what), "{frames:?}: {said}");
     }
     assert_eq!(reply(&[first, (data(1, 16), 24)]), "fine");
+    assert_eq!(reply(&[first, (data(1, 16), 24), (Frame::Close, 0), (Frame::Ping, 0)]), "fine");
     assert_eq!(reply(&[(Frame::Credit { envelopes: u64::MAX, bytes: u64::MAX }, 0)]), "fine");
 }
 
