@@ -5,11 +5,12 @@ mod common;
 
 use common::{A, B, CONTEXT, ONE, Pair, bytes, read, received, small, written};
 use gridmpi_buffer::RecvBuffer;
-use gridmpi_engine::{Endpoint, Mode, PeerMisbehaved, Sink, Source, TagMatch};
+use gridmpi_engine::{Config, Endpoint, Mode, PeerMisbehaved, Sink, Source, TagMatch};
 use gridmpi_wire::{
     ContextId, Envelope, Frame, Grant, Header, ProcId, Rank, Strand, Transfer, parse,
 };
 use proptest::prelude::*;
+use std::time::{Duration, Instant};
 
 fn envelope(message: u64, len: u64, eager: u64) -> Envelope {
     Envelope { context: CONTEXT, source: Rank(0), tag: 1, message, len, eager, synchronous: false }
@@ -188,6 +189,48 @@ fn more_gaps_in_messages_than_connections_can_leave_are_refused() {
         read(&mut b, A, &encode(frame, seq, 1)).unwrap();
     }
     read(&mut b, A, &encode(data(1, 1 << 40), 3 + 2 * most, 1)).unwrap();
+}
+
+/// The least time that this takes of three.
+fn least_time(mut work: impl FnMut() -> Duration) -> Duration {
+    (0..3).map(|_| work()).min().unwrap()
+}
+
+/// Time for a thousand messages to begin, while so many frames of another are held that has not.
+fn begin_beside(held: u64) -> Duration {
+    let mut b = Endpoint::new(Config::new(B));
+    b.connected(A, ONE, 1).unwrap();
+    for n in 0..held {
+        read(&mut b, A, &encode(data(1 << 40, n), 1001 + n, 1)).unwrap();
+    }
+    let opening = |n| encode(Frame::Envelope(envelope(n, 1, 1)), n, 1);
+    let all: Vec<_> = (1..=1000).map(opening).collect();
+    let began = Instant::now();
+    all.iter().for_each(|opening| read(&mut b, A, opening).unwrap());
+    began.elapsed()
+}
+
+/// Time for the beginning of a message to come of which so many frames are held.
+fn begin_behind(held: u64) -> Duration {
+    let mut b = Endpoint::new(Config::new(B));
+    b.connected(A, ONE, 1).unwrap();
+    for n in 0..held {
+        read(&mut b, A, &encode(data(1, n), 2 + n, 1)).unwrap();
+    }
+    let opening = encode(Frame::Envelope(envelope(1, held, held)), 1, 0);
+    let began = Instant::now();
+    read(&mut b, A, &opening).unwrap();
+    began.elapsed()
+}
+
+#[test]
+fn what_is_held_of_messages_that_have_not_begun_costs_others_no_time_and_itself_little() {
+    // As many as may be held of one byte each.
+    let most = (4 << 20) / 257;
+    let [alone, beside] = [0, most].map(|held| least_time(|| begin_beside(held)));
+    assert!(beside < 8 * alone, "{beside:?}, and {alone:?} without them");
+    let [few, many] = [most / 16, most].map(|held| least_time(|| begin_behind(held)));
+    assert!(many < 64 * few, "{many:?} for 16 times as many as in {few:?}");
 }
 
 #[test]
