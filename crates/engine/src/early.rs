@@ -2,6 +2,8 @@
 //!
 //! They are held, within a bound that their sender keeps, and go to their place when the beginning has come.
 
+use std::collections::BTreeMap;
+
 use crate::PeerMisbehaved;
 use crate::endpoint::{Endpoint, Target};
 use crate::slab::Key;
@@ -30,7 +32,8 @@ impl Early {
 /// What a peer has here of them.
 #[derive(Default)]
 pub(crate) struct Earlies {
-    keys: Vec<Key>,
+    /// By their message: when one begins only its own are looked at. No list is empty.
+    by_message: BTreeMap<u64, Vec<Key>>,
     held: u64,
 }
 
@@ -55,7 +58,7 @@ impl Endpoint {
         let early = Early { strand, message, offset, bytes, is_whole: false, charged: held };
         let key = self.early.insert(early);
         peer.early.held += held;
-        peer.early.keys.push(key);
+        peer.early.by_message.entry(message).or_default().push(key);
         Ok(Target::Early { key })
     }
 
@@ -80,21 +83,7 @@ impl Endpoint {
 
     /// The message has begun: what has come of it goes to its place.
     pub(crate) fn place_early(&mut self, id: ProcId, message: u64) -> Result<(), PeerMisbehaved> {
-        let Some(peer) = self.peers.get(id).filter(|peer| !peer.early.keys.is_empty()) else {
-            return Ok(());
-        };
-        let is_of =
-            |key: &&Key| self.early.get(**key).is_some_and(|early| early.message == message);
-        let keys: Vec<Key> = peer.early.keys.iter().filter(is_of).copied().collect();
-        for key in keys {
-            let Some(early) = self.early.get_mut(key) else { continue };
-            if !early.is_whole {
-                // The sender takes it for come once it knows that the message has begun.
-                let charged = std::mem::take(&mut early.charged);
-                self.peers.open(id, &self.config).early.held -= charged;
-                continue;
-            }
-            let Some(mut early) = self.take_early(id, key) else { continue };
+        for mut early in self.take_whole(id, message) {
             let len = early.bytes.capacity();
             let Target::Message { key, offset } =
                 self.find_place(id, message, early.offset, len)?
@@ -107,26 +96,63 @@ impl Endpoint {
         Ok(())
     }
 
+    /// Those of a message that have come whole. For the others its sender does not count any more: he takes them for come once he knows
+    /// that the message has begun.
+    fn take_whole(&mut self, id: ProcId, message: u64) -> Vec<Early> {
+        let Self { peers, early: all, .. } = self;
+        let Some(Earlies { by_message, held }) = peers.get_mut(id).map(|peer| &mut peer.early)
+        else {
+            return Vec::new();
+        };
+        let Some(mut keys) = by_message.remove(&message) else { return Vec::new() };
+        let mut whole = Vec::new();
+        keys.retain(|&key| {
+            let Some(early) = all.get_mut(key) else { return false };
+            *held -= std::mem::take(&mut early.charged);
+            if early.is_whole {
+                whole.extend(all.remove(key));
+                return false;
+            }
+            true
+        });
+        if !keys.is_empty() {
+            by_message.insert(message, keys);
+        }
+        whole
+    }
+
     fn take_early(&mut self, id: ProcId, key: Key) -> Option<Early> {
         let early = self.early.remove(key)?;
-        let peer = self.peers.open(id, &self.config);
-        peer.early.held -= early.charged;
-        peer.early.keys.retain(|&other| other != key);
+        let Earlies { by_message, held } = &mut self.peers.open(id, &self.config).early;
+        *held -= early.charged;
+        if let Some(keys) = by_message.get_mut(&early.message) {
+            // What has come twice is among the last, as a rule.
+            if let Some(at) = keys.iter().rposition(|&other| other == key) {
+                keys.swap_remove(at);
+            }
+            if keys.is_empty() {
+                by_message.remove(&early.message);
+            }
+        }
         Some(early)
     }
 
     /// The connection is gone: what it half brought will come again. Or all are, for good.
     pub(crate) fn forget_early(&mut self, id: ProcId, strand: Option<Strand>) {
-        let Some(peer) = self.peers.get(id).filter(|peer| !peer.early.keys.is_empty()) else {
-            return;
-        };
+        let Self { peers, early: all, .. } = self;
+        let Some(peer) = peers.get_mut(id) else { return };
+        let Earlies { by_message, held } = &mut peer.early;
         let is_gone = |early: &Early| match strand {
             Some(strand) => early.strand == strand && !early.is_whole,
             None => true,
         };
-        let keys = peer.early.keys.iter().filter(|&&key| self.early.get(key).is_some_and(is_gone));
-        for key in keys.copied().collect::<Vec<_>>() {
-            self.take_early(id, key);
-        }
+        by_message.retain(|_, keys| {
+            keys.retain(|&key| {
+                let is_gone = all.get(key).is_none_or(is_gone);
+                *held -= if is_gone { all.remove(key).map_or(0, |early| early.charged) } else { 0 };
+                !is_gone
+            });
+            !keys.is_empty()
+        });
     }
 }

@@ -329,6 +329,20 @@ impl Endpoint {
         self.peers.get(peer).map_or(1, |peer| peer.stream.expects())
     }
 
+    /// Grows with what comes from `peer` for the first time, and with what it is known to have.
+    #[must_use]
+    pub fn progress(&self, peer: ProcId) -> u64 {
+        let progress =
+            |peer: &Peer| peer.stream.expects().saturating_add(peer.stream.acknowledged());
+        self.peers.get(peer).map_or(1, progress)
+    }
+
+    /// Whether `peer` has acknowledged all frames that there were for it so far.
+    #[must_use]
+    pub fn is_idle(&self, peer: ProcId) -> bool {
+        self.peers.get(peer).is_none_or(|peer| peer.stream.is_drained())
+    }
+
     /// A frame's header and fields have been read on a connection; its payload follows and goes
     /// where the sink says.
     ///

@@ -1,13 +1,15 @@
 //! Which bytes of a message have come.
 
+use std::collections::VecDeque;
+
 /// The bytes of a message that are in their place, each once.
 #[derive(Debug, Default)]
 pub(crate) struct Extent {
     /// All bytes below this have come.
     all: u64,
-    /// Others, from and to, in order: several connections bring them. Few: one for each at most, but for those that have
-    /// fallen behind.
-    beyond: Vec<(u64, u64)>,
+    /// Others, from and to, in order and apart: several connections bring them. Few, but of a peer that means to have many:
+    /// [`Self::parts`] is for who bounds them.
+    beyond: VecDeque<(u64, u64)>,
     count: u64,
 }
 
@@ -15,6 +17,11 @@ impl Extent {
     /// How many bytes have come.
     pub(crate) const fn count(&self) -> u64 {
         self.count
+    }
+
+    /// In how many parts something has come that something before is missing of.
+    pub(crate) fn parts(&self) -> u64 {
+        self.beyond.len() as u64
     }
 
     /// `len` bytes from `offset` on have come, which do not reach beyond 2^64. Whether all of them for the first time.
@@ -28,34 +35,27 @@ impl Extent {
             return true;
         }
         let after = self.beyond.partition_point(|range| range.0 < offset);
-        let is_free_before = after == 0 || self.beyond[after - 1].1 <= offset;
-        let is_free_after = self.beyond.get(after).is_none_or(|range| end <= range.0);
-        if offset < self.all || !is_free_before || !is_free_after {
+        let before = after.checked_sub(1).and_then(|before| self.beyond.get(before));
+        let free_from = before.map_or(self.all, |range| range.1);
+        let free_to = self.beyond.get(after).map_or(u64::MAX, |range| range.0);
+        if offset < free_from || end > free_to {
             return false;
         }
         self.count += len;
-        if after > 0 && self.beyond[after - 1].1 == offset {
-            self.beyond[after - 1].1 = end;
+        let to = if end == free_to { self.take(after) } else { end };
+        if offset > free_from {
+            self.beyond.insert(after, (offset, to));
+        } else if let Some(range) = after.checked_sub(1).and_then(|it| self.beyond.get_mut(it)) {
+            range.1 = to;
         } else {
-            self.beyond.insert(after, (offset, end));
+            self.all = to;
         }
-        self.join();
         true
     }
 
-    /// Joins what touches.
-    fn join(&mut self) {
-        self.beyond.dedup_by(|next, before| {
-            let touches = before.1 == next.0;
-            before.1 = if touches { next.1 } else { before.1 };
-            touches
-        });
-        if let Some(&(from, to)) = self.beyond.first()
-            && from == self.all
-        {
-            self.all = to;
-            self.beyond.remove(0);
-        }
+    /// Takes out the range at `index`, which there is. Where it ends.
+    fn take(&mut self, index: usize) -> u64 {
+        self.beyond.remove(index).map_or(u64::MAX, |range| range.1)
     }
 }
 
@@ -79,7 +79,9 @@ mod tests {
                 prop_assert_eq!(extent.count(), count as u64);
                 let all = bytes.iter().take_while(|&&has_come| has_come).count();
                 prop_assert_eq!(extent.all, all as u64);
-                prop_assert!(extent.beyond.windows(2).all(|pair| pair[0].1 < pair[1].0));
+                let beyond = Vec::from(extent.beyond.clone());
+                prop_assert!(beyond.windows(2).all(|pair| pair[0].1 < pair[1].0));
+                prop_assert!(beyond.first().is_none_or(|first| extent.all < first.0));
             }
         }
     }

@@ -9,7 +9,8 @@ use crate::Config;
 /// How many reports a whole grant makes: more cost frames, fewer leave the sender short for longer.
 const REPORTS: u64 = 8;
 
-/// How many times its grant a peer's envelopes may grow under demand.
+/// How many times its grant a peer's envelopes may grow under demand: fewer would leave those waiting for ever who wait for what is behind
+/// them. With the default grant a million messages, which cost up to 530 MB.
 const MOST_DEBT: u64 = 63;
 
 /// What we may still send to one peer.

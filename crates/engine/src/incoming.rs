@@ -20,13 +20,18 @@ pub(crate) struct Incoming {
     envelope: Envelope,
     /// Bytes of frames that have ended.
     received: Extent,
+    /// No frame that has begun reaches beyond this.
+    reached: u64,
     place: Place,
 }
+
+/// What the heap of a message grows by at most, beyond what has to be there: a block.
+const MOST_AHEAD: u64 = 256 << 10;
 
 /// Where a message stands, and its bytes.
 enum Place {
     /// Among the unexpected ones, under this handle; the bytes that came are kept on the heap, which
-    /// grows frame by frame: often a receive takes over after the first.
+    /// grows with the frames: often a receive takes over after the first.
     Unexpected { handle: u32, heap: RecvBuffer },
     /// Claimed by a matched probe.
     Claimed { heap: RecvBuffer },
@@ -43,6 +48,10 @@ impl Place {
 }
 
 impl Incoming {
+    fn new(peer: ProcId, envelope: Envelope, place: Place) -> Self {
+        Self { peer, envelope, received: Extent::default(), reached: 0, place }
+    }
+
     pub(crate) const fn envelope(&self) -> &Envelope {
         &self.envelope
     }
@@ -73,12 +82,17 @@ impl Incoming {
         }
     }
 
-    /// Makes its place at least `len` bytes long; one with a receive takes the whole message.
+    /// Makes its place at least `len` bytes long, which it may have; one with a receive takes the whole message. The heap doubles, up to what it
+    /// may have in all: many short frames cost no more than a few long ones.
     fn make_room(&mut self, len: u64) {
+        self.reached = self.reached.max(len);
+        let most = self.envelope.eager;
         if let Place::Unexpected { heap, .. } | Place::Claimed { heap } = &mut self.place
             && len > heap.capacity()
         {
-            let more = RecvBuffer::room(len - heap.capacity());
+            let had = heap.capacity();
+            let wanted = (had + had.min(MOST_AHEAD)).min(most).max(len);
+            let more = RecvBuffer::room(wanted - had);
             *heap = RecvBuffer::concat(vec![std::mem::replace(heap, RecvBuffer::empty()), more]);
         }
     }
@@ -150,6 +164,9 @@ impl Endpoint {
     ) -> Result<Target, PeerMisbehaved> {
         let payload_len = header.payload_len();
         let peer = self.peers.open(id, &self.config);
+        if peer.closed.theirs.is_some_and(|end| header.seq > end) {
+            return Err(PeerMisbehaved::new(id, "it sent more after its end"));
+        }
         if let Some(opened) = peer.opened
             && (header.kind.is_ordered() || header.seq == opened.seq)
         {
@@ -184,9 +201,6 @@ impl Endpoint {
         let peer = self.peers.open(id, &self.config);
         let payload_len = header.payload_len();
         let inline = u64::from(payload_len);
-        if peer.closed.theirs.is_some() {
-            return wrong("it sent a message after its end");
-        }
         if envelope.message != peer.messages_received.wrapping_add(1) {
             return wrong("its messages are misnumbered");
         }
@@ -222,19 +236,13 @@ impl Endpoint {
             }
             if let Some(buffer) = self.unpost(request, State::Receiving) {
                 let place = Place::matched(request, buffer, envelope.len);
-                let incoming = Incoming { peer: id, envelope, received: Extent::default(), place };
-                let key = self.incoming.insert(incoming);
+                let key = self.incoming.insert(Incoming::new(id, envelope, place));
                 self.acknowledge_match(id, &envelope);
                 return Ok(key);
             }
         }
         let place = Place::Unexpected { handle: 0, heap: RecvBuffer::empty() };
-        let key = self.incoming.insert(Incoming {
-            peer: id,
-            envelope,
-            received: Extent::default(),
-            place,
-        });
+        let key = self.incoming.insert(Incoming::new(id, envelope, place));
         let entered = self.unexpected.push(&pattern, key);
         if let Some(Incoming { place: Place::Unexpected { handle, .. }, .. }) =
             self.incoming.get_mut(key)
@@ -348,15 +356,18 @@ impl Endpoint {
         let peer = self.peers.open(id, &self.config);
         let is_opened = peer.opened.is_some_and(|opened| opened.key == key);
         let Some(incoming) = self.incoming.get_mut(key) else { return Ok(()) };
+        let parts = incoming.received.parts();
         if !incoming.received.add(offset, len) {
             return Err(PeerMisbehaved::new(id, "it sent bytes of a message twice"));
+        }
+        peer.parts = peer.parts + incoming.received.parts() - parts;
+        if peer.parts > self.config.bounds.most_gaps() {
+            return Err(PeerMisbehaved::new(id, "it left more gaps in its messages than it may"));
         }
         if !incoming.is_complete() || is_opened {
             return Ok(());
         }
-        if len < incoming.envelope.len {
-            peer.arriving.remove(&incoming.envelope.message);
-        }
+        peer.arriving.remove(&incoming.envelope.message);
         if matches!(incoming.place, Place::Matched { .. }) {
             self.finish(key);
         }
@@ -410,7 +421,7 @@ impl Endpoint {
         if let Place::Claimed { heap } = &mut incoming.place {
             let mut heap = std::mem::replace(heap, RecvBuffer::empty());
             // What frames have half brought counts too: the rest of it will land in the new place.
-            let have = heap.capacity();
+            let have = heap.capacity().min(incoming.reached);
             copy(&mut heap, &mut buffer, 0, have);
         }
         incoming.place = Place::Matched { request, buffer, capacity };
@@ -529,3 +540,6 @@ impl Endpoint {
         Some(Fault::PeerLost { peer: id, reason })
     }
 }
+
+#[cfg(test)]
+mod tests;

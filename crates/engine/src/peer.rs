@@ -38,6 +38,8 @@ pub(crate) struct Peer {
     pub(crate) opened: Option<Opened>,
     /// Bytes of messages that are to begin.
     pub(crate) early: Earlies,
+    /// In how many parts bytes of its messages have come that something before is missing of.
+    pub(crate) parts: u64,
     /// Posted receives that only this peer can serve.
     pub(crate) awaited: usize,
 
@@ -84,6 +86,7 @@ impl Peer {
             arriving: WordMap::default(),
             opened: None,
             early: Earlies::default(),
+            parts: 0,
             awaited: 0,
             closed: Closed::default(),
             lost: None,

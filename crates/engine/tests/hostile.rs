@@ -5,11 +5,12 @@ mod common;
 
 use common::{A, B, CONTEXT, ONE, Pair, bytes, read, received, small, written};
 use gridmpi_buffer::RecvBuffer;
-use gridmpi_engine::{Endpoint, Mode, PeerMisbehaved, Sink, Source, TagMatch};
+use gridmpi_engine::{Config, Endpoint, Mode, PeerMisbehaved, Sink, Source, TagMatch};
 use gridmpi_wire::{
     ContextId, Envelope, Frame, Grant, Header, ProcId, Rank, Strand, Transfer, parse,
 };
 use proptest::prelude::*;
+use std::time::{Duration, Instant};
 
 fn envelope(message: u64, len: u64, eager: u64) -> Envelope {
     Envelope { context: CONTEXT, source: Rank(0), tag: 1, message, len, eager, synchronous: false }
@@ -18,6 +19,8 @@ fn envelope(message: u64, len: u64, eager: u64) -> Envelope {
 fn data(message: u64, offset: u64) -> Frame {
     Frame::Data { message, offset }
 }
+
+const GRANT: Grant = Grant { cluster: 1, rate: 1, is_settled: true };
 
 /// Feeds frames (with payload lengths) to a fresh endpoint, which has received from a peer nothing
 /// and sent it one short message. What it says to the last one.
@@ -134,6 +137,12 @@ fn whatever_breaks_the_rules_is_named() {
             "took credit back",
         ),
         (&[(Frame::Close, 0), (Frame::Envelope(envelope(1, 1, 1)), 1)], "after its end"),
+        (&[(Frame::Close, 0), (Frame::Close, 0)], "after its end"),
+        (&[(Frame::Close, 0), (Frame::Credit { envelopes: 0, bytes: 0 }, 0)], "after its end"),
+        (&[(Frame::Close, 0), (Frame::Matched { message: 1 }, 0)], "after its end"),
+        (&[(Frame::Close, 0), (Frame::Grant(GRANT), 0)], "after its end"),
+        (&[first, (Frame::Close, 0), (data(1, 16), 24)], "after its end"),
+        (&[(Frame::Close, 0), (data(1, 0), 24)], "after its end"),
         (
             &[(Frame::Envelope(Envelope { source: Rank(7), ..envelope(1, 1, 1) }), 1)],
             "another's rank",
@@ -144,7 +153,84 @@ fn whatever_breaks_the_rules_is_named() {
         assert!(said.contains(what), "{frames:?}: {said}");
     }
     assert_eq!(reply(&[first, (data(1, 16), 24)]), "fine");
+    assert_eq!(reply(&[first, (data(1, 16), 24), (Frame::Close, 0), (Frame::Ping, 0)]), "fine");
     assert_eq!(reply(&[(Frame::Credit { envelopes: u64::MAX, bytes: u64::MAX }, 0)]), "fine");
+}
+
+#[test]
+fn more_gaps_in_messages_than_connections_can_leave_are_refused() {
+    let most = small(B).bounds.most_gaps();
+    // As long as may be, and a receive for a little of each: what does not fit is discarded.
+    let begin = || {
+        let mut b = Endpoint::new(small(B));
+        b.connected(A, ONE, 1).unwrap();
+        for message in 1..=2 {
+            b.receive(CONTEXT, Source::Remote(Rank(0), A), TagMatch::Any, RecvBuffer::owned(8));
+            let opening = Frame::Envelope(envelope(message, 1 << 62, 0));
+            read(&mut b, A, &encode(opening, message, 0)).unwrap();
+        }
+        b
+    };
+    // Of one message, and of two: all that is kept of a peer counts.
+    for messages in [1, 2] {
+        let mut b = begin();
+        let byte = |n: u64| encode(data(1 + n % messages, 1 + 2 * (n / messages)), 3 + n, 1);
+        for n in 0..most {
+            read(&mut b, A, &byte(n)).unwrap();
+        }
+        let refused = read(&mut b, A, &byte(most)).unwrap_err();
+        assert!(refused.to_string().contains("more gaps"), "{refused}");
+        assert_eq!(refused.peer, A);
+    }
+    // Gaps that are filled are none.
+    let mut b = begin();
+    let pieces = (0..most).flat_map(|n| [data(1, 1 + 2 * n), data(1, 2 * n)]).zip(3..);
+    for (frame, seq) in pieces {
+        read(&mut b, A, &encode(frame, seq, 1)).unwrap();
+    }
+    read(&mut b, A, &encode(data(1, 1 << 40), 3 + 2 * most, 1)).unwrap();
+}
+
+/// The least time that this takes of three.
+fn least_time(mut work: impl FnMut() -> Duration) -> Duration {
+    (0..3).map(|_| work()).min().unwrap()
+}
+
+/// Time for a thousand messages to begin, while so many frames of another are held that has not.
+fn begin_beside(held: u64) -> Duration {
+    let mut b = Endpoint::new(Config::new(B));
+    b.connected(A, ONE, 1).unwrap();
+    for n in 0..held {
+        read(&mut b, A, &encode(data(1 << 40, n), 1001 + n, 1)).unwrap();
+    }
+    let opening = |n| encode(Frame::Envelope(envelope(n, 1, 1)), n, 1);
+    let all: Vec<_> = (1..=1000).map(opening).collect();
+    let began = Instant::now();
+    all.iter().for_each(|opening| read(&mut b, A, opening).unwrap());
+    began.elapsed()
+}
+
+/// Time for the beginning of a message to come of which so many frames are held.
+fn begin_behind(held: u64) -> Duration {
+    let mut b = Endpoint::new(Config::new(B));
+    b.connected(A, ONE, 1).unwrap();
+    for n in 0..held {
+        read(&mut b, A, &encode(data(1, n), 2 + n, 1)).unwrap();
+    }
+    let opening = encode(Frame::Envelope(envelope(1, held, held)), 1, 0);
+    let began = Instant::now();
+    read(&mut b, A, &opening).unwrap();
+    began.elapsed()
+}
+
+#[test]
+fn what_is_held_of_messages_that_have_not_begun_costs_others_no_time_and_itself_little() {
+    // As many as may be held of one byte each.
+    let most = (4 << 20) / 257;
+    let [alone, beside] = [0, most].map(|held| least_time(|| begin_beside(held)));
+    assert!(beside < 8 * alone, "{beside:?}, and {alone:?} without them");
+    let [few, many] = [most / 16, most].map(|held| least_time(|| begin_behind(held)));
+    assert!(many < 64 * few, "{many:?} for 16 times as many as in {few:?}");
 }
 
 #[test]

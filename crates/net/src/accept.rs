@@ -1,9 +1,10 @@
 //! Connections that peers make, until they have proven who they are.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
+use gridmpi_sock::crowding::{self, Place};
 use gridmpi_wire::{ProcId, RECORD_FIRST, Verdict};
 use rustix::net::SocketFlags;
 use socket2::Socket as RawSocket;
@@ -18,9 +19,8 @@ use crate::security::FIRST_BYTE;
 use crate::state::{Socket, State};
 use crate::timers::Due;
 
-/// When there are too many unauthenticated connections, one that has not said hello for this long
-/// makes room for another.
-const HELLO_WITHIN: Duration = Duration::from_millis(500);
+/// How many connections are accepted at a time: then it is others' turn.
+const ACCEPTED: usize = 64;
 
 /// How often accepting is tried again when the system is out of descriptors or memory.
 const RETRY: Duration = Duration::from_millis(200);
@@ -32,7 +32,8 @@ pub(crate) struct Pending {
     origin: Origin,
     /// It is known whether what follows the challenge is TLS, or checked records.
     is_settled: bool,
-    address: Option<SocketAddr>,
+    /// Where it comes from; of a circuit: the relay.
+    address: SocketAddr,
     answer: Answer,
     accepted: Instant,
     /// When the hello came: what it says was so then.
@@ -44,11 +45,19 @@ pub(crate) struct Pending {
 pub(crate) enum Origin {
     /// Somebody has dialled our own port.
     Port,
-    /// It is a circuit through a relay.
-    Circuit,
+    /// It is a circuit through this relay.
+    Circuit(usize),
 }
 
 impl Pending {
+    const fn is_circuit(&self) -> bool {
+        matches!(self.origin, Origin::Circuit(_))
+    }
+
+    pub(crate) fn is_through(&self, relay: usize) -> bool {
+        self.origin == Origin::Circuit(relay)
+    }
+
     /// When that process said hello here, if it did.
     pub(crate) fn hello_of(&self, id: ProcId) -> Option<Instant> {
         self.hello.filter(|_| self.answer.from() == Some(id))
@@ -62,13 +71,14 @@ impl State {
     }
 
     /// Whether what passes must bear checksums: through relays, where TLS does not see to it.
-    pub(crate) fn must_be_checked(&self, origin: Origin) -> bool {
-        self.config.security.is_none() && origin == Origin::Circuit
+    pub(crate) fn must_be_checked(&self, is_circuit: bool) -> bool {
+        self.config.security.is_none() && is_circuit
     }
 
     pub(crate) fn accept_ready(&mut self, token: Token, listener: OwnedFd) {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        while self.has_room_for_pending() {
+        // What is left in the queue makes it ready again.
+        for _ in 0..ACCEPTED {
             match rustix::net::accept_with(&listener, flags) {
                 Ok(fd) => self.accepted(fd, Origin::Port),
                 Err(rustix::io::Errno::AGAIN) => break,
@@ -85,30 +95,35 @@ impl State {
         self.watch_listeners();
     }
 
-    /// Whether another unauthenticated connection may be held; makes room if one is idle.
-    fn has_room_for_pending(&mut self) -> bool {
-        self.is_accepting = self.pending.len() < self.limits().pending || self.drop_idle_pending();
-        self.is_accepting
-    }
-
-    fn drop_idle_pending(&mut self) -> bool {
-        let now = Instant::now();
-        let mut idle = None;
-        for &token in &self.pending {
-            if let Some(Socket::Pending(pending)) = self.sockets.get(token)
-                && pending.hello.is_none()
-                && now.saturating_duration_since(pending.accepted) >= HELLO_WITHIN
-            {
-                idle = Some(token);
-                break;
+    /// Whether somebody who comes to our port from `from` is let in: into a free place, or into that of another, who is ended.
+    fn lets_in(&mut self, from: IpAddr) -> bool {
+        let Self { pending, sockets, config, .. } = self;
+        let places = pending.iter().filter_map(|&token| match sockets.get(token) {
+            Some(Socket::Pending(pending)) if pending.origin == Origin::Port => {
+                let since = pending.accepted;
+                Some((token, Place { from: pending.address.ip(), since }))
             }
+            _ => None,
+        });
+        let places: Vec<(Token, Place)> = places.collect();
+        if places.len() < config.limits.pending {
+            return true;
         }
-        let Some(token) = idle else { return false };
+        let victim = crowding::victim(places.iter().map(|place| place.1), from);
+        self.turned_away();
+        let Some(&(token, _)) = victim.and_then(|index| places.get(index)) else { return false };
         self.end_pending(token);
         true
     }
 
-    /// Listeners are watched only while there is room, so that they do not call in vain.
+    /// Somebody has no place, or not any more.
+    fn turned_away(&mut self) {
+        self.stats.rejected += 1;
+        self.stats.last_rejection =
+            Some("more connections than there are places wait for their proof".to_owned());
+    }
+
+    /// Listeners are watched only while there are descriptors, so that they do not call in vain.
     fn watch_listeners(&mut self) {
         for index in 0..self.listeners.len() {
             let token = self.listeners[index];
@@ -123,7 +138,12 @@ impl State {
     pub(crate) fn accepted(&mut self, fd: OwnedFd, origin: Origin) {
         self.stats.accepted += 1;
         let socket = RawSocket::from(fd);
+        // Who has ended it already has none.
         let address = socket.peer_addr().ok().and_then(|address| address.as_socket());
+        let Some(address) = address else { return };
+        if origin == Origin::Port && !self.lets_in(address.ip()) {
+            return;
+        }
         let (Ok(()), Ok(nonce)) = (prepare(&socket, self.limits()), nonce()) else { return };
         let fd: OwnedFd = socket.into();
         let token = self.sockets.reserve();
@@ -145,10 +165,7 @@ impl State {
         };
         self.sockets.put(token, Socket::Pending(Box::new(pending)));
         self.pending.push(token);
-        let handshake = self.limits().handshake;
-        // Twice: to let somebody else in early, and to end it.
-        self.timers.set(now + HELLO_WITHIN.min(handshake), Due::Handshake(token));
-        self.timers.set(now + handshake, Due::Handshake(token));
+        self.timers.set(now + self.limits().handshake, Due::Handshake(token));
     }
 
     pub(crate) fn pending_ready(&mut self, token: Token, mut pending: Box<Pending>) {
@@ -160,7 +177,7 @@ impl State {
                 self.decide(*pending, &proven);
             }
             Err(error) => {
-                self.note_failed(None, pending.address, &error);
+                self.note_failed(None, Some(pending.address), &error);
                 drop(pending);
                 self.stats.rejected += 1;
                 self.stats.last_rejection = Some(error.to_string());
@@ -177,9 +194,10 @@ impl State {
             self.is_accepting = true;
             self.watch_listeners();
         }
+        self.answer_calls();
     }
 
-    /// A handshake's time is over, or (early) another one might need its place.
+    /// A handshake's time is over, or accepting is to be tried again.
     pub(crate) fn handshake_due(&mut self, token: Token) {
         let handshake = self.limits().handshake;
         match self.sockets.get(token) {
@@ -188,7 +206,7 @@ impl State {
                 self.stats.last_rejection = Some("the handshake took too long".to_owned());
                 self.end_pending(token);
             }
-            Some(Socket::Pending(_) | Socket::Listener(_)) if !self.is_accepting => {
+            Some(Socket::Listener(_)) if !self.is_accepting => {
                 self.is_accepting = true;
                 self.watch_listeners();
             }
@@ -224,7 +242,7 @@ impl State {
     /// TLS, or checked records, must follow the challenge if it comes from where that is so. Whether the first byte of what does is
     /// there.
     fn settle(&self, pending: &mut Pending, from: ProcId) -> Result<bool, DialError> {
-        if self.must_be_secure(from) || self.must_be_checked(pending.origin) {
+        if self.must_be_secure(from) || self.must_be_checked(pending.is_circuit()) {
             let Some(first) = peek(&pending.carrier.fd)? else { return Ok(false) };
             // Else its proof is looked at, to say who it is that speaks neither.
             match (&self.config.security, first) {
@@ -247,7 +265,7 @@ impl State {
             self.stats.last_rejection = Some(format!("{id} does not speak TLS"));
             return;
         }
-        if self.must_be_checked(pending.origin) && !pending.carrier.is_checked() {
+        if self.must_be_checked(pending.is_circuit()) && !pending.carrier.is_checked() {
             self.stats.rejected += 1;
             let what = format!("{id} sends no checksums through a relay: another version?");
             self.stats.last_rejection = Some(what);
@@ -266,7 +284,7 @@ impl State {
         if let Err(error) = self.endpoint.connected(id, strand, proven.resume) {
             let welcome = proven.welcome(&self.us, Verdict::CannotResume, expects);
             let _ = pending.carrier.write_all(&welcome);
-            self.cannot_resume(id, pending.address, error);
+            self.cannot_resume(id, Some(pending.address), error);
             return;
         }
         let welcome = proven.welcome(&self.us, verdict, expects);
@@ -275,7 +293,7 @@ impl State {
             self.redial(id, false);
             return;
         }
-        self.establish((id, strand), pending.carrier, pending.address);
+        self.establish((id, strand), pending.carrier, Some(pending.address));
     }
 
     /// Ends connections that the dialer had lost when it said hello.

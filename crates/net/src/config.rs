@@ -111,7 +111,7 @@ pub struct Limits {
     pub dial_stopped: Duration,
     /// How long a handshake may last.
     pub handshake: Duration,
-    /// How many unauthenticated connections are kept open.
+    /// How many unauthenticated connections to the own port are kept open, at least 1. Half as many beside them may be circuits, which relays share equally.
     pub pending: usize,
     /// How long a connection may be silent to what was sent before it counts as lost.
     pub silence: Duration,

@@ -13,7 +13,6 @@ use gridmpi_wire::{Errand, Nonce, ProcId, Strand};
 use rustix::net::{RecvFlags, SendFlags, recv};
 use socket2::{Domain, Protocol, SockRef, Socket as RawSocket, TcpKeepalive, Type};
 
-use crate::accept::Origin;
 use crate::carrier::Carrier;
 use crate::crossing::Deference;
 use crate::handshake::{Ask, AskStep, Claim};
@@ -78,12 +77,8 @@ impl Target {
         }
     }
 
-    /// How a connection by this way comes to the peer.
-    const fn origin(self) -> Origin {
-        match self {
-            Self::Direct(_) => Origin::Port,
-            Self::Relay(_) => Origin::Circuit,
-        }
+    const fn is_circuit(self) -> bool {
+        matches!(self, Self::Relay(_))
     }
 
     const fn address(self) -> SocketAddr {
@@ -165,7 +160,8 @@ impl State {
             return;
         }
         if peer.dial(Strand::FIRST).is_none() {
-            self.dial_strand(id, Strand::FIRST, wait);
+            let rest = peer.losses.map_or(Duration::ZERO, |losses| losses.rest(now));
+            self.dial_strand(id, Strand::FIRST, wait + rest);
             return;
         }
         // What it was tried for in addition is all that there is now, and any way will do.
@@ -493,7 +489,7 @@ impl State {
             && self.must_be_secure(attempt.peer)
         {
             attempt.carrier.secure_dialled(security).map_err(DialError::Io)?;
-        } else if self.must_be_checked(attempt.target.origin()) {
+        } else if self.must_be_checked(attempt.target.is_circuit()) {
             attempt.carrier.check();
         }
         Ok(ask)
@@ -548,16 +544,20 @@ impl State {
         }
     }
 
+    /// A connection beside others was not made, or was of no use: none is made for so long.
+    pub(crate) fn rest_beside(&mut self, id: ProcId, span: Duration) {
+        self.peer(id).alone_until = Some(Instant::now() + span);
+    }
+
     /// No address led to the peer in the time there was.
     fn dial_failed(&mut self, id: ProcId, strand: Strand) {
         let has_closed = self.endpoint.peer_closed(id);
         let Some(dial) = self.drop_dial(id, strand) else { return };
-        let again = Instant::now() + self.config.limits.dial_total;
-        let peer = self.peer(id);
         if dial.is_extra {
-            peer.alone_until = Some(again);
+            self.rest_beside(id, self.limits().dial_total);
             return;
         }
+        let peer = self.peer(id);
         let seconds = dial.started.elapsed().as_secs();
         let lost = peer.ended.clone();
         let failure = if self.is_awaited(id) {
@@ -698,24 +698,29 @@ pub(crate) fn send_all(fd: &OwnedFd, bytes: &[u8]) -> std::io::Result<()> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_way_that_comes_later_is_tried_before_all_is_given_up() {
-        let [known, new] = [1, 2].map(|port| Target::Direct(([10, 0, 0, 1], port).into()));
-        let (limits, now) = (Limits::default(), Instant::now());
-        let refused = || DialError::Connect(std::io::ErrorKind::ConnectionRefused.into());
-        let mut dial = Dial {
+    fn dialling(ways: &[Target], limits: &Limits) -> Dial {
+        let now = Instant::now();
+        Dial {
             strand: Strand::FIRST,
             is_extra: false,
             started: now,
             total: limits.dial_total,
-            tried: vec![(known, None)],
+            tried: ways.iter().map(|way| (*way, None)).collect(),
             index: 0,
             attempt: None,
             due: now,
             pause: PAUSE_LEAST,
             patience: FIRST_ROUND,
             refused: None,
-        };
+        }
+    }
+
+    #[test]
+    fn a_way_that_comes_later_is_tried_before_all_is_given_up() {
+        let [known, new] = [1, 2].map(|port| Target::Direct(([10, 0, 0, 1], port).into()));
+        let limits = Limits::default();
+        let refused = || DialError::Connect(std::io::ErrorKind::ConnectionRefused.into());
+        let mut dial = dialling(&[known], &limits);
         dial.failed(refused());
         let late = Instant::now() + limits.dial_refused;
         let is_over = |dial: &Dial| dial.is_over(late, &limits, false, false);
@@ -725,5 +730,16 @@ mod tests {
         assert!(!is_over(&dial));
         dial.failed(refused());
         assert!(dial.is_over(Instant::now() + limits.dial_refused, &limits, false, false));
+    }
+
+    #[test]
+    fn who_is_turned_away_comes_again_unless_the_peer_has_said_its_last_word() {
+        let (way, limits) = (Target::Direct(([10, 0, 0, 1], 1).into()), Limits::default());
+        let mut dial = dialling(&[way], &limits);
+        dial.failed(DialError::Closed);
+        let late = Instant::now() + limits.dial_refused;
+        assert!(!dial.is_over(late, &limits, false, false), "it may be one too many");
+        assert!(dial.is_over(late, &limits, true, false));
+        assert!(dial.is_over(dial.started + limits.dial_total, &limits, false, false));
     }
 }

@@ -25,7 +25,7 @@ pub enum DialError {
     Unanswered,
     /// The connection ended inside the handshake.
     #[error(
-        "the other side closed the connection in the handshake: another job, or another program?"
+        "the other side closed the connection in the handshake: another job or program, or too many at once?"
     )]
     Closed,
     /// The connection failed inside the handshake.
@@ -43,21 +43,21 @@ impl DialError {
     /// Whether something answered, be it that there is nobody.
     #[must_use]
     pub(crate) fn is_answer(&self) -> bool {
-        matches!(self, Self::Leg(_)) || self.is_refusal()
+        matches!(self, Self::Leg(_) | Self::Closed) || self.is_refusal()
     }
 
-    /// Whether something answered and it was not what we need, so that trying on seldom helps.
+    /// Whether something answered and it was not what we need, so that trying on seldom helps. A connection that is closed may be one too many.
     #[must_use]
     pub fn is_refusal(&self) -> bool {
         match self {
             Self::Connect(error) => error.kind() == io::ErrorKind::ConnectionRefused,
-            Self::TimedOut | Self::Unanswered | Self::Io(_) => false,
+            Self::TimedOut | Self::Unanswered | Self::Closed | Self::Io(_) => false,
             Self::Handshake(HandshakeError::Refused(Verdict::Duplicate)) => false,
             // Relays and those behind them come and go.
             Self::Leg(LegError::Refused(verdict)) => {
                 matches!(verdict, LegVerdict::UnknownToken | LegVerdict::JobNotAllowed)
             }
-            Self::Closed | Self::Handshake(_) | Self::Leg(_) => true,
+            Self::Handshake(_) | Self::Leg(_) => true,
         }
     }
 }
@@ -202,6 +202,22 @@ impl Failure {
 }
 
 impl Failure {
+    /// So many connections that were made have been lost in so many seconds, the last because of this, and nothing has come by any.
+    pub(crate) fn cut(
+        peer: ProcId,
+        address: Option<SocketAddr>,
+        (times, seconds): (u32, u64),
+        error: &LinkError,
+    ) -> Self {
+        let at = address.map(|address| format!(" ({address})")).unwrap_or_default();
+        let what = format!(
+            "connections with it{at} are lost before anything passes, {times} within {seconds} s: {error}"
+        );
+        let remedy = "a firewall, proxy or relay on the way breaks them off behind the handshake: lead the job round it (`gridmpi doctor \
+                      JOB.toml` looks at the ways)";
+        Self { peer, what, remedy }
+    }
+
     /// So many connections have been given up in so many seconds because of what came over them, and nothing else has come.
     pub(crate) fn damaged(
         peer: ProcId,
@@ -219,6 +235,7 @@ impl Failure {
 }
 
 fn remedy(tried: &[(Target, Option<DialError>)]) -> &'static str {
+    let is_elsewhere = |e: &DialError| e.is_refusal() || matches!(e, DialError::Closed);
     let any = |test: fn(&DialError) -> bool| tried.iter().flat_map(|(_, e)| e).any(test);
     if any(|e| matches!(e, DialError::Handshake(HandshakeError::NotGenuine))) {
         "start all clusters with the same job file or join token"
@@ -231,7 +248,7 @@ fn remedy(tried: &[(Target, Option<DialError>)]) -> &'static str {
         "install the same version of GridMPI in every cluster"
     } else if any(|e| matches!(e, DialError::Handshake(HandshakeError::Refused(_)))) {
         "the reason is in the output of that process's cluster"
-    } else if !tried.is_empty() && tried.iter().flat_map(|(_, e)| e).all(DialError::is_refusal) {
+    } else if !tried.is_empty() && tried.iter().flat_map(|(_, e)| e).all(is_elsewhere) {
         "has that process ended? look at its cluster's output; else a firewall refuses the port \
          (`gridmpi doctor JOB.toml` tells)"
     } else {

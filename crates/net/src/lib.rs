@@ -32,6 +32,7 @@ pub mod fuzz;
 pub mod handshake;
 mod link;
 mod links;
+mod losses;
 mod net;
 mod options;
 mod pace;

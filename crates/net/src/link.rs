@@ -59,6 +59,8 @@ pub(crate) struct Link {
     pub(crate) since: Instant,
     /// The peer is of another cluster.
     pub(crate) is_far: bool,
+    /// A frame has come by it.
+    pub(crate) has_heard: bool,
     /// Of a connection to a relay.
     pub(crate) pulse: Option<Pulse>,
     /// Something that could be sent to such a one waits.
@@ -127,6 +129,7 @@ impl Link {
             speed: Speed::new(since),
             since,
             is_far: true,
+            has_heard: false,
             pulse: None,
             is_waiting: false,
             head: [0; MAX_HEAD],

@@ -9,6 +9,7 @@ use gridmpi_wire::{ProcId, Strand};
 
 use crate::carrier::Carrier;
 use crate::link::{Link, Read};
+use crate::losses::PAUSE_MOST;
 use crate::options::{CongestionControl, bound_unsent};
 use crate::poller::{Interest, Ready, Token};
 use crate::pulse::Pulse;
@@ -29,7 +30,7 @@ impl State {
         if let Err(error) = self.poller.add(&carrier.fd, token, Interest::Read) {
             // Out of kernel memory: as if the connection had failed at once.
             self.sockets.release(token);
-            self.link_lost((id, strand), address, &error.into());
+            self.link_lost((id, strand), (Instant::now(), address), &error.into());
             return;
         }
         let mut link = Link::new(carrier, (id, strand), address, Instant::now());
@@ -108,6 +109,7 @@ impl State {
             self.paces.received(link.peer, done.bytes);
             if done.frames > 0 {
                 self.signs.advance();
+                link.has_heard = true;
             }
             while let Some((id, strand)) = self.endpoint.overtaken() {
                 self.drop_link(id, strand);
@@ -178,28 +180,34 @@ impl State {
     pub(crate) fn end_link(&mut self, token: Token, link: &Link, error: &LinkError) {
         self.sockets.release(token);
         self.retire(link);
-        self.link_lost((link.peer, link.strand), link.address, error);
+        if !link.has_heard {
+            self.rest_beside(link.peer, PAUSE_MOST);
+        }
+        self.link_lost((link.peer, link.strand), (link.since, link.address), error);
     }
 
-    /// There is no such connection to `id` any more, because of `error`.
+    /// There is no such connection to `id` any more, because of `error`. Since when it stood, and to which address.
     fn link_lost(
         &mut self,
         (id, strand): (ProcId, Strand),
-        address: Option<SocketAddr>,
+        (since, address): (Instant, Option<SocketAddr>),
         error: &LinkError,
     ) {
         self.signs.advance();
         self.forget_link(id, strand);
-        let damaged = match error {
-            LinkError::Damaged(error) => self.damaged_again(id, address, error),
-            _ => None,
-        };
-        if let Some(failure) = damaged {
-            self.give_up(id, &failure.what.clone(), Some(failure));
-        } else if error.is_final() {
+        if let LinkError::Damaged(error) = error {
+            self.note_damage(Some(id), address, error);
+        }
+        if error.is_final() {
             let failure = Failure::misbehaved(id, address, error);
             self.give_up(id, &failure.what.clone(), Some(failure));
-        } else if !self.endpoint.peer_closed(id) {
+            return;
+        }
+        let has_closed = self.endpoint.peer_closed(id);
+        let is_alone = !self.peer(id).has_link();
+        if is_alone && let Some(failure) = self.lost_again(id, (since, address), error) {
+            self.give_up(id, &failure.what.clone(), (!has_closed).then_some(failure));
+        } else if !has_closed {
             self.peer(id).ended = Some(error.to_string());
             self.peer(id).lost_way = address;
             self.redial(id, matches!(error, LinkError::Silent | LinkError::Moved(_)));

@@ -16,7 +16,8 @@ use crate::Online;
 use crate::state::State;
 use crate::timers::Due;
 
-/// What is less, or leaves sooner at the base rate, is not worth a claim.
+/// What is less, or leaves sooner at the least rate, is not worth a claim. That is what counts where there is no broker: everybody's share of the
+/// link (B / N), or the rate to start with where that is lower.
 const WORTH: u64 = 4 * SEGMENT as u64;
 const WORTH_TIME: Duration = Duration::from_millis(1);
 

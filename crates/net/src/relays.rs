@@ -1,6 +1,7 @@
 //! Circuits through relays: we are registered at each relay of our cluster, dial it for what it tells us of, and ask it for
 //! circuits to others (`dial.rs`). Relays may also tell of other ones (`beside.rs`). Whoever is at the other end of a circuit proves itself as on any other connection.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -21,6 +22,9 @@ use crate::{DialError, Way};
 /// Pause before a registration is tried again; doubled each time, up to [`PAUSE_MOST`].
 pub(crate) const PAUSE_LEAST: Duration = Duration::from_millis(20);
 pub(crate) const PAUSE_MOST: Duration = Duration::from_secs(1);
+
+/// Calls of one relay that wait for a place, as where many processes want us at once; others are not met.
+const CALLS: usize = 1024;
 
 /// Notices of one relay that are met at a time: then it is others' turn.
 const NOTICES: usize = 16;
@@ -66,6 +70,8 @@ pub(crate) struct Registration {
     pub(crate) standing: Standing,
     /// Since when we are registered, if we are.
     pub(crate) since: Option<Instant>,
+    /// Who waits there for us, and for a place here.
+    calls: VecDeque<CircuitId>,
 }
 
 impl Registrations {
@@ -79,6 +85,20 @@ impl Registrations {
         self.all.len() - self.named
     }
 
+    /// How many circuits of each relay may be unproven at a time: together they have half as many places as our port, beside those.
+    fn places(&self, pending: usize) -> usize {
+        let present = self.all.iter().filter(|registration| registration.since.is_some()).count();
+        (pending / 2 / present.max(1)).max(1)
+    }
+
+    fn has_calls(&self, relay: usize) -> bool {
+        self.all.get(relay).is_some_and(|registration| !registration.calls.is_empty())
+    }
+
+    fn next_call(&mut self, relay: usize) -> Option<CircuitId> {
+        self.all.get_mut(relay)?.calls.pop_front()
+    }
+
     /// Another one; its number.
     pub(crate) fn add(&mut self, registration: Registration) -> usize {
         self.all.push(registration);
@@ -88,7 +108,8 @@ impl Registrations {
 
 impl Registration {
     pub(crate) const fn new(standing: Standing) -> Self {
-        Self { socket: None, pause: PAUSE_LEAST, problem: None, standing, since: None }
+        let calls = VecDeque::new();
+        Self { socket: None, pause: PAUSE_LEAST, problem: None, standing, since: None, calls }
     }
 }
 
@@ -167,7 +188,9 @@ impl State {
                 // A circuit to us stands. The same descriptor gets another token.
                 let _ = self.poller.remove(&leg.fd);
                 self.sockets.release(ready.token);
-                self.accepted(leg.fd, Origin::Circuit);
+                self.accepted(leg.fd, Origin::Circuit(leg.relay));
+                // If nothing came of it.
+                self.answer_calls();
             }
             Err(error) => self.end_leg(ready.token, &leg, &error),
         }
@@ -175,8 +198,9 @@ impl State {
 
     fn end_leg(&mut self, token: Token, leg: &Leg, error: &DialError) {
         self.sockets.release(token);
-        if matches!(leg.errand, Errand::Register { .. }) {
-            self.unregistered(leg.relay, error);
+        match leg.errand {
+            Errand::Register { .. } => self.unregistered(leg.relay, error),
+            _ => self.answer_calls(),
         }
     }
 
@@ -193,6 +217,7 @@ impl State {
     fn unregistered(&mut self, relay: usize, error: &DialError) {
         let Some(registration) = self.registrations.all.get_mut(relay) else { return };
         registration.socket = None;
+        registration.calls.clear();
         registration.problem = Some(error.to_string());
         let now = Instant::now();
         let pause = registration.ends(now, PAUSE_MOST);
@@ -270,12 +295,35 @@ impl State {
 
     /// Somebody waits at the relay for us. If we cannot come it will try again.
     fn called(&mut self, relay: usize, circuit: CircuitId) {
-        let legs = self.sockets.iter().filter(|socket| matches!(socket, Socket::Leg(_))).count();
-        let is_room =
-            self.pending.len() + legs < self.limits().pending + self.registrations.all.len();
-        if !self.is_closing && is_room {
-            let _ = self.begin_leg(relay, Errand::Accept { circuit });
+        let Some(registration) = self.registrations.all.get_mut(relay) else { return };
+        if registration.calls.len() < CALLS {
+            registration.calls.push_back(circuit);
         }
+        self.answer_calls();
+    }
+
+    /// Comes to those who wait at relays, as far as there are places.
+    pub(crate) fn answer_calls(&mut self) {
+        for relay in 0..self.registrations.all.len() {
+            while !self.is_closing
+                && self.registrations.has_calls(relay)
+                && self.has_place_for_circuit(relay)
+                && let Some(circuit) = self.registrations.next_call(relay)
+            {
+                let _ = self.begin_leg(relay, Errand::Accept { circuit });
+            }
+        }
+    }
+
+    /// Whether another circuit through this relay may come about. What one relay does is no matter to the others, nor to our port.
+    fn has_place_for_circuit(&self, relay: usize) -> bool {
+        let places = self.registrations.places(self.limits().pending);
+        let is_taken = |socket: &&Socket| match socket {
+            Socket::Leg(leg) => leg.relay == relay && matches!(leg.errand, Errand::Accept { .. }),
+            Socket::Pending(pending) => pending.is_through(relay),
+            _ => false,
+        };
+        self.sockets.iter().filter(is_taken).count() < places
     }
 }
 

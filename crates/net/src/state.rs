@@ -15,10 +15,10 @@ use rustix::event::{EventfdFlags, eventfd};
 use crate::accept::Pending;
 use crate::bind::Bound;
 use crate::counts::{Counts, Stalls};
-use crate::damage::Damage;
 use crate::dial::{Attempt, Dial};
 use crate::handshake::Identity;
 use crate::link::Link;
+use crate::losses::Losses;
 use crate::paces::Paces;
 use crate::paths::Paths;
 use crate::poller::{Interest, Poller, Ready, Slots, Token};
@@ -55,8 +55,8 @@ pub(crate) struct Peer {
     pub(crate) alone_until: Option<Instant>,
     /// It was given up.
     pub(crate) is_lost: bool,
-    /// What came damaged since something new came.
-    pub(crate) damage: Option<Damage>,
+    /// Connections that were lost since something new came.
+    pub(crate) losses: Option<Losses>,
     /// How the last connection ended, if it was not in order.
     pub(crate) ended: Option<String>,
     /// Where that one led: the last place to try first.

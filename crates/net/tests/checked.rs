@@ -198,7 +198,8 @@ fn damage_without_end_has_an_end() {
     let failure = nets[1].failure().unwrap().to_string();
     assert!(failure.contains("damaged on the way"), "{failure}");
     assert!(failure.contains("faulty"), "{failure}");
-    assert!(nets[1].counts().damaged >= 100);
+    // Ever later, and so not many.
+    assert!((5..40).contains(&nets[1].counts().damaged), "{}", nets[1].counts().damaged);
 }
 
 /// Where a circuit to `to` can be dialled as if it listened there itself.

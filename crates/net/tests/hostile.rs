@@ -2,8 +2,8 @@
 
 mod common;
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use common::*;
@@ -13,6 +13,7 @@ use gridmpi_wire::{
     Challenge, ContextId, Envelope, Frame, Hello, JobKey, MAGIC, MAX_PAYLOAD, ProcId, Rank, Strand,
     VERSION_MAX, Verdict,
 };
+use socket2::{Domain, Type};
 
 /// A network and where it listens. Rank 1 exists in its table but not in truth.
 fn victim(adjust: impl Fn(&mut NetConfig)) -> (Net, SocketAddr) {
@@ -66,11 +67,50 @@ fn authenticate(stream: &mut TcpStream, us: &Identity) {
     assert_eq!(try_authenticate(stream, us, FIRST), Ok(1));
 }
 
+/// As our own dialers: who is turned away comes again. `from`: the address to come from.
+fn come_in(address: SocketAddr, from: IpAddr) -> TcpStream {
+    let us = identity(9);
+    let mut stream = None;
+    eventually("rank 1 is let in", || {
+        let mut coming = connect_from(address, from);
+        let (mut ask, hello) = Ask::new(&us, ProcId(0), [5; 32]);
+        if coming.write_all(&hello).is_err() {
+            return false;
+        }
+        loop {
+            let Ok(count @ 1..) = coming.read(ask.space()) else { return false };
+            match ask.read(count, &us, FIRST).unwrap() {
+                AskStep::More => {}
+                AskStep::Send(proof) => {
+                    if coming.write_all(&proof).is_err() {
+                        return false;
+                    }
+                }
+                AskStep::Welcomed(_) => break,
+            }
+        }
+        stream = Some(coming);
+        true
+    });
+    stream.unwrap()
+}
+
+fn connect_from(address: SocketAddr, from: IpAddr) -> TcpStream {
+    let socket = socket2::Socket::new(Domain::for_address(address), Type::STREAM, None).unwrap();
+    socket.bind(&SocketAddr::new(from, 0).into()).unwrap();
+    socket.connect(&address.into()).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.into()
+}
+
 /// A message from the authenticated rank 1 still arrives.
 fn still_serves(net: &Net, address: SocketAddr) {
+    still_serves_from(net, address, address.ip());
+}
+
+fn still_serves_from(net: &Net, address: SocketAddr, from: IpAddr) {
     let wanted = receive(net, 1, 3, 4);
-    let mut peer = connect(address);
-    authenticate(&mut peer, &identity(9));
+    let mut peer = come_in(address, from);
     let envelope = Envelope {
         context: ContextId::WORLD,
         source: Rank(1),
@@ -114,6 +154,38 @@ fn half_open_handshakes_make_room_and_end() {
     still_serves(&net, address);
     for stream in &mut idle {
         assert!(is_closed_silently(stream));
+    }
+}
+
+#[test]
+fn a_flood_that_says_valid_hellos_keeps_nobody_out() {
+    let (net, address) = victim(|config| {
+        config.limits.pending = 8;
+        // None of them goes by itself.
+        config.limits.handshake = 2 * PATIENCE;
+    });
+    // All that a hello needs is public.
+    let flood = |_| {
+        let mut stream = connect(address);
+        let _ = stream.write_all(&Ask::new(&identity(9), ProcId(0), [5; 32]).1);
+        stream
+    };
+    let mut places: Vec<TcpStream> = (0..8).map(flood).collect();
+    for stream in &mut places {
+        stream.read_exact(&mut [0; Challenge::LEN]).unwrap();
+    }
+    let more: Vec<TcpStream> = (0..100).map(flood).collect();
+    eventually("all have come", || net.stats().accepted == 108);
+    let began = Instant::now();
+    still_serves_from(&net, address, [127, 0, 0, 2].into());
+    assert!(began.elapsed() < PATIENCE / 2, "{:?}", began.elapsed());
+    assert_eq!(net.stats().rejected, 101, "its own, and one to make room");
+    drop(more);
+    // Their places are theirs, but for one: the oldest.
+    assert!(is_closed_silently(&mut places[0]));
+    for stream in &mut places[1..] {
+        stream.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+        assert_eq!(stream.read(&mut [0; 1]).unwrap_err().kind(), ErrorKind::WouldBlock);
     }
 }
 

@@ -116,6 +116,50 @@ fn a_relay_that_takes_everything_and_passes_nothing_on_is_left() {
 }
 
 #[test]
+fn a_relay_that_calls_without_end_takes_no_places_of_others() {
+    let relays = relays();
+    let nets = relayed(&relays, |config| {
+        config.limits.pending = 8;
+        // What it takes it keeps.
+        config.limits.dial_address = PATIENCE;
+        config.limits.dial_total = PATIENCE;
+        config.limits.connections = Some(1);
+    });
+    eventually("both at both relays", || relays.iter().all(|relay| relay.registered() == 2));
+    let [good, bad] = &relays[..] else { panic!("two relays") };
+    bad.fall_mute();
+    bad.call(100);
+    // Each has come as often as one of two relays may.
+    eventually("they come", || bad.accepts() == 2 * 2);
+    exchange(&nets, 1, 10_000);
+    assert_eq!((good.circuits(), bad.accepts()), (1, 4));
+    shutdown(nets);
+}
+
+#[test]
+fn more_calls_than_there_are_places_are_met_one_after_another() {
+    let relays = [Relay::new(JobKey::new(TOKEN))];
+    let nets = nets_with(9, |config| {
+        use_relays(config, &relays);
+        config.limits.pending = 2;
+    });
+    eventually("all at the relay", || relays[0].registered() == 9);
+    let of = |from: u32| pattern(u64::from(from), 100);
+    let sent: Vec<_> =
+        (1..9).map(|from| send(&nets[from as usize], from, 0, 0, of(from))).collect();
+    for from in 1..9 {
+        let received = receive(&nets[0], from, 0, 100);
+        assert_eq!(finish(&nets[0], received).1, Some(of(from)));
+    }
+    for (net, request) in nets[1..].iter().zip(sent) {
+        finish(net, request);
+    }
+    // Nobody had to ask again.
+    assert_eq!((relays[0].circuits(), relays[0].opens()), (8, 8));
+    shutdown(nets);
+}
+
+#[test]
 fn one_relay_that_does_not_listen_holds_nobody_up() {
     let relays = relays();
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();

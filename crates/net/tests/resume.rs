@@ -4,17 +4,25 @@ mod common;
 #[path = "common/proxy.rs"]
 mod proxy;
 
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common::*;
-use gridmpi_net::{Bound, Net, Way};
+use gridmpi_net::{Bound, Net, NetConfig, Way};
 use proxy::Proxy;
 
 /// Two networks that reach each other only through proxies.
-fn proxied(adjust: impl Fn(&mut gridmpi_net::NetConfig)) -> (Vec<Net>, Vec<Proxy>) {
+fn proxied(adjust: impl Fn(&mut NetConfig)) -> (Vec<Net>, Vec<Proxy>) {
+    proxied_by(Proxy::new, adjust)
+}
+
+fn proxied_by(
+    proxy: fn(SocketAddr) -> Proxy,
+    adjust: impl Fn(&mut NetConfig),
+) -> (Vec<Net>, Vec<Proxy>) {
     let bound: Vec<Bound> = (0..2).map(|_| loopback()).collect();
-    let proxies: Vec<Proxy> = bound.iter().map(|b| Proxy::new(b.addresses()[0])).collect();
+    let proxies: Vec<Proxy> = bound.iter().map(|b| proxy(b.addresses()[0])).collect();
     let table: Vec<_> = proxies.iter().map(|proxy| vec![proxy.address]).collect();
     let start = |(me, bound)| {
         let mut config = config(me, table.clone());
@@ -121,6 +129,27 @@ fn a_peer_that_stays_away_is_a_failure_that_names_it_and_its_addresses() {
     for part in ["rank 1", "lost", &proxies[1].address.to_string(), "refused"] {
         assert!(failure.contains(part), "{failure}");
     }
+}
+
+#[test]
+fn connections_that_are_cut_behind_each_handshake_are_few_and_end_with_a_reason() {
+    let (nets, proxies) =
+        proxied_by(Proxy::cutting, |config| config.limits.reconnect = Duration::from_secs(1));
+    let wanted = receive(&nets[1], 0, 0, 3);
+    let sent = send(&nets[0], 0, 1, 0, vec![1, 2, 3]);
+    // What is short is copied, and so is sent.
+    assert_eq!(finish(&nets[0], sent).0.error, None);
+    assert!(finish(&nets[1], wanted).0.error.is_some());
+    eventually("each gives the other up", || nets.iter().all(|net| net.failure().is_some()));
+    let failures: Vec<_> = nets.iter().map(|net| net.failure().unwrap().to_string()).collect();
+    let is_named = |failure: &String| {
+        let parts = ["rank", "lost before anything passes", "handshake", "firewall"];
+        parts.iter().all(|part| failure.contains(part))
+    };
+    // Who is given up may be told so by the other before it sees it itself.
+    assert!(failures.iter().any(is_named), "{failures:?}");
+    let made: usize = proxies.iter().map(Proxy::made).sum();
+    assert!((10..40).contains(&made), "{made} connections were made");
 }
 
 #[test]

@@ -67,6 +67,29 @@ fn who_may_have_one_takes_more_from_who_may() {
 }
 
 #[test]
+fn a_way_on_which_every_connection_is_cut_is_seldom_tried_beside_one_that_stands() {
+    let bound = [loopback(), loopback()];
+    let at: Vec<SocketAddr> = bound.iter().map(|bound| bound.addresses()[0]).collect();
+    let bad: Vec<Proxy> = at.iter().map(|address| Proxy::cutting(*address)).collect();
+    let ways = |to: usize| [at[to], bad[to].address].map(|way| Way::Direct(vec![way])).to_vec();
+    let start = |(me, bound)| {
+        let mut config = config(me, vec![Vec::new(); 2]);
+        config.peers = (0..2).map(ways).collect();
+        Net::start(bound, config).unwrap()
+    };
+    let nets: Vec<Net> = (0..2).zip(bound).map(start).collect();
+    let (began, mut round) = (Instant::now(), 0);
+    while began.elapsed() < Duration::from_millis(1500) {
+        round += 1;
+        swap(&nets, round, 3 * MIB);
+    }
+    let made: usize = bad.iter().map(Proxy::made).sum();
+    // Each at once, and once a second.
+    assert!((1..=2 * 3 + 2 * began.elapsed().as_secs() as usize).contains(&made), "{made}");
+    shutdown(nets);
+}
+
+#[test]
 fn an_unexpected_large_message_over_several_waits_for_its_receive() {
     let nets = four(2);
     swap(&nets, 1, 40 * MIB);

@@ -30,7 +30,11 @@ impl Bounds {
 
     /// Runs of frames that may have come with something missing before them. Each has a frame that went
     /// over another connection in it or missing before it; and the main one may have been another.
-    pub(crate) const fn most_gaps(&self) -> u64 {
+    ///
+    /// The same goes for all parts of messages, of one direction of a stream together, with bytes missing before them: each begins with a frame
+    /// that went over another connection, or lacks the one before it that did.
+    #[must_use]
+    pub const fn most_gaps(&self) -> u64 {
         self.away.saturating_mul(2).saturating_add(16)
     }
 }

@@ -51,6 +51,10 @@ struct Shared {
     joined: AtomicUsize,
     trouble: Mutex<Option<Trouble>>,
     is_closed: AtomicBool,
+    is_mute: AtomicBool,
+    /// Circuits that were asked for, and answers to calls that have come.
+    opens: AtomicUsize,
+    accepts: AtomicUsize,
     /// What others it tells of.
     beside: Mutex<Vec<SocketAddr>>,
 }
@@ -89,6 +93,32 @@ impl Relay {
         for stream in self.shared.registered.lock().unwrap().values_mut() {
             let _ = stream.write_all(&notice(beside));
         }
+    }
+
+    /// From now on nobody is answered who comes because he was called.
+    pub fn fall_mute(&self) {
+        self.shared.is_mute.store(true, Ordering::SeqCst);
+    }
+
+    /// Calls everybody who is registered so often, for circuits that do not exist.
+    pub fn call(&self, times: u64) {
+        for stream in self.shared.registered.lock().unwrap().values_mut() {
+            for number in 0..times {
+                let circuit = CircuitId((1 << 40) + number);
+                let called = LegNotice::Called { from: ProcId(0), circuit };
+                stream.write_all(&called.encode()).unwrap();
+            }
+        }
+    }
+
+    /// How many circuits were asked for.
+    pub fn opens(&self) -> usize {
+        self.shared.opens.load(Ordering::SeqCst)
+    }
+
+    /// How often somebody came who was called.
+    pub fn accepts(&self) -> usize {
+        self.shared.accepts.load(Ordering::SeqCst)
     }
 
     /// How many circuits have come about.
@@ -153,6 +183,7 @@ impl Shared {
                 self.registered.lock().unwrap().insert(from, stream);
             }
             Errand::Open { to } => {
+                self.opens.fetch_add(1, Ordering::SeqCst);
                 let circuit = CircuitId(self.circuits.fetch_add(1, Ordering::SeqCst));
                 let mut registered = self.registered.lock().unwrap();
                 let Some(callee) = registered.get_mut(&to) else {
@@ -163,6 +194,11 @@ impl Shared {
                 let _ = callee.write_all(&LegNotice::Called { from, circuit }.encode());
             }
             Errand::Accept { circuit } => {
+                self.accepts.fetch_add(1, Ordering::SeqCst);
+                if self.is_mute.load(Ordering::SeqCst) {
+                    // The other handle to the stream keeps it open.
+                    return;
+                }
                 let Some((mut near, opened)) = self.waiting.lock().unwrap().remove(&circuit) else {
                     let _ = stream.write_all(&request.answer(LegVerdict::NoSuchCircuit));
                     return;
