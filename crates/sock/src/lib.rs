@@ -1,7 +1,8 @@
 //! What the kernel says of sockets and is told of them, where no library does it in our stead: a queue of events, TCP's own account of a
-//! connection, pacing. Linux only; nothing here waits but [`Queue::wait`].
+//! connection, pacing. And who makes room at a listener ([`crowding`]). Linux only; nothing here waits but [`Queue::wait`].
 #![forbid(unsafe_code)]
 
+pub mod crowding;
 mod queue;
 mod tcp;
 
