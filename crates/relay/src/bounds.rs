@@ -1,6 +1,7 @@
 //! What the system allows, and what is said when there is too little of something.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -8,7 +9,6 @@ use std::time::{Duration, Instant};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::{info, warn};
 
-use crate::accept::Refused;
 use crate::config::Config;
 use crate::core::Bound;
 use crate::daemon::Daemon;
@@ -113,7 +113,7 @@ pub(crate) fn bound_connections(config: &mut Config) -> io::Result<()> {
 
 impl Daemon {
     /// Somebody was sent away who has not proven himself.
-    pub(crate) fn rejected(&mut self, from: Option<SocketAddr>, why: &Refused) {
+    pub(crate) fn rejected(&mut self, from: Option<SocketAddr>, why: &dyn Display) {
         self.counts.rejected += 1;
         let (is_told, before) = self.strangers.another(Instant::now());
         if before > 0 {

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, Socket as RawSocket, Type};
-use tracing::{debug, info, warn};
+use tracing::{debug, warn};
 
 use crate::accept::nonce;
 use crate::arena::Key;
@@ -218,13 +218,18 @@ impl Daemon {
 
     /// Connections to other relays have ended.
     pub(crate) fn look_after_lost(&mut self) {
-        for Lost { known, address, was_up, why } in std::mem::take(&mut self.sockets.lost) {
-            let Some(key) = known else {
-                self.counts.rejected += 1;
-                info!(from = ?address, "a relay was refused: {why}");
+        for lost in std::mem::take(&mut self.sockets.lost) {
+            let Lost { known, address, is_dialer, was_up, why } = lost;
+            if !is_dialer && !was_up {
+                // Whoever came and did not get in, also if it has shown a certificate that is known.
+                self.rejected(address, &format_args!("as a relay: {why}"));
+                continue;
+            }
+            let Some((key, known)) =
+                known.and_then(|key| self.known.get_mut(key).map(|known| (key, known)))
+            else {
                 continue;
             };
-            let Some(known) = self.known.get_mut(key) else { continue };
             if was_up {
                 warn!(peer = known.peer.name, "connection to the relay lost: {why}");
                 known.up = known.up.saturating_sub(1);

@@ -127,6 +127,8 @@ pub(crate) enum TrunkStage {
 pub(crate) struct Lost {
     pub(crate) known: Option<Key<Known>>,
     pub(crate) address: Option<SocketAddr>,
+    /// We had dialled.
+    pub(crate) is_dialer: bool,
     pub(crate) was_up: bool,
     pub(crate) why: String,
 }
@@ -206,8 +208,8 @@ impl Sockets {
             TrunkStage::Up(link) => Some(link),
             _ => None,
         };
-        let (known, address) = (trunk.known, trunk.address);
-        self.lost.push(Lost { known, address, was_up: link.is_some(), why: why.into() });
+        let (known, address, is_dialer) = (trunk.known, trunk.address, trunk.is_dialer);
+        self.lost.push(Lost { known, address, is_dialer, was_up: link.is_some(), why: why.into() });
         link
     }
 
