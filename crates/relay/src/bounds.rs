@@ -23,26 +23,26 @@ const LEAST: usize = 16;
 /// How often the same is said.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// Strangers that are told of, in a second: a flood of them must not become one of the log.
-const STRANGERS: u32 = 10;
+/// So many lines of one kind in a second: a flood of connections must not become one of the log.
+const LINES: u32 = 10;
 
-/// Connections that were refused in this second, or in the last in which there were any.
+/// What was said of connections that came or went in this second, or in the last in which there were any.
 #[derive(Debug, Default)]
-pub(crate) struct Strangers {
+pub(crate) struct Lines {
     since: Option<Instant>,
     told: u32,
     untold: u64,
 }
 
-impl Strangers {
+impl Lines {
     /// Another one came. Whether to tell of it, and how many nobody was told of in the second before.
-    fn another(&mut self, now: Instant) -> (bool, u64) {
+    pub(crate) fn another(&mut self, now: Instant) -> (bool, u64) {
         let mut before = 0;
         if self.since.is_none_or(|since| now >= since + Duration::from_secs(1)) {
             (self.since, self.told) = (Some(now), 0);
             before = std::mem::take(&mut self.untold);
         }
-        let is_told = self.told < STRANGERS;
+        let is_told = self.told < LINES;
         if is_told {
             self.told += 1;
         } else {
@@ -178,11 +178,11 @@ mod tests {
 
     #[test]
     fn a_flood_is_told_of_by_its_size() {
-        let (mut strangers, now) = (Strangers::default(), Instant::now());
-        let told = (0..1000).filter(|_| strangers.another(now).0).count();
+        let (mut lines, now) = (Lines::default(), Instant::now());
+        let told = (0..1000).filter(|_| lines.another(now).0).count();
         assert_eq!(told, 10);
-        assert_eq!(strangers.another(now + Duration::from_secs(2)), (true, 990));
-        assert_eq!(strangers.another(now + Duration::from_secs(4)), (true, 0));
+        assert_eq!(lines.another(now + Duration::from_secs(2)), (true, 990));
+        assert_eq!(lines.another(now + Duration::from_secs(4)), (true, 0));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use tracing::{info, warn};
 
 use crate::alarm::Alarm;
 use crate::arena::{Arena, Key};
-use crate::bounds::{self, Said, Strangers};
+use crate::bounds::{self, Lines, Said};
 use crate::cell::RelayId;
 use crate::channel::received;
 use crate::clock::Clock;
@@ -73,7 +73,8 @@ pub struct Daemon {
     pub(crate) is_accepting: bool,
     /// The system has given no descriptor for one that came: accepting rests.
     pub(crate) is_short: bool,
-    pub(crate) strangers: Strangers,
+    /// What was said of connections that were refused.
+    pub(crate) strangers: Lines,
     /// What was said to be full.
     pub(crate) said: Said,
     pub(crate) inbound: Vec<u8>,
@@ -140,7 +141,7 @@ impl Daemon {
             pending: Vec::new(),
             is_accepting: true,
             is_short: false,
-            strangers: Strangers::default(),
+            strangers: Lines::default(),
             said: Said::default(),
             inbound: vec![0; INBOUND],
             scratch: vec![0; INBOUND],

@@ -6,10 +6,11 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, Socket as RawSocket, Type};
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 use crate::accept::nonce;
 use crate::arena::Key;
+use crate::bounds::Lines;
 use crate::channel::Channel;
 use crate::config::{Peer, Proof};
 use crate::control::Command;
@@ -23,6 +24,9 @@ use crate::tls::{self, Fingerprint};
 /// The shortest and the longest time between two attempts.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
+
+/// A connection that stood for less is one that failed: whoever lets us in and closes is not to be dialled without end.
+const STEADY: Duration = Duration::from_secs(1);
 
 /// Another relay that this one knows.
 #[derive(Debug)]
@@ -41,6 +45,8 @@ pub(crate) struct Known {
     not_before: Option<Instant>,
     /// Somebody was told that it cannot be reached.
     has_complained: bool,
+    /// How much was said of its coming and going.
+    lines: Lines,
 }
 
 impl Known {
@@ -54,7 +60,17 @@ impl Known {
             wait: FIRST_WAIT,
             not_before: None,
             has_complained: false,
+            lines: Lines::default(),
         }
+    }
+
+    /// Whether to tell that it has come, or is gone: it may do so as often as it pleases.
+    pub(crate) fn is_told_of(&mut self) -> bool {
+        let (is_told, before) = self.lines.another(Instant::now());
+        if before > 0 {
+            info!(peer = self.peer.name, count = before, "it came and went more often");
+        }
+        is_told
     }
 }
 
@@ -219,8 +235,8 @@ impl Daemon {
     /// Connections to other relays have ended.
     pub(crate) fn look_after_lost(&mut self) {
         for lost in std::mem::take(&mut self.sockets.lost) {
-            let Lost { known, address, is_dialer, was_up, why } = lost;
-            if !is_dialer && !was_up {
+            let Lost { known, address, is_dialer, stood, why } = lost;
+            if !is_dialer && stood.is_none() {
                 // Whoever came and did not get in, also if it has shown a certificate that is known.
                 self.rejected(address, &format_args!("as a relay: {why}"));
                 continue;
@@ -230,15 +246,36 @@ impl Daemon {
             else {
                 continue;
             };
-            if was_up {
-                warn!(peer = known.peer.name, "connection to the relay lost: {why}");
-                known.up = known.up.saturating_sub(1);
-                self.dial(key);
-            } else {
+            let Some(stood) = stood else {
                 known.attempts = known.attempts.saturating_sub(1);
                 self.attempt_failed(key, &why);
+                continue;
+            };
+            if known.is_told_of() {
+                warn!(peer = known.peer.name, "connection to the relay lost: {why}");
             }
+            known.up = known.up.saturating_sub(1);
+            match (is_dialer, stood < STEADY) {
+                (true, true) => self.pause(key),
+                (true, false) => known.wait = FIRST_WAIT,
+                (false, _) => {}
+            }
+            self.dial(key);
         }
+    }
+
+    /// It is not dialled for a while, for longer each time.
+    fn pause(&mut self, key: Key<Known>) {
+        let Some(known) = self.known.get_mut(key) else { return };
+        let now = Instant::now();
+        if known.not_before.is_some_and(|at| now < at) {
+            // Another one of those that were made together has failed as well.
+            return;
+        }
+        let at = now + known.wait;
+        known.wait = (known.wait * 2).min(LONGEST_WAIT);
+        known.not_before = Some(at);
+        self.timer(at, Due::Dial(key));
     }
 
     fn attempt_failed(&mut self, key: Key<Known>, why: &str) {
@@ -259,17 +296,13 @@ impl Daemon {
                 "the relay is not reached, and tried again and again: {why}"
             );
         }
-        let at = Instant::now() + known.wait;
-        known.wait = (known.wait * 2).min(LONGEST_WAIT);
-        known.not_before = Some(at);
-        self.timer(at, Due::Dial(key));
+        self.pause(key);
     }
 
     /// A connection to the relay stands now. `was_dialed`: we had dialled.
     pub(crate) fn peer_is_up(&mut self, key: Key<Known>, was_dialed: bool) {
         let Some(known) = self.known.get_mut(key) else { return };
         known.up += 1;
-        known.wait = FIRST_WAIT;
         known.has_complained = false;
         if was_dialed {
             known.attempts = known.attempts.saturating_sub(1);

@@ -5,7 +5,7 @@ use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use gridmpi_leg::{Host, Request};
 use gridmpi_wire::LegVerdict;
@@ -100,6 +100,7 @@ pub(crate) struct Trunk {
     pub(crate) address: Option<SocketAddr>,
     pub(crate) is_dialer: bool,
     pub(crate) known: Option<Key<Known>>,
+    /// Since when it is being made or, once it stands, since when it does.
     pub(crate) since: Instant,
     /// It sends no more than what is there.
     pub(crate) has_ended: bool,
@@ -129,7 +130,8 @@ pub(crate) struct Lost {
     pub(crate) address: Option<SocketAddr>,
     /// We had dialled.
     pub(crate) is_dialer: bool,
-    pub(crate) was_up: bool,
+    /// How long it has stood; `None`: it never did.
+    pub(crate) stood: Option<Duration>,
     pub(crate) why: String,
 }
 
@@ -209,7 +211,8 @@ impl Sockets {
             _ => None,
         };
         let (known, address, is_dialer) = (trunk.known, trunk.address, trunk.is_dialer);
-        self.lost.push(Lost { known, address, is_dialer, was_up: link.is_some(), why: why.into() });
+        let stood = link.map(|_| trunk.since.elapsed());
+        self.lost.push(Lost { known, address, is_dialer, stood, why: why.into() });
         link
     }
 

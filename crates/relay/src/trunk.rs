@@ -2,6 +2,7 @@
 
 use std::io::IoSlice;
 use std::ops::Range;
+use std::time::Instant;
 
 use gridmpi_wire::TokenId;
 use tracing::info;
@@ -158,13 +159,15 @@ impl Daemon {
         let Some(trunk) = self.sockets.trunk(key) else { return };
         let (known, address, is_dialer) = (trunk.known, trunk.address, trunk.is_dialer);
         let link = self.core.trunk_up(key.into(), peer, is_dialer);
-        trunk.stage = TrunkStage::Up(link);
+        (trunk.stage, trunk.since) = (TrunkStage::Up(link), Instant::now());
         options::prepare_trunk(&trunk.channel.fd);
         self.end_pending(key);
         let Some(known) = known else { return };
         self.peer_is_up(known, is_dialer);
         self.share_rates();
-        if let Some(known) = self.known.get(known) {
+        if let Some(known) = self.known.get_mut(known)
+            && known.is_told_of()
+        {
             info!(peer = known.peer.name, relay = %peer, ?address, "connected to a relay");
         }
     }
