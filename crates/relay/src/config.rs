@@ -79,6 +79,9 @@ pub struct Token {
     pub jobs: Option<Vec<JobId>>,
 }
 
+/// The most connections that a relay makes to another.
+pub(crate) const MOST_CONNECTIONS: usize = 64;
+
 /// Another relay.
 #[derive(Clone, Debug)]
 pub struct Peer {

@@ -34,6 +34,8 @@ pub(crate) struct Known {
     pub(crate) peer: Peer,
     /// Connections that stand.
     pub(crate) up: usize,
+    /// Those of them that it has made; at most `MOST_CONNECTIONS`.
+    pub(crate) came: usize,
     /// Connections that are being made.
     attempts: usize,
     /// Its name is being looked up.
@@ -54,6 +56,7 @@ impl Known {
         Self {
             peer,
             up: 0,
+            came: 0,
             attempts: 0,
             is_resolving: false,
             addresses: VecDeque::new(),
@@ -258,7 +261,7 @@ impl Daemon {
             match (is_dialer, stood < STEADY) {
                 (true, true) => self.pause(key),
                 (true, false) => known.wait = FIRST_WAIT,
-                (false, _) => {}
+                (false, _) => known.came = known.came.saturating_sub(1),
             }
             self.dial(key);
         }
@@ -306,6 +309,8 @@ impl Daemon {
         known.has_complained = false;
         if was_dialed {
             known.attempts = known.attempts.saturating_sub(1);
+        } else {
+            known.came += 1;
         }
         // Others may have failed while this one was still being made.
         self.dial(key);

@@ -7,7 +7,7 @@ use gridmpi_settings::{At, FileError, Source, Table, nearest};
 use gridmpi_wire::{MOST_BESIDE, RelayAddress};
 use tracing::Level;
 
-use crate::config::{Config, Peer, Proof, Token};
+use crate::config::{Config, MOST_CONNECTIONS, Peer, Proof, Token};
 use crate::secret::{from_hex, read_secret};
 use crate::tls::{Fingerprint, Identity};
 
@@ -208,8 +208,8 @@ fn peer(mut table: Table<'_>, directory: &Path) -> Result<Peer, FileError> {
     }
     let proof = proof(&mut table, directory)?;
     let connections = table.count("connections")?.unwrap_or(1) as usize;
-    if connections > 64 {
-        return Err(table.error(start, "`connections` must be at most 64"));
+    if connections > MOST_CONNECTIONS {
+        return Err(table.error(start, format!("`connections` must be at most {MOST_CONNECTIONS}")));
     }
     let rate = table.rate("rate")?.map(|bits| bits / 8);
     table.finish()?;

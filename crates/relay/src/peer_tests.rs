@@ -338,3 +338,17 @@ fn one_that_stood_for_long_is_made_again_soon() {
     // The pause between the two begins anew; it would have been 1.6 s.
     assert!(began.elapsed() < Duration::from_millis(1000), "{:?}", began.elapsed());
 }
+
+#[test]
+fn a_relay_has_64_connections_and_no_more() {
+    let relay = Running::start(config(Proof::Secret(secret())));
+    let mut streams: Vec<TcpStream> = (0..64).map(|_| meet(relay.address)).collect();
+    relay.wait_for_connections(64);
+    assert!(ends(meet(relay.address)), "a 65th is let in");
+    assert_eq!(relay.connections(), 64);
+    // One that goes makes room for another.
+    streams.truncate(63);
+    relay.wait_for_connections(63);
+    streams.push(meet(relay.address));
+    relay.wait_for_connections(64);
+}

@@ -33,8 +33,6 @@ struct Neighbour {
     untold: BTreeSet<Span>,
     /// Something has changed since it was last told anything.
     has_news: bool,
-    /// How many paths it has told us.
-    learnt: usize,
 }
 
 /// All routes of a relay.
@@ -43,7 +41,9 @@ pub(crate) struct Routes {
     me: RelayId,
     entries: BTreeMap<Span, Entry>,
     neighbours: BTreeMap<LinkKey, Neighbour>,
-    /// Most paths that one connection may tell, in either direction.
+    /// To how many spans each relay has told us paths, over all its connections.
+    learnt: BTreeMap<RelayId, usize>,
+    /// Most paths that are told on one connection.
     most: usize,
     is_silent: bool,
     /// Connections for which there is news since this was last asked.
@@ -56,6 +56,7 @@ impl Routes {
             me,
             entries: BTreeMap::new(),
             neighbours: BTreeMap::new(),
+            learnt: BTreeMap::new(),
             most,
             is_silent: false,
             with_news: Vec::new(),
@@ -118,7 +119,6 @@ impl Routes {
             told: HashMap::new(),
             untold: BTreeSet::new(),
             has_news: false,
-            learnt: 0,
         };
         self.neighbours.insert(link, neighbour);
         let spans: Vec<Span> = self.entries.keys().copied().collect();
@@ -126,14 +126,10 @@ impl Routes {
     }
 
     pub(crate) fn link_down(&mut self, link: LinkKey) {
+        let learnt = self.entries.iter().filter(|(_, entry)| entry.learnt.contains_key(&link));
+        let spans: Vec<Span> = learnt.map(|(span, _)| *span).collect();
         self.neighbours.remove(&link);
-        let mut touched = Vec::new();
-        for (span, entry) in &mut self.entries {
-            if entry.learnt.remove(&link).is_some() {
-                touched.push(*span);
-            }
-        }
-        touched.into_iter().for_each(|span| self.update(span));
+        spans.into_iter().for_each(|span| self.withdraw(link, span));
     }
 
     /// A peer says how it reaches a span. `Ok(false)`: it has told too many, this one is not kept.
@@ -143,7 +139,7 @@ impl Routes {
         span: Span,
         path: Vec<RelayId>,
     ) -> Result<bool, CellError> {
-        let Some(neighbour) = self.neighbours.get_mut(&link) else { return Ok(true) };
+        let Some(neighbour) = self.neighbours.get(&link) else { return Ok(true) };
         if path.first() != Some(&neighbour.peer) {
             return Err(CellError::Field("path"));
         }
@@ -152,12 +148,15 @@ impl Routes {
             self.withdraw(link, span);
             return Ok(true);
         }
-        let is_known = self.entries.get(&span).is_some_and(|e| e.learnt.contains_key(&link));
-        if !is_known {
-            if neighbour.learnt >= self.most {
+        let peer = neighbour.peer;
+        if !self.has_learnt(&span, peer) {
+            // Of several connections with the same to tell one may be ahead of the others.
+            let most = self.most + self.most / 8;
+            let learnt = self.learnt.entry(peer).or_default();
+            if *learnt >= most {
                 return Ok(false);
             }
-            neighbour.learnt += 1;
+            *learnt += 1;
         }
         self.entries.entry(span).or_default().learnt.insert(link, path);
         self.update(span);
@@ -166,13 +165,24 @@ impl Routes {
 
     pub(crate) fn withdraw(&mut self, link: LinkKey, span: Span) {
         let Some(entry) = self.entries.get_mut(&span) else { return };
-        if entry.learnt.remove(&link).is_none() {
+        let Some(peer) = entry.learnt.remove(&link).and_then(|path| path.first().copied()) else {
             return;
-        }
-        if let Some(neighbour) = self.neighbours.get_mut(&link) {
-            neighbour.learnt = neighbour.learnt.saturating_sub(1);
+        };
+        if !self.has_learnt(&span, peer)
+            && let Some(learnt) = self.learnt.get_mut(&peer)
+        {
+            *learnt -= 1;
+            if *learnt == 0 {
+                self.learnt.remove(&peer);
+            }
         }
         self.update(span);
+    }
+
+    /// Whether this relay has told us a path to the span, on any of its connections.
+    fn has_learnt(&self, span: &Span, peer: RelayId) -> bool {
+        let entry = self.entries.get(span);
+        entry.is_some_and(|it| it.learnt.values().any(|path| path.first() == Some(&peer)))
     }
 
     /// From now on nothing leads through here.
@@ -312,6 +322,30 @@ mod tests {
         routes.withdraw(key(1), span(0));
         assert!(routes.learn(key(1), span(2), vec![relay(1)]).unwrap());
         assert!(routes.learn(key(1), span(0), vec![relay(2)]).is_err());
+    }
+
+    #[test]
+    fn what_a_peer_may_tell_is_the_same_on_however_many_connections() {
+        let mut routes = Routes::new(relay(0), 8);
+        (1..=5).for_each(|n| routes.link_up(key(n), relay(1)));
+        routes.link_up(key(6), relay(2));
+        let learn = |routes: &mut Routes, by: usize, n| {
+            let path = vec![relay(if by == 6 { 2 } else { 1 })];
+            routes.learn(key(by), span(n), path).unwrap()
+        };
+        // A few more than are told, since connections may be ahead of each other.
+        let kept = (0..50).filter(|n| learn(&mut routes, 1 + *n as usize % 5, *n)).count();
+        assert_eq!((kept, routes.all().count()), (9, 9));
+        // The same on others takes no room, and another relay has its own.
+        assert!((0..9).all(|n| (1..=5).all(|by| learn(&mut routes, by, n))));
+        assert!(learn(&mut routes, 6, 100));
+        // What is withdrawn on one is still known by the others.
+        routes.withdraw(key(1), span(0));
+        assert!(!learn(&mut routes, 1, 60));
+        (2..=5).for_each(|by| routes.withdraw(key(by), span(0)));
+        assert!(learn(&mut routes, 1, 60) && !learn(&mut routes, 1, 61));
+        (1..=6).for_each(|by| routes.link_down(key(by)));
+        assert!(routes.entries.is_empty() && routes.learnt.is_empty());
     }
 
     #[test]

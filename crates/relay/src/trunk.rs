@@ -11,7 +11,7 @@ use crate::accept::nonce;
 use crate::arena::Key;
 use crate::cell::RelayId;
 use crate::channel::More;
-use crate::config::Proof;
+use crate::config::{MOST_CONNECTIONS, Proof};
 use crate::daemon::Daemon;
 use crate::dial::Known;
 use crate::greet::{GreetError, GreetStep, Greeting, Means};
@@ -147,12 +147,17 @@ impl Daemon {
         }
     }
 
-    /// Who has proven itself may have gone from the settings while it did.
+    /// Who has proven itself may have gone from the settings while it did, and may be here often enough.
     fn recognize(&mut self, key: SocketKey, secret: Option<TokenId>) -> Result<(), GreetError> {
         let by_secret = secret.and_then(|secret| self.known_by_secret(secret));
         let Some(trunk) = self.sockets.trunk(key) else { return Ok(()) };
         trunk.known = trunk.known.or(by_secret);
-        trunk.known.map(drop).ok_or(GreetError::Unknown)
+        let (is_dialer, known) = (trunk.is_dialer, trunk.known);
+        let known = known.and_then(|known| self.known.get(known)).ok_or(GreetError::Unknown)?;
+        if !is_dialer && known.came >= MOST_CONNECTIONS {
+            return Err(GreetError::TooMany);
+        }
+        Ok(())
     }
 
     fn met(&mut self, key: SocketKey, peer: RelayId) {
