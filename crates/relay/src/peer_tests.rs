@@ -352,3 +352,16 @@ fn a_relay_has_64_connections_and_no_more() {
     streams.push(meet(relay.address));
     relay.wait_for_connections(64);
 }
+
+#[test]
+fn new_settings_for_which_there_are_too_few_descriptors_lift_no_bound() {
+    let relay = Running::start(config(Proof::Secret(secret())));
+    let most = || relay.handle.snapshot(PATIENCE).unwrap().gauges.most_connections;
+    let before = most();
+    assert!(before < 1 << 40, "descriptors are not limited here: nothing can be seen");
+    let mut greedy = config(Proof::Secret(secret()));
+    // Places for those that it dials are set aside.
+    greedy.peers[0].connections = 1 << 40;
+    relay.handle.reload(greedy);
+    assert_eq!(most(), before);
+}

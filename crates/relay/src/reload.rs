@@ -30,9 +30,11 @@ impl Daemon {
             warn!("`identity` has changed: that needs a restart, and the old one goes on");
         }
         let (listen, identity) = (self.config.listen.clone(), self.config.identity.clone());
+        let connections = self.config.limits.connections;
         self.config = Config { listen, identity, ..config };
         if let Err(error) = bounds::bound_connections(&mut self.config) {
-            warn!("{error}");
+            warn!("{error}: {connections} connections at most, as before");
+            self.config.limits.connections = connections;
         }
         self.core.set_limits(self.config.limits.clone());
         self.tell_beside();
