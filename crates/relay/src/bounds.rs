@@ -140,13 +140,18 @@ impl Daemon {
                 limits.memory / 1_000_000
             ),
             Bound::Circuits => warn!(
-                "FULL: {circuits} circuits stand, and new ones are refused: raise `circuits`, or share the processes among \
-                 more relays"
+                "FULL: {circuits} circuits stand of {} that may (a job leaves some for others), and new ones are refused: raise \
+                 `circuits`, or share the processes among more relays",
+                limits.circuits
             ),
             Bound::Connections => warn!(
                 circuits,
-                "FULL: RLIMIT_NOFILE leaves room for {connections} connections, and new ones are refused: raise it (LimitNOFILE= of the \
-                 systemd unit, `ulimit -Hn`), or share the processes among more relays"
+                "FULL: RLIMIT_NOFILE leaves room for {connections} connections (a job leaves some for others), and new ones are refused: \
+                 raise it (LimitNOFILE= of the systemd unit, `ulimit -Hn`), or share the processes among more relays"
+            ),
+            Bound::Clusters => warn!(
+                "FULL: processes of a job register as of more than 64 clusters, and those beyond are refused: use several relays, or see \
+                 who has the token"
             ),
         }
     }

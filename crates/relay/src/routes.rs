@@ -35,6 +35,9 @@ struct Neighbour {
     has_news: bool,
 }
 
+/// Most clusters of one job whose processes register here: each is told to every other relay.
+const MOST_LOCAL: usize = 64;
+
 /// All routes of a relay.
 #[derive(Debug)]
 pub(crate) struct Routes {
@@ -99,6 +102,13 @@ impl Routes {
     /// How many paths connections are still to be told, together.
     pub(crate) fn untold(&self) -> usize {
         self.neighbours.values().map(|neighbour| neighbour.untold.len()).sum()
+    }
+
+    /// Whether a process of these may register here: its job has told of no more clusters than it may.
+    pub(crate) fn may_add_local(&self, span: Span) -> bool {
+        let is_local = |entry: &Entry| entry.local > 0;
+        self.entries.get(&span).is_some_and(is_local)
+            || self.of_job(span.job).filter(|(_, entry)| is_local(entry)).count() < MOST_LOCAL
     }
 
     pub(crate) fn add_local(&mut self, span: Span) {

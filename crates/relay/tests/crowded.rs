@@ -37,11 +37,11 @@ fn pass(a: &mut TcpStream, b: &mut TcpStream, seed: u64, count: usize) {
 #[test]
 fn who_has_no_place_is_told_so_and_has_one_when_another_leaves() {
     let mut config = config(&[]);
-    config.limits.connections = 4;
+    config.limits.connections = 5;
     let relay = Relay::start(config);
     let (mut b, c) = (register(relay.address, 1), register(relay.address, 2));
     let (mut a1, mut b1) = circuit(relay.address, 0, &mut b);
-    // All four places are taken; an open would need two, for the other end as well.
+    // The job has all four places that it may have of five; an open would need two, for the other end as well.
     let again = Errand::Register { first: ProcId(3), count: 1 };
     assert!(is_full(ask(relay.address, &asker(3), again, &[])));
     assert!(is_full(open(relay.address, 0, 1, &[])));
@@ -56,7 +56,7 @@ fn who_has_no_place_is_told_so_and_has_one_when_another_leaves() {
 #[test]
 fn a_circuit_that_was_announced_keeps_its_place() {
     let mut config = config(&[]);
-    config.limits.connections = 3;
+    config.limits.connections = 4;
     let relay = Relay::start(config);
     let mut b = register(relay.address, 1);
     let target = relay.address;

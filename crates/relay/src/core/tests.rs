@@ -3,6 +3,7 @@
 
 mod beside;
 mod deaf;
+mod shares;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -224,11 +225,15 @@ impl World {
     }
 
     fn ask(&mut self, node: usize, from: u32, errand: Errand) -> At {
+        self.ask_in(JOB, node, from, errand)
+    }
+
+    fn ask_in(&mut self, job: JobId, node: usize, from: u32, errand: Errand) -> At {
         let wire = self.next;
         self.next += 1;
         let Node { core, fake } = &mut self.nodes[node];
         fake.legs.insert(wire, FakeLeg { room: usize::MAX, ..FakeLeg::default() });
-        let request = LegRequest { errand, job: JOB, from: ProcId(from), mac: [0; 32] };
+        let request = LegRequest { errand, job, from: ProcId(from), mac: [0; 32] };
         let link = core.ask(Wire(wire), &request);
         fake.legs.get_mut(&wire).unwrap().link = link;
         self.flush(node);
