@@ -269,5 +269,5 @@ fn fingerprint(text: &str) -> Result<Fingerprint, String> {
 
 fn peer(name: &str, address: Option<&str>, proof: Proof) -> Peer {
     let address = address.map(str::to_owned);
-    Peer { name: name.to_owned(), address, proof, connections: 1, rate: None }
+    Peer { name: name.to_owned(), address, proof, connections: 1, rate: None, jobs: None }
 }

@@ -95,6 +95,8 @@ pub struct Peer {
     pub connections: usize,
     /// What is sent to it at most, bytes per second.
     pub rate: Option<u64>,
+    /// The jobs whose circuits may cross to it and from it; `None`: all. It is told of no others, and not believed of others.
+    pub jobs: Option<Vec<JobId>>,
 }
 
 /// How two relays know each other.

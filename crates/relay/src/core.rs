@@ -422,16 +422,28 @@ impl Core {
         }
     }
 
-    /// A connection between relays stands. `is_dialer`: we have dialled.
-    pub fn trunk_up(&mut self, wire: Wire, peer: RelayId, is_dialer: bool) -> LinkKey {
+    /// A connection between relays stands. `is_dialer`: we have dialled. `jobs`: those that may cross it; `None`: all.
+    pub fn trunk_up(
+        &mut self,
+        wire: Wire,
+        peer: RelayId,
+        is_dialer: bool,
+        jobs: Option<Vec<JobId>>,
+    ) -> LinkKey {
         let now = self.now;
         let key = self.links.insert(Link::trunk(wire, peer, is_dialer, now));
         self.trunks.push(key);
         self.share_places();
         self.is_sooner = true;
-        self.routes.link_up(key, peer);
+        self.routes.link_up(key, peer, jobs);
         self.spread_news();
         key
+    }
+
+    /// Other jobs may cross a connection between relays from now on. Circuits that stand go on.
+    pub fn set_jobs(&mut self, key: LinkKey, jobs: Option<Vec<JobId>>) {
+        self.routes.set_jobs(key, jobs);
+        self.spread_news();
     }
 
     /// The time, as it goes on since some beginning. To be told before all else that happens at that time.

@@ -57,7 +57,8 @@ impl Drop for Running {
 }
 
 fn config(proof: Proof) -> Config {
-    let peer = Peer { name: "peer".to_owned(), address: None, proof, connections: 1, rate: None };
+    let name = "peer".to_owned();
+    let peer = Peer { name, address: None, proof, connections: 1, rate: None, jobs: None };
     let listen = vec!["127.0.0.1:0".parse().unwrap()];
     Config { listen, peers: vec![peer], ..Config::default() }
 }

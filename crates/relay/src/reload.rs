@@ -69,7 +69,10 @@ impl Daemon {
                 .iter()
                 .position(|peer| peer.name == known.peer.name && is_same(&known.peer, peer));
             match at {
-                Some(at) => known.peer = wanted.swap_remove(at),
+                Some(at) => {
+                    known.peer = wanted.swap_remove(at);
+                    self.share_jobs(key);
+                }
                 None => self.forget_peer(key),
             }
         }
@@ -77,6 +80,17 @@ impl Daemon {
             self.known.insert(Known::new(peer));
         }
         self.say_what_is_plain();
+    }
+
+    /// Lets those jobs cross connections to a relay that may.
+    fn share_jobs(&mut self, key: Key<Known>) {
+        let Self { core, sockets, known, .. } = self;
+        let Some(known) = known.get(key) else { return };
+        for (link, wire) in core.trunks().collect::<Vec<_>>() {
+            if sockets.trunk(wire.into()).is_some_and(|trunk| trunk.known == Some(key)) {
+                core.set_jobs(link, known.peer.jobs.clone());
+            }
+        }
     }
 
     fn forget_peer(&mut self, key: Key<Known>) {

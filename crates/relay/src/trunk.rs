@@ -162,12 +162,15 @@ impl Daemon {
 
     fn met(&mut self, key: SocketKey, peer: RelayId) {
         let Some(trunk) = self.sockets.trunk(key) else { return };
-        let (known, address, is_dialer) = (trunk.known, trunk.address, trunk.is_dialer);
-        let link = self.core.trunk_up(key.into(), peer, is_dialer);
+        let (address, is_dialer) = (trunk.address, trunk.is_dialer);
+        let known = trunk.known.and_then(|key| Some((key, self.known.get(key)?)));
+        let Some((known, jobs)) = known.map(|(key, known)| (key, known.peer.jobs.clone())) else {
+            return;
+        };
+        let link = self.core.trunk_up(key.into(), peer, is_dialer, jobs);
         (trunk.stage, trunk.since) = (TrunkStage::Up(link), Instant::now());
         options::prepare_trunk(&trunk.channel.fd);
         self.end_pending(key);
-        let Some(known) = known else { return };
         self.peer_is_up(known, is_dialer);
         self.share_rates();
         if let Some(known) = self.known.get_mut(known)

@@ -38,6 +38,7 @@ pub fn config(dials: &[SocketAddr]) -> Config {
         proof: Proof::Secret(secret()),
         connections: 1,
         rate: None,
+        jobs: None,
     };
     let mut peers = vec![peer(None)];
     peers.extend(dials.iter().map(|address| peer(Some(address.to_string()))));
