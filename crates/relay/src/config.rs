@@ -56,15 +56,13 @@ impl Default for Config {
 pub struct Unproven {
     /// How many at a time.
     pub most: usize,
-    /// Where there are too many, one that has not begun for this long makes room for another.
-    pub begin: Duration,
     /// When each must have ended.
     pub end: Duration,
 }
 
 impl Default for Unproven {
     fn default() -> Self {
-        Self { most: 64, begin: Duration::from_millis(500), end: Duration::from_secs(5) }
+        Self { most: 64, end: Duration::from_secs(5) }
     }
 }
 
