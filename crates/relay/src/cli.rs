@@ -5,6 +5,7 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use tracing::level_filters::LevelFilter;
@@ -90,6 +91,9 @@ struct Serve {
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics: Option<SocketAddr>,
 }
+
+/// How long the loop may take to heed new settings until systemd is told that it does.
+const OBEYED: Duration = Duration::from_secs(10);
 
 type Failure = Box<dyn Error + Send + Sync>;
 
@@ -182,18 +186,18 @@ fn start_log(format: LogFormat, level: Level) -> LevelHandle {
 
 /// Reads the settings again, for the relay to go on with.
 fn reread(path: Option<&Path>, relay: &Handle, level: &LevelHandle) {
-    let Some(path) = path else {
-        info!("there is no file with settings to read again");
-        return;
-    };
+    // Whoever has sent the signal may wait to hear that it was heeded, also where there is nothing to be done.
     notify::notify_reloading();
-    match read(path) {
-        Ok(settings) => {
+    match path.map(read) {
+        None => info!("there is no file with settings to read again"),
+        Some(Ok(settings)) => {
             let new = LevelFilter::from_level(settings.level);
             let _ = level.modify(|filter| *filter = new);
             relay.reload(settings.config);
+            // It has obeyed when it answers.
+            let _ = relay.snapshot(OBEYED);
         }
-        Err(wrong) => error!("the new settings are wrong, and the old go on: {wrong}"),
+        Some(Err(wrong)) => error!("the new settings are wrong, and the old go on: {wrong}"),
     }
     notify::notify(notify::READY);
 }
