@@ -1,5 +1,6 @@
 //! Connections that others make, until it is known who they are.
 
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,9 @@ use crate::tls;
 /// How often accepting is tried again when the system is out of descriptors or memory.
 const RETRY: Duration = Duration::from_millis(200);
 
+/// How many are accepted at a time.
+const ACCEPTS: usize = 256;
+
 /// The first byte of TLS (a handshake record).
 const TLS: u8 = 0x16;
 
@@ -37,6 +41,8 @@ pub(crate) enum Refused {
     NoPlain,
     #[error("it took too long")]
     Late,
+    #[error("others want its place, and its address has more than they")]
+    Crowded,
     #[error("{0}")]
     Leg(#[from] LegError),
     #[error("{0}")]
@@ -65,7 +71,11 @@ pub(crate) fn nonce() -> std::io::Result<Nonce> {
 impl Daemon {
     pub(crate) fn accept_ready(&mut self, key: SocketKey) {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        while self.has_room_for_pending() {
+        // Others have their turn in between, however many come.
+        for _ in 0..ACCEPTS {
+            if !self.may_accept() {
+                break;
+            }
             let Some(Socket::Listener(listener)) = self.sockets.all.get(key) else { return };
             match rustix::net::accept_with(listener, flags) {
                 Ok(fd) => self.accepted(fd),
@@ -85,27 +95,6 @@ impl Daemon {
         }
     }
 
-    /// Whether another connection may be held whose other side is unknown; makes room if one is idle.
-    fn has_room_for_pending(&mut self) -> bool {
-        let most = self.config.unproven.most;
-        self.is_accepting = self.pending.len() < most || self.drop_idle_pending();
-        self.is_accepting
-    }
-
-    fn drop_idle_pending(&mut self) -> bool {
-        let begin = self.config.unproven.begin;
-        let is_idle = |key: &&SocketKey| match self.sockets.all.get(**key) {
-            Some(Socket::Pending(pending)) => {
-                !pending.has_begun() && pending.accepted.elapsed() >= begin
-            }
-            Some(Socket::Trunk(trunk)) => trunk.since.elapsed() >= begin,
-            _ => false,
-        };
-        let Some(key) = self.pending.iter().find(is_idle).copied() else { return false };
-        self.refuse(key, &Refused::Late);
-        true
-    }
-
     /// Listeners are watched only while there is room, so that they do not call in vain.
     pub(crate) fn watch_listeners(&mut self) {
         for key in &self.listeners {
@@ -119,7 +108,13 @@ impl Daemon {
     fn accepted(&mut self, fd: OwnedFd) {
         self.counts.accepted += 1;
         let socket = RawSocket::from(fd);
+        // One that is gone already has none.
         let address = socket.peer_addr().ok().and_then(|address| address.as_socket());
+        let Some(address) = address else { return };
+        if !self.has_place(address.ip()) {
+            self.rejected(Some(address), &Refused::Crowded);
+            return;
+        }
         let fd: OwnedFd = socket.into();
         if options::prepare(&fd, self.config.limits.keepalive).is_err() {
             return;
@@ -127,12 +122,11 @@ impl Daemon {
         let now = Instant::now();
         let stage = PendingStage::First { bytes: [0; 8], have: 0 };
         let added = self.sockets.add(fd, Interest::Read, |fd| {
-            Socket::Pending(Box::new(Pending { fd, address, accepted: now, stage }))
+            Socket::Pending(Box::new(Pending { fd, address: Some(address), accepted: now, stage }))
         });
         let Ok(key) = added else { return };
         self.pending.push(key);
-        let unproven = &self.config.unproven;
-        self.look_at_unproven_by(now + unproven.begin.min(unproven.end));
+        self.look_at_unproven_by(now + self.config.unproven.end);
     }
 
     /// One timer for all unproven connections: most are through with their handshake long before it is due.
@@ -151,43 +145,47 @@ impl Daemon {
         for key in self.pending.clone() {
             self.pending_due(key);
         }
-        let unproven = &self.config.unproven;
-        let (begin, end) = (unproven.begin.min(unproven.end), unproven.end);
-        // Twice: to let somebody else in early, and to end it.
-        let due = |since: Instant| if since + begin > now { since + begin } else { since + end };
-        let next = self.pending.iter().filter_map(|key| self.unproven_since(*key)).map(due).min();
-        if let Some(next) = next {
-            self.look_at_unproven_by(next);
+        let since = self.pending.iter().filter_map(|key| self.unproven(*key)).map(|it| it.1).min();
+        if let Some(since) = since {
+            self.look_at_unproven_by(since + self.config.unproven.end);
         }
     }
 
-    /// Since when a connection is there whose other side has not proven itself.
-    fn unproven_since(&self, key: SocketKey) -> Option<Instant> {
+    /// Where a connection comes from whose other side has not proven itself, and since when it is there.
+    pub(crate) fn unproven(&self, key: SocketKey) -> Option<(Option<SocketAddr>, Instant)> {
         match self.sockets.all.get(key)? {
-            Socket::Pending(pending) => Some(pending.accepted),
-            Socket::Trunk(trunk) if !matches!(trunk.stage, TrunkStage::Up(_)) => Some(trunk.since),
+            Socket::Pending(pending) => Some((pending.address, pending.accepted)),
+            Socket::Trunk(trunk) if !matches!(trunk.stage, TrunkStage::Up(_)) => {
+                Some((trunk.address, trunk.since))
+            }
             _ => None,
         }
     }
 
     /// Forgets that a connection was unproven; there is room for another.
     pub(crate) fn end_pending(&mut self, key: SocketKey) {
+        let before = self.pending.len();
         self.pending.retain(|other| *other != key);
-        if !self.is_accepting && !self.is_short && !self.is_draining() {
+        if self.pending.len() < before {
+            self.crowd.leaves();
+        }
+        if !self.is_draining() {
+            self.accept_again();
+        }
+    }
+
+    pub(crate) fn accept_again(&mut self) {
+        if !self.is_accepting && !self.is_short {
             self.is_accepting = true;
             self.watch_listeners();
         }
     }
 
-    /// The time of an unproven connection is over, or (early) another one might need its place.
+    /// The time of an unproven connection may be over.
     pub(crate) fn pending_due(&mut self, key: SocketKey) {
         let end = self.config.unproven.end;
-        let Some(since) = self.unproven_since(key) else { return };
-        if since.elapsed() >= end {
+        if self.unproven(key).is_some_and(|(_, since)| since.elapsed() >= end) {
             self.refuse(key, &Refused::Late);
-        } else if !self.is_accepting && !self.is_short {
-            self.is_accepting = true;
-            self.watch_listeners();
         }
     }
 
@@ -210,6 +208,7 @@ impl Daemon {
         match self.pending_step(key) {
             Ok(Found::Nothing) => {}
             Ok(Found::Asked(request)) => {
+                self.crowd.is_through();
                 self.end_pending(key);
                 self.asked(key, request);
             }
@@ -388,16 +387,6 @@ impl Daemon {
         self.pending.push(key);
         self.look_at_unproven_by(pending.accepted + self.config.unproven.end);
         Some(key)
-    }
-}
-
-impl Pending {
-    /// Whether it has said so much that it is taken seriously.
-    fn has_begun(&self) -> bool {
-        match &self.stage {
-            PendingStage::First { .. } => false,
-            PendingStage::Leg(host) => host.has_hello(),
-        }
     }
 }
 

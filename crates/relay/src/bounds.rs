@@ -1,6 +1,7 @@
 //! What the system allows, and what is said when there is too little of something.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -8,7 +9,6 @@ use std::time::{Duration, Instant};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::{info, warn};
 
-use crate::accept::Refused;
 use crate::config::Config;
 use crate::core::Bound;
 use crate::daemon::Daemon;
@@ -23,26 +23,26 @@ const LEAST: usize = 16;
 /// How often the same is said.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// Strangers that are told of, in a second: a flood of them must not become one of the log.
-const STRANGERS: u32 = 10;
+/// So many lines of one kind in a second: a flood of connections must not become one of the log.
+const LINES: u32 = 10;
 
-/// Connections that were refused in this second, or in the last in which there were any.
+/// What was said of connections that came or went in this second, or in the last in which there were any.
 #[derive(Debug, Default)]
-pub(crate) struct Strangers {
+pub(crate) struct Lines {
     since: Option<Instant>,
     told: u32,
     untold: u64,
 }
 
-impl Strangers {
+impl Lines {
     /// Another one came. Whether to tell of it, and how many nobody was told of in the second before.
-    fn another(&mut self, now: Instant) -> (bool, u64) {
+    pub(crate) fn another(&mut self, now: Instant) -> (bool, u64) {
         let mut before = 0;
         if self.since.is_none_or(|since| now >= since + Duration::from_secs(1)) {
             (self.since, self.told) = (Some(now), 0);
             before = std::mem::take(&mut self.untold);
         }
-        let is_told = self.told < STRANGERS;
+        let is_told = self.told < LINES;
         if is_told {
             self.told += 1;
         } else {
@@ -113,7 +113,7 @@ pub(crate) fn bound_connections(config: &mut Config) -> io::Result<()> {
 
 impl Daemon {
     /// Somebody was sent away who has not proven himself.
-    pub(crate) fn rejected(&mut self, from: Option<SocketAddr>, why: &Refused) {
+    pub(crate) fn rejected(&mut self, from: Option<SocketAddr>, why: &dyn Display) {
         self.counts.rejected += 1;
         let (is_told, before) = self.strangers.another(Instant::now());
         if before > 0 {
@@ -140,13 +140,18 @@ impl Daemon {
                 limits.memory / 1_000_000
             ),
             Bound::Circuits => warn!(
-                "FULL: {circuits} circuits stand, and new ones are refused: raise `circuits`, or share the processes among \
-                 more relays"
+                "FULL: {circuits} circuits stand of {} that may (a job leaves some for others), and new ones are refused: raise \
+                 `circuits`, or share the processes among more relays",
+                limits.circuits
             ),
             Bound::Connections => warn!(
                 circuits,
-                "FULL: RLIMIT_NOFILE leaves room for {connections} connections, and new ones are refused: raise it (LimitNOFILE= of the \
-                 systemd unit, `ulimit -Hn`), or share the processes among more relays"
+                "FULL: RLIMIT_NOFILE leaves room for {connections} connections (a job leaves some for others), and new ones are refused: \
+                 raise it (LimitNOFILE= of the systemd unit, `ulimit -Hn`), or share the processes among more relays"
+            ),
+            Bound::Clusters => warn!(
+                "FULL: processes of a job register as of more than 64 clusters, and those beyond are refused: use several relays, or see \
+                 who has the token"
             ),
         }
     }
@@ -178,11 +183,11 @@ mod tests {
 
     #[test]
     fn a_flood_is_told_of_by_its_size() {
-        let (mut strangers, now) = (Strangers::default(), Instant::now());
-        let told = (0..1000).filter(|_| strangers.another(now).0).count();
+        let (mut lines, now) = (Lines::default(), Instant::now());
+        let told = (0..1000).filter(|_| lines.another(now).0).count();
         assert_eq!(told, 10);
-        assert_eq!(strangers.another(now + Duration::from_secs(2)), (true, 990));
-        assert_eq!(strangers.another(now + Duration::from_secs(4)), (true, 0));
+        assert_eq!(lines.another(now + Duration::from_secs(2)), (true, 990));
+        assert_eq!(lines.another(now + Duration::from_secs(4)), (true, 0));
     }
 
     #[test]

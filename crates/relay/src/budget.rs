@@ -1,5 +1,5 @@
-//! The memory that relayed bytes may take: every window that somebody was granted is charged here before, and given back
-//! when it is closed.
+//! What there is so much of and no more, shared by jobs: the memory that relayed bytes may take (every window that somebody was
+//! granted is charged before, and given back when it is closed), circuits, and places for connections.
 //!
 //! What a job may have follows from what is left, as in switches whose ports share a buffer (Choudhury and Hahne, "Dynamic queue
 //! length thresholds", 1998): a job that is alone may have most of it, several have alike, and there is always room for one more.
@@ -40,26 +40,34 @@ impl Budget {
         self.total = total;
     }
 
-    /// Takes so many bytes for something new of this job.
-    #[must_use]
-    pub(crate) fn take(&mut self, job: JobId, bytes: usize) -> bool {
-        self.take_by(job, bytes, NEW)
+    /// Whether so much is there for something new of this job.
+    pub(crate) fn has_room(&self, job: JobId, amount: usize) -> bool {
+        self.has_room_by(job, amount, NEW)
     }
 
-    /// Takes so many bytes for something of this job to grow.
+    /// Takes so much for something new of this job.
     #[must_use]
-    pub(crate) fn grow(&mut self, job: JobId, bytes: usize) -> bool {
-        self.take_by(job, bytes, MORE)
+    pub(crate) fn take(&mut self, job: JobId, amount: usize) -> bool {
+        self.take_by(job, amount, NEW)
     }
 
-    fn take_by(&mut self, job: JobId, bytes: usize, times: usize) -> bool {
-        let has = self.jobs.get(&job).copied().unwrap_or(0).saturating_add(bytes);
-        let used = self.used.saturating_add(bytes);
-        let is_there =
-            self.total.checked_sub(used).is_some_and(|left| has <= left.saturating_mul(times));
-        if is_there && bytes > 0 {
-            self.used = used;
-            self.jobs.insert(job, has);
+    /// Takes so much for something of this job to grow.
+    #[must_use]
+    pub(crate) fn grow(&mut self, job: JobId, amount: usize) -> bool {
+        self.take_by(job, amount, MORE)
+    }
+
+    fn has_room_by(&self, job: JobId, amount: usize, times: usize) -> bool {
+        let has = self.jobs.get(&job).copied().unwrap_or(0).saturating_add(amount);
+        let left = self.total.checked_sub(self.used.saturating_add(amount));
+        left.is_some_and(|left| has <= left.saturating_mul(times))
+    }
+
+    fn take_by(&mut self, job: JobId, amount: usize, times: usize) -> bool {
+        let is_there = self.has_room_by(job, amount, times);
+        if is_there && amount > 0 {
+            self.used += amount;
+            *self.jobs.entry(job).or_insert(0) += amount;
         }
         is_there
     }
@@ -72,11 +80,12 @@ impl Budget {
         assert!(self.jobs.values().all(|has| *has > 0));
     }
 
-    pub(crate) fn give(&mut self, job: JobId, bytes: usize) {
+    /// So much that this job has taken is there again.
+    pub(crate) fn give(&mut self, job: JobId, amount: usize) {
         let has = self.jobs.get(&job).copied().unwrap_or(0);
-        debug_assert!(bytes <= has && has <= self.used, "more given back than was taken");
-        self.used = self.used.saturating_sub(bytes);
-        match has.saturating_sub(bytes) {
+        debug_assert!(amount <= has && has <= self.used, "more given back than was taken");
+        self.used = self.used.saturating_sub(amount);
+        match has.saturating_sub(amount) {
             0 => self.jobs.remove(&job),
             left => self.jobs.insert(job, left),
         };

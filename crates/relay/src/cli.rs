@@ -5,6 +5,7 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use tracing::level_filters::LevelFilter;
@@ -59,8 +60,8 @@ enum Action {
 
 #[derive(Debug, Parser)]
 struct Serve {
-    /// The settings; the other options then have no meaning.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "token_file", "peer", "allow", "secret_file", "identity", "public"])]
+    /// The settings; no other option goes with them.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "token_file", "peer", "allow", "secret_file", "identity", "public", "metrics"])]
     config: Option<PathBuf>,
     /// For a host that everybody reaches, where relays of sites meet that can only dial out: listens on all addresses, makes an
     /// identity if there is none (in --identity, else where the settings would be), and prints what the others need. Needs
@@ -91,6 +92,9 @@ struct Serve {
     metrics: Option<SocketAddr>,
 }
 
+/// How long the loop may take to heed new settings until systemd is told that it does.
+const OBEYED: Duration = Duration::from_secs(10);
+
 type Failure = Box<dyn Error + Send + Sync>;
 
 /// Serves until it is told to end, or does what else is asked.
@@ -120,25 +124,7 @@ pub fn run(args: Args) -> ExitCode {
 }
 
 fn serve(args: Serve) -> Result<(), Failure> {
-    let path = match &args.config {
-        Some(path) => Some(path.clone()),
-        None if !args.public
-            && args.token_file.is_empty()
-            && args.peer.is_empty()
-            && args.allow.is_empty() =>
-        {
-            let paths = file::default_paths();
-            let found = paths.iter().find(|path| path.exists()).cloned();
-            let tried: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
-            Some(found.ok_or_else(|| {
-                format!(
-                    "no settings: neither --config nor --token-file, and there is no {}",
-                    tried.join(", no ")
-                )
-            })?)
-        }
-        None => None,
-    };
+    let path = settings_path(&args)?;
     let settings = match &path {
         Some(path) => read(path)?,
         None if args.public => public(args)?,
@@ -157,6 +143,40 @@ fn serve(args: Serve) -> Result<(), Failure> {
     daemon.heed(signals, move || reread(path.as_deref(), &relay, &level))?;
     notify::notify(notify::READY);
     Ok(daemon.run()?)
+}
+
+/// Where the settings are; `None`: in the options.
+fn settings_path(args: &Serve) -> Result<Option<PathBuf>, String> {
+    if let Some(path) = &args.config {
+        return Ok(Some(path.clone()));
+    }
+    let has_users = !args.token_file.is_empty()
+        || !args.peer.is_empty()
+        || !args.allow.is_empty()
+        || args.secret_file.is_some();
+    if args.public || has_users {
+        return Ok(None);
+    }
+    let alone = [
+        ("--listen", !args.listen.is_empty()),
+        ("--identity", args.identity.is_some()),
+        ("--metrics", args.metrics.is_some()),
+    ];
+    if let Some((option, _)) = alone.iter().find(|(_, is_given)| *is_given) {
+        return Err(format!(
+            "{option} does not go with a file of settings: say who may use this relay as well (--token-file, --peer, --allow, --secret-file or \
+             --public), and no file is read; or write it into the settings, and leave it out here"
+        ));
+    }
+    let paths = file::default_paths();
+    let found = paths.iter().find(|path| path.exists()).cloned();
+    let tried: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
+    found.map(Some).ok_or_else(|| {
+        format!(
+            "no settings: neither --config nor --token-file, and there is no {}",
+            tried.join(", no ")
+        )
+    })
 }
 
 fn read(path: &Path) -> Result<Settings, Failure> {
@@ -182,18 +202,18 @@ fn start_log(format: LogFormat, level: Level) -> LevelHandle {
 
 /// Reads the settings again, for the relay to go on with.
 fn reread(path: Option<&Path>, relay: &Handle, level: &LevelHandle) {
-    let Some(path) = path else {
-        info!("there is no file with settings to read again");
-        return;
-    };
+    // Whoever has sent the signal may wait to hear that it was heeded, also where there is nothing to be done.
     notify::notify_reloading();
-    match read(path) {
-        Ok(settings) => {
+    match path.map(read) {
+        None => info!("there is no file with settings to read again"),
+        Some(Ok(settings)) => {
             let new = LevelFilter::from_level(settings.level);
             let _ = level.modify(|filter| *filter = new);
             relay.reload(settings.config);
+            // It has obeyed when it answers.
+            let _ = relay.snapshot(OBEYED);
         }
-        Err(wrong) => error!("the new settings are wrong, and the old go on: {wrong}"),
+        Some(Err(wrong)) => error!("the new settings are wrong, and the old go on: {wrong}"),
     }
     notify::notify(notify::READY);
 }
@@ -269,5 +289,51 @@ fn fingerprint(text: &str) -> Result<Fingerprint, String> {
 
 fn peer(name: &str, address: Option<&str>, proof: Proof) -> Peer {
     let address = address.map(str::to_owned);
-    Peer { name: name.to_owned(), address, proof, connections: 1, rate: None }
+    Peer { name: name.to_owned(), address, proof, connections: 1, rate: None, jobs: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(words: &[&str]) -> Result<Serve, clap::Error> {
+        Args::try_parse_from([&["relay"], words].concat()).map(|args| args.serve)
+    }
+
+    #[test]
+    fn no_option_is_read_and_ignored() {
+        for words in [
+            &["--listen", "127.0.0.1:1"][..],
+            &["--identity", "/nowhere"],
+            &["--metrics", "127.0.0.1:1", "--listen", "127.0.0.1:2"],
+        ] {
+            let said = settings_path(&args(words).unwrap()).unwrap_err();
+            assert!(said.contains("--token-file") && said.contains("does not go"), "{said}");
+        }
+        for words in [
+            &["--listen", "127.0.0.1:1"][..],
+            &["--metrics", "127.0.0.1:1"],
+            &["--token-file", "token"],
+            &["--secret-file", "secret"],
+        ] {
+            let said = args(&[&["--config", "relay.toml"], words].concat()).unwrap_err();
+            assert!(said.to_string().contains("cannot be used with"), "{said}");
+        }
+    }
+
+    #[test]
+    fn options_that_say_who_may_use_it_are_settings() {
+        for users in [
+            &["--token-file", "token"][..],
+            &["--peer", "host:1"],
+            &["--allow", "sha256:"],
+            &["--secret-file", "secret"],
+            &["--public"],
+        ] {
+            let words = [&["--listen", "127.0.0.1:1", "--metrics", "127.0.0.1:2"], users].concat();
+            assert_eq!(settings_path(&args(&words).unwrap()), Ok(None), "{words:?}");
+        }
+        let by_file = settings_path(&args(&["--config", "relay.toml"]).unwrap());
+        assert_eq!(by_file, Ok(Some(PathBuf::from("relay.toml"))));
+    }
 }

@@ -56,15 +56,13 @@ impl Default for Config {
 pub struct Unproven {
     /// How many at a time.
     pub most: usize,
-    /// Where there are too many, one that has not begun for this long makes room for another.
-    pub begin: Duration,
     /// When each must have ended.
     pub end: Duration,
 }
 
 impl Default for Unproven {
     fn default() -> Self {
-        Self { most: 64, begin: Duration::from_millis(500), end: Duration::from_secs(5) }
+        Self { most: 64, end: Duration::from_secs(5) }
     }
 }
 
@@ -79,6 +77,9 @@ pub struct Token {
     pub jobs: Option<Vec<JobId>>,
 }
 
+/// The most connections that a relay makes to another.
+pub(crate) const MOST_CONNECTIONS: usize = 64;
+
 /// Another relay.
 #[derive(Clone, Debug)]
 pub struct Peer {
@@ -92,6 +93,8 @@ pub struct Peer {
     pub connections: usize,
     /// What is sent to it at most, bytes per second.
     pub rate: Option<u64>,
+    /// The jobs whose circuits may cross to it and from it; `None`: all. It is told of no others, and not believed of others.
+    pub jobs: Option<Vec<JobId>>,
 }
 
 /// How two relays know each other.

@@ -50,7 +50,7 @@ const FRESH: usize = 16;
 pub struct Limits {
     /// Bytes that may be granted to senders together, and so be held.
     pub memory: usize,
-    /// Circuits at a time.
+    /// Circuits at a time. Of these, of `memory` and of `connections` one job leaves an eighth for others.
     pub circuits: usize,
     /// Connections at a time, legs and those to other relays together: as many as descriptors allow. Only legs are refused.
     pub connections: usize,
@@ -100,6 +100,8 @@ pub enum Bound {
     Circuits,
     /// [`Limits::connections`].
     Connections,
+    /// Clusters of one job whose processes register here.
+    Clusters,
 }
 
 /// What is to be done with a connection. `Close`, `Reset` and a refusal are the last that is said of it.
@@ -251,6 +253,10 @@ pub struct Core {
     limits: Limits,
     now: Duration,
     budget: Budget,
+    /// Connections of processes, and places for those that were called to make one.
+    places: Budget,
+    /// Circuits, as jobs share them.
+    shares: Budget,
     links: Arena<Link>,
     /// Those of them that lead to other relays.
     trunks: Vec<LinkKey>,
@@ -295,6 +301,8 @@ impl Core {
         Self {
             now: Duration::ZERO,
             budget: Budget::new(limits.memory),
+            places: Budget::new(limits.connections),
+            shares: Budget::new(limits.circuits),
             links: Arena::default(),
             trunks: Vec::new(),
             circuits: Arena::default(),
@@ -365,8 +373,15 @@ impl Core {
     /// Other bounds from now on. What is above them stays.
     pub fn set_limits(&mut self, limits: Limits) {
         self.budget.set_total(limits.memory);
+        self.shares.set_total(limits.circuits);
         self.limits = limits;
+        self.share_places();
         self.is_sooner = true;
+    }
+
+    /// What connections to other relays leave is for processes.
+    fn share_places(&mut self) {
+        self.places.set_total(self.limits.connections.saturating_sub(self.trunks.len()));
     }
 
     /// Other relays that processes may use as well: those that are registered are told of the new ones now, those that will
@@ -407,15 +422,28 @@ impl Core {
         }
     }
 
-    /// A connection between relays stands. `is_dialer`: we have dialled.
-    pub fn trunk_up(&mut self, wire: Wire, peer: RelayId, is_dialer: bool) -> LinkKey {
+    /// A connection between relays stands. `is_dialer`: we have dialled. `jobs`: those that may cross it; `None`: all.
+    pub fn trunk_up(
+        &mut self,
+        wire: Wire,
+        peer: RelayId,
+        is_dialer: bool,
+        jobs: Option<Vec<JobId>>,
+    ) -> LinkKey {
         let now = self.now;
         let key = self.links.insert(Link::trunk(wire, peer, is_dialer, now));
         self.trunks.push(key);
+        self.share_places();
         self.is_sooner = true;
-        self.routes.link_up(key, peer);
+        self.routes.link_up(key, peer, jobs);
         self.spread_news();
         key
+    }
+
+    /// Other jobs may cross a connection between relays from now on. Circuits that stand go on.
+    pub fn set_jobs(&mut self, key: LinkKey, jobs: Option<Vec<JobId>>) {
+        self.routes.set_jobs(key, jobs);
+        self.spread_news();
     }
 
     /// The time, as it goes on since some beginning. To be told before all else that happens at that time.
@@ -441,6 +469,7 @@ impl Core {
                 }
                 self.links.remove(key);
                 self.trunks.retain(|other| *other != key);
+                self.share_places();
                 self.routes.link_down(key);
                 self.spread_news();
             }
@@ -574,12 +603,6 @@ impl Core {
             }
             self.counts.bytes_held += count as u64;
         }
-    }
-
-    /// Whether there may be so many more legs. Those that were called to accept a circuit have their places.
-    fn has_places(&self, legs: usize) -> bool {
-        let taken = self.links.len() + self.waiting.len();
-        taken.saturating_add(legs) <= self.limits.connections
     }
 
     /// Somebody is refused for want of it.

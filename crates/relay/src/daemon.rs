@@ -15,13 +15,14 @@ use tracing::{info, warn};
 
 use crate::alarm::Alarm;
 use crate::arena::{Arena, Key};
-use crate::bounds::{self, Said, Strangers};
+use crate::bounds::{self, Lines, Said};
 use crate::cell::RelayId;
 use crate::channel::received;
 use crate::clock::Clock;
 use crate::config::{Config, Proof};
 use crate::control::{Command, Handle};
 use crate::core::{Core, Wire};
+use crate::crowd::Crowd;
 use crate::dial::Known;
 use crate::http::Http;
 use crate::lookout::Lookout;
@@ -43,6 +44,8 @@ pub(crate) enum Due {
     Accept,
     /// Of those who have connected.
     Unproven,
+    /// Of those for whom there is no place.
+    Crowd,
     /// Of one that we have dialled.
     Pending(SocketKey),
     Dial(Key<Known>),
@@ -71,9 +74,11 @@ pub struct Daemon {
     /// Connections whose other side has not proven itself, oldest first.
     pub(crate) pending: Vec<SocketKey>,
     pub(crate) is_accepting: bool,
+    pub(crate) crowd: Crowd,
     /// The system has given no descriptor for one that came: accepting rests.
     pub(crate) is_short: bool,
-    pub(crate) strangers: Strangers,
+    /// What was said of connections that were refused.
+    pub(crate) strangers: Lines,
     /// What was said to be full.
     pub(crate) said: Said,
     pub(crate) inbound: Vec<u8>,
@@ -139,8 +144,9 @@ impl Daemon {
             listeners: Vec::new(),
             pending: Vec::new(),
             is_accepting: true,
+            crowd: Crowd::default(),
             is_short: false,
-            strangers: Strangers::default(),
+            strangers: Lines::default(),
             said: Said::default(),
             inbound: vec![0; INBOUND],
             scratch: vec![0; INBOUND],
@@ -427,6 +433,7 @@ impl Daemon {
                     self.watch_listeners();
                 }
                 Due::Unproven => self.look_at_unproven(self.clock.instant(now)),
+                Due::Crowd => self.look_at_crowd(),
                 Due::Pending(key) => self.pending_due(key),
                 Due::Dial(key) => self.dial(key),
                 Due::Closing => self.close_late(self.clock.instant(now)),

@@ -10,6 +10,7 @@ use tracing::{debug, info, warn};
 
 use crate::accept::nonce;
 use crate::arena::Key;
+use crate::bounds::Lines;
 use crate::channel::Channel;
 use crate::config::{Peer, Proof};
 use crate::control::Command;
@@ -24,12 +25,17 @@ use crate::tls::{self, Fingerprint};
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
+/// A connection that stood for less is one that failed: whoever lets us in and closes is not to be dialled without end.
+const STEADY: Duration = Duration::from_secs(1);
+
 /// Another relay that this one knows.
 #[derive(Debug)]
 pub(crate) struct Known {
     pub(crate) peer: Peer,
     /// Connections that stand.
     pub(crate) up: usize,
+    /// Those of them that it has made; at most `MOST_CONNECTIONS`.
+    pub(crate) came: usize,
     /// Connections that are being made.
     attempts: usize,
     /// Its name is being looked up.
@@ -41,6 +47,8 @@ pub(crate) struct Known {
     not_before: Option<Instant>,
     /// Somebody was told that it cannot be reached.
     has_complained: bool,
+    /// How much was said of its coming and going.
+    lines: Lines,
 }
 
 impl Known {
@@ -48,13 +56,24 @@ impl Known {
         Self {
             peer,
             up: 0,
+            came: 0,
             attempts: 0,
             is_resolving: false,
             addresses: VecDeque::new(),
             wait: FIRST_WAIT,
             not_before: None,
             has_complained: false,
+            lines: Lines::default(),
         }
+    }
+
+    /// Whether to tell that it has come, or is gone: it may do so as often as it pleases.
+    pub(crate) fn is_told_of(&mut self) -> bool {
+        let (is_told, before) = self.lines.another(Instant::now());
+        if before > 0 {
+            info!(peer = self.peer.name, count = before, "it came and went more often");
+        }
+        is_told
     }
 }
 
@@ -218,22 +237,48 @@ impl Daemon {
 
     /// Connections to other relays have ended.
     pub(crate) fn look_after_lost(&mut self) {
-        for Lost { known, address, was_up, why } in std::mem::take(&mut self.sockets.lost) {
-            let Some(key) = known else {
-                self.counts.rejected += 1;
-                info!(from = ?address, "a relay was refused: {why}");
+        for lost in std::mem::take(&mut self.sockets.lost) {
+            let Lost { known, address, is_dialer, stood, why } = lost;
+            if !is_dialer && stood.is_none() {
+                // Whoever came and did not get in, also if it has shown a certificate that is known.
+                self.rejected(address, &format_args!("as a relay: {why}"));
+                continue;
+            }
+            let Some((key, known)) =
+                known.and_then(|key| self.known.get_mut(key).map(|known| (key, known)))
+            else {
                 continue;
             };
-            let Some(known) = self.known.get_mut(key) else { continue };
-            if was_up {
-                warn!(peer = known.peer.name, "connection to the relay lost: {why}");
-                known.up = known.up.saturating_sub(1);
-                self.dial(key);
-            } else {
+            let Some(stood) = stood else {
                 known.attempts = known.attempts.saturating_sub(1);
                 self.attempt_failed(key, &why);
+                continue;
+            };
+            if known.is_told_of() {
+                warn!(peer = known.peer.name, "connection to the relay lost: {why}");
             }
+            known.up = known.up.saturating_sub(1);
+            match (is_dialer, stood < STEADY) {
+                (true, true) => self.pause(key),
+                (true, false) => known.wait = FIRST_WAIT,
+                (false, _) => known.came = known.came.saturating_sub(1),
+            }
+            self.dial(key);
         }
+    }
+
+    /// It is not dialled for a while, for longer each time.
+    fn pause(&mut self, key: Key<Known>) {
+        let Some(known) = self.known.get_mut(key) else { return };
+        let now = Instant::now();
+        if known.not_before.is_some_and(|at| now < at) {
+            // Another one of those that were made together has failed as well.
+            return;
+        }
+        let at = now + known.wait;
+        known.wait = (known.wait * 2).min(LONGEST_WAIT);
+        known.not_before = Some(at);
+        self.timer(at, Due::Dial(key));
     }
 
     fn attempt_failed(&mut self, key: Key<Known>, why: &str) {
@@ -254,20 +299,18 @@ impl Daemon {
                 "the relay is not reached, and tried again and again: {why}"
             );
         }
-        let at = Instant::now() + known.wait;
-        known.wait = (known.wait * 2).min(LONGEST_WAIT);
-        known.not_before = Some(at);
-        self.timer(at, Due::Dial(key));
+        self.pause(key);
     }
 
     /// A connection to the relay stands now. `was_dialed`: we had dialled.
     pub(crate) fn peer_is_up(&mut self, key: Key<Known>, was_dialed: bool) {
         let Some(known) = self.known.get_mut(key) else { return };
         known.up += 1;
-        known.wait = FIRST_WAIT;
         known.has_complained = false;
         if was_dialed {
             known.attempts = known.attempts.saturating_sub(1);
+        } else {
+            known.came += 1;
         }
         // Others may have failed while this one was still being made.
         self.dial(key);

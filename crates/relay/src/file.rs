@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use gridmpi_settings::{At, FileError, Source, Table, nearest};
-use gridmpi_wire::{MOST_BESIDE, RelayAddress};
+use gridmpi_wire::{JobId, MOST_BESIDE, RelayAddress};
 use tracing::Level;
 
-use crate::config::{Config, Peer, Proof, Token};
+use crate::config::{Config, MOST_CONNECTIONS, Peer, Proof, Token};
 use crate::secret::{from_hex, read_secret};
 use crate::tls::{Fingerprint, Identity};
 
@@ -164,21 +164,16 @@ fn token(mut table: Table<'_>, directory: &Path) -> Result<Token, FileError> {
     };
     let key = secret(&table, &file, directory)?;
     let name = table.text("name")?.map_or(file.value, |name| name.value);
-    let start = table.start;
-    let jobs = match table.texts("jobs")? {
-        None => None,
-        Some(texts) => {
-            let wrong = || table.error(start, "`jobs` must hold job ids of 32 hexadecimal digits");
-            Some(
-                texts
-                    .iter()
-                    .map(|text| from_hex(text).ok_or_else(wrong))
-                    .collect::<Result<_, _>>()?,
-            )
-        }
-    };
+    let jobs = jobs(&mut table)?;
     table.finish()?;
     Ok(Token { name, key, jobs })
+}
+
+fn jobs(table: &mut Table<'_>) -> Result<Option<Vec<JobId>>, FileError> {
+    let start = table.start;
+    let Some(texts) = table.texts("jobs")? else { return Ok(None) };
+    let wrong = || table.error(start, "`jobs` must hold job ids of 32 hexadecimal digits");
+    texts.iter().map(|text| from_hex(text).ok_or_else(wrong)).collect::<Result<_, _>>().map(Some)
 }
 
 fn secret(
@@ -208,13 +203,14 @@ fn peer(mut table: Table<'_>, directory: &Path) -> Result<Peer, FileError> {
     }
     let proof = proof(&mut table, directory)?;
     let connections = table.count("connections")?.unwrap_or(1) as usize;
-    if connections > 64 {
-        return Err(table.error(start, "`connections` must be at most 64"));
+    if connections > MOST_CONNECTIONS {
+        return Err(table.error(start, format!("`connections` must be at most {MOST_CONNECTIONS}")));
     }
     let rate = table.rate("rate")?.map(|bits| bits / 8);
+    let jobs = jobs(&mut table)?;
     table.finish()?;
     let address = address.map(|address| address.value);
-    Ok(Peer { name: name.value, address, proof, connections, rate })
+    Ok(Peer { name: name.value, address, proof, connections, rate, jobs })
 }
 
 fn proof(table: &mut Table<'_>, directory: &Path) -> Result<Proof, FileError> {
@@ -305,6 +301,7 @@ address = "gateway.example.org:7118"
 fingerprint = "sha256:{print}"
 connections = 2
 rate = "160 Mbit/s"
+jobs = ["{job}"]
 
 [[peer]]
 name = "c"
@@ -333,6 +330,7 @@ secret_file = "secret"
         let [b, c] = &config.peers[..] else { panic!() };
         assert!(matches!(b.proof, Proof::Fingerprint(Fingerprint(bytes)) if bytes == [0xcd; 32]));
         assert_eq!((b.connections, b.rate), (2, Some(20_000_000)));
+        assert_eq!((&b.jobs, &c.jobs), (&Some(vec![[0xab; 16]]), &None));
         assert!(matches!(c.proof, Proof::Secret(_)) && c.address.is_none());
     }
 
@@ -366,6 +364,12 @@ secret_file = "secret"
             (
                 format!("{token}[[peer]]\nname = \"b\"\n"),
                 "relay.toml:3: this [[peer]] needs `fingerprint`",
+            ),
+            (
+                format!(
+                    "[relay]\nidentity = \".\"\n[[peer]]\nname = \"b\"\n{print}jobs = [\"12\"]\n"
+                ),
+                "relay.toml:3: `jobs` must hold job ids",
             ),
             (format!("{token}[[peer]]\n{print}"), "has no `name`"),
             (format!("{token}[[peer]]\nname = \"b\"\n{print}"), "needs `identity` in [relay]"),

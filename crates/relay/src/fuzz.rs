@@ -119,7 +119,7 @@ pub fn core(bytes: &[u8]) {
     let (mut core, mut outside) = (Core::new(RelayId([1; 16]), limits), Outside::default());
     let mut now = Duration::ZERO;
     let peer = |n: usize| RelayId([2 + n as u8; 16]);
-    let mut trunks = [0, 1].map(|n| Some(core.trunk_up(Wire(n as u64), peer(n), n == 0)));
+    let mut trunks = [0, 1].map(|n| Some(core.trunk_up(Wire(n as u64), peer(n), n == 0, None)));
     let mut legs: Vec<LinkKey> = Vec::new();
     let mut next = 2;
     let mut ask = |core: &mut Core, legs: &mut Vec<LinkKey>, from: u32, errand| {
@@ -144,7 +144,7 @@ pub fn core(bytes: &[u8]) {
                     if broken {
                         core.gone(link);
                         if let Some(trunk) = trunks.get_mut(at) {
-                            *trunk = Some(core.trunk_up(Wire(at as u64), peer(at), at == 0));
+                            *trunk = Some(core.trunk_up(Wire(at as u64), peer(at), at == 0, None));
                         }
                     }
                 }
@@ -186,7 +186,7 @@ pub fn core(bytes: &[u8]) {
             if outside.closed.contains(&Wire(at as u64))
                 && let Some(trunk) = trunks.get_mut(at)
             {
-                *trunk = Some(core.trunk_up(Wire(at as u64), peer(at), at == 0));
+                *trunk = Some(core.trunk_up(Wire(at as u64), peer(at), at == 0, None));
             }
         }
         outside.closed.clear();

@@ -5,6 +5,7 @@ use gridmpi_wire::{JobKey, Nonce, Role, TokenId};
 use thiserror::Error;
 
 use crate::cell::RelayId;
+use crate::config::MOST_CONNECTIONS;
 
 /// The first bytes of a connection between relays.
 pub(crate) const TRUNK_MAGIC: [u8; 8] = *b"\x8aGridTrk";
@@ -41,6 +42,12 @@ pub enum GreetError {
     /// It was in the settings when it began, and is not any more.
     #[error("the other relay is no longer in the settings")]
     Unknown,
+    /// It has made as many connections as it may.
+    #[error(
+        "the other relay has made {} connections already, and may not have more",
+        MOST_CONNECTIONS
+    )]
+    TooMany,
     /// It is ourselves.
     #[error("this is the relay itself: an `address` of a [[peer]] leads back here")]
     Itself,

@@ -11,7 +11,7 @@ use crate::metrics;
 use crate::poller::Interest;
 use crate::sockets::Socket;
 
-/// How long a client may take, and the loop to answer.
+/// How long a client may take in all, and the loop to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The most of a request that is read.
@@ -24,7 +24,7 @@ const RETRY: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(crate) struct Http {
     listener: TcpListener,
-    /// One is being answered. Whoever is slow holds up the next for the time of his patience.
+    /// One is being answered. Whoever is slow holds up the next for [`PATIENCE`].
     is_busy: bool,
 }
 
@@ -91,9 +91,52 @@ fn start_answering(stream: TcpStream, handle: Handle) -> bool {
     started.is_ok()
 }
 
-fn answer(mut stream: TcpStream, handle: &Handle) -> io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+/// A client, and how long it may still take: whoever comes next waits for it.
+struct Client {
+    stream: TcpStream,
+    left: Duration,
+}
+
+impl Client {
+    /// Lets it do something for as long as it has left.
+    fn wait<T>(
+        &mut self,
+        what: impl FnOnce(&mut TcpStream, Duration) -> io::Result<T>,
+    ) -> io::Result<T> {
+        if self.left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let began = Instant::now();
+        let result = what(&mut self.stream, self.left);
+        self.left = self.left.saturating_sub(began.elapsed());
+        result
+    }
+}
+
+impl Read for Client {
+    fn read(&mut self, space: &mut [u8]) -> io::Result<usize> {
+        self.wait(|stream, left| {
+            stream.set_read_timeout(Some(left))?;
+            stream.read(space)
+        })
+    }
+}
+
+impl Write for Client {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.wait(|stream, left| {
+            stream.set_write_timeout(Some(left))?;
+            stream.write(bytes)
+        })
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn answer(stream: TcpStream, handle: &Handle) -> io::Result<()> {
+    let mut stream = Client { stream, left: PATIENCE };
     let request = read_request(&mut stream)?;
     let (status, kind, body) = respond(&request, handle);
     let head = format!(
@@ -108,7 +151,7 @@ fn answer(mut stream: TcpStream, handle: &Handle) -> io::Result<()> {
 }
 
 /// The request's head, as far as it is of interest.
-fn read_request(stream: &mut TcpStream) -> io::Result<String> {
+fn read_request(stream: &mut impl Read) -> io::Result<String> {
     let mut bytes = Vec::new();
     let mut space = [0; 1024];
     while bytes.len() < MOST && !bytes.windows(4).any(|four| four == b"\r\n\r\n") {
@@ -144,5 +187,47 @@ fn respond(request: &str, handle: &Handle) -> (&'static str, &'static str, Strin
         },
         _ if seen.is_draining => ("503 Service Unavailable", TEXT, "draining\n".to_owned()),
         _ => ("200 OK", TEXT, "ok\n".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_sends_a_byte_now_and_then_is_left_in_time() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut slow = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        let began = Instant::now();
+        let sending = std::thread::spawn(move || {
+            // Until it is closed; not for ever, if it is not.
+            while began.elapsed() < 4 * PATIENCE && slow.write_all(b"G").is_ok() {
+                std::thread::sleep(PATIENCE / 20);
+            }
+        });
+        assert!(answer(stream, &Handle::new().unwrap()).is_err());
+        assert!(began.elapsed() < 2 * PATIENCE, "{:?}", began.elapsed());
+        sending.join().unwrap();
+    }
+
+    #[test]
+    fn who_reads_a_little_now_and_then_is_left_in_time() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut slow = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        let mut client = Client { stream, left: PATIENCE / 4 };
+        let began = Instant::now();
+        let reading = std::thread::spawn(move || {
+            let mut space = vec![0; 64 << 10];
+            while slow.read(&mut space).is_ok_and(|count| count > 0) {
+                std::thread::sleep(PATIENCE / 200);
+            }
+        });
+        // So much would take 5 s.
+        assert!(client.write_all(&vec![0; 32 << 20]).is_err());
+        assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
+        drop(client);
+        reading.join().unwrap();
     }
 }

@@ -14,6 +14,7 @@ mod clock;
 mod config;
 mod control;
 mod core;
+mod crowd;
 mod daemon;
 mod dial;
 mod fair;

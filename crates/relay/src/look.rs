@@ -184,7 +184,7 @@ mod tests {
     fn peer(address: String, print: Fingerprint) -> Peer {
         let address = Some(address);
         let proof = Proof::Fingerprint(print);
-        Peer { name: "other".to_owned(), address, proof, connections: 1, rate: None }
+        Peer { name: "other".to_owned(), address, proof, connections: 1, rate: None, jobs: None }
     }
 
     fn seen(us: &Identity, address: String, print: Fingerprint) -> Result<Duration, Wrong> {

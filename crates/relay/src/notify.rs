@@ -31,3 +31,32 @@ pub(crate) fn notify_reloading() {
     let us = now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1000;
     notify(&format!("RELOADING=1\nMONOTONIC_USEC={us}"));
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    const UNIT: &str = include_str!("../../../tools/gridmpi-relay.service");
+
+    /// What a section of the unit says of a key.
+    fn value<'a>(section: &str, key: &str) -> Option<&'a str> {
+        let lines = UNIT.lines().skip_while(|line| *line != section).skip(1);
+        let mut lines = lines.take_while(|line| !line.starts_with('['));
+        lines.find_map(|line| line.strip_prefix(key)?.strip_prefix('='))
+    }
+
+    #[test]
+    fn the_unit_is_understood_by_systemd_as_old_as_249() {
+        assert_eq!(value("[Service]", "Type"), Some("notify"));
+        assert_eq!(value("[Service]", "ExecReload"), Some("/bin/kill -HUP $MAINPID"));
+        assert_eq!(value("[Unit]", "StartLimitIntervalSec"), Some("0"));
+        assert_eq!(value("[Service]", "Restart"), Some("on-failure"));
+    }
+
+    #[test]
+    fn the_unit_gives_more_time_than_draining_takes() {
+        let seconds = value("[Service]", "TimeoutStopSec").and_then(|text| text.parse().ok());
+        let time = Duration::from_secs(seconds.expect("a number of seconds"));
+        assert!(time > crate::Config::default().drain);
+    }
+}

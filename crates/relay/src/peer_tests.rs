@@ -57,7 +57,8 @@ impl Drop for Running {
 }
 
 fn config(proof: Proof) -> Config {
-    let peer = Peer { name: "peer".to_owned(), address: None, proof, connections: 1, rate: None };
+    let name = "peer".to_owned();
+    let peer = Peer { name, address: None, proof, connections: 1, rate: None, jobs: None };
     let listen = vec!["127.0.0.1:0".parse().unwrap()];
     Config { listen, peers: vec![peer], ..Config::default() }
 }
@@ -299,4 +300,69 @@ fn a_connection_that_failed_while_another_was_being_made_is_made_again() {
     let mut again = accept(&listener);
     answer(&mut again);
     relay.wait_for_connections(2);
+}
+
+#[test]
+fn who_greets_and_closes_is_dialled_ever_more_seldom() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut config = config(Proof::Secret(secret()));
+    config.peers[0].address = Some(listener.local_addr().unwrap().to_string());
+    // Several fail at once, and never all: the pause is one for all of them.
+    config.peers[0].connections = 2;
+    let _relay = Running::start(config);
+    let began = Instant::now();
+    for _ in 0..10 {
+        answer(&mut accept(&listener));
+    }
+    // After the first pair 0.1 s, then 0.2, 0.4 and 0.8; an attempt that is under way when the other one ends may come before the pause.
+    let took = began.elapsed();
+    assert!(took >= Duration::from_millis(700), "ten connections within {took:?}");
+}
+
+#[test]
+fn one_that_stood_for_long_is_made_again_soon() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut config = config(Proof::Secret(secret()));
+    config.peers[0].address = Some(listener.local_addr().unwrap().to_string());
+    let relay = Running::start(config);
+    for _ in 0..4 {
+        answer(&mut accept(&listener));
+    }
+    let mut stays = accept(&listener);
+    answer(&mut stays);
+    relay.wait_for_connections(1);
+    std::thread::sleep(Duration::from_millis(1100));
+    drop(stays);
+    let began = Instant::now();
+    answer(&mut accept(&listener));
+    answer(&mut accept(&listener));
+    // The pause between the two begins anew; it would have been 1.6 s.
+    assert!(began.elapsed() < Duration::from_millis(1000), "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_relay_has_64_connections_and_no_more() {
+    let relay = Running::start(config(Proof::Secret(secret())));
+    let mut streams: Vec<TcpStream> = (0..64).map(|_| meet(relay.address)).collect();
+    relay.wait_for_connections(64);
+    assert!(ends(meet(relay.address)), "a 65th is let in");
+    assert_eq!(relay.connections(), 64);
+    // One that goes makes room for another.
+    streams.truncate(63);
+    relay.wait_for_connections(63);
+    streams.push(meet(relay.address));
+    relay.wait_for_connections(64);
+}
+
+#[test]
+fn new_settings_for_which_there_are_too_few_descriptors_lift_no_bound() {
+    let relay = Running::start(config(Proof::Secret(secret())));
+    let most = || relay.handle.snapshot(PATIENCE).unwrap().gauges.most_connections;
+    let before = most();
+    assert!(before < 1 << 40, "descriptors are not limited here: nothing can be seen");
+    let mut greedy = config(Proof::Secret(secret()));
+    // Places for those that it dials are set aside.
+    greedy.peers[0].connections = 1 << 40;
+    relay.handle.reload(greedy);
+    assert_eq!(most(), before);
 }

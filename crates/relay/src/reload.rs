@@ -30,9 +30,11 @@ impl Daemon {
             warn!("`identity` has changed: that needs a restart, and the old one goes on");
         }
         let (listen, identity) = (self.config.listen.clone(), self.config.identity.clone());
+        let connections = self.config.limits.connections;
         self.config = Config { listen, identity, ..config };
         if let Err(error) = bounds::bound_connections(&mut self.config) {
-            warn!("{error}");
+            warn!("{error}: {connections} connections at most, as before");
+            self.config.limits.connections = connections;
         }
         self.core.set_limits(self.config.limits.clone());
         self.tell_beside();
@@ -67,7 +69,10 @@ impl Daemon {
                 .iter()
                 .position(|peer| peer.name == known.peer.name && is_same(&known.peer, peer));
             match at {
-                Some(at) => known.peer = wanted.swap_remove(at),
+                Some(at) => {
+                    known.peer = wanted.swap_remove(at);
+                    self.share_jobs(key);
+                }
                 None => self.forget_peer(key),
             }
         }
@@ -75,6 +80,17 @@ impl Daemon {
             self.known.insert(Known::new(peer));
         }
         self.say_what_is_plain();
+    }
+
+    /// Lets those jobs cross connections to a relay that may.
+    fn share_jobs(&mut self, key: Key<Known>) {
+        let Self { core, sockets, known, .. } = self;
+        let Some(known) = known.get(key) else { return };
+        for (link, wire) in core.trunks().collect::<Vec<_>>() {
+            if sockets.trunk(wire.into()).is_some_and(|trunk| trunk.known == Some(key)) {
+                core.set_jobs(link, known.peer.jobs.clone());
+            }
+        }
     }
 
     fn forget_peer(&mut self, key: Key<Known>) {

@@ -27,15 +27,18 @@ struct Entry {
 #[derive(Debug)]
 struct Neighbour {
     peer: RelayId,
+    /// The jobs that may cross to it and from it; `None`: all.
+    jobs: Option<Vec<JobId>>,
     /// What it was told.
     told: HashMap<Span, Vec<RelayId>>,
     /// Spans of which it was told something else than holds now.
     untold: BTreeSet<Span>,
     /// Something has changed since it was last told anything.
     has_news: bool,
-    /// How many paths it has told us.
-    learnt: usize,
 }
+
+/// Most clusters of one job whose processes register here: each is told to every other relay.
+const MOST_LOCAL: usize = 64;
 
 /// All routes of a relay.
 #[derive(Debug)]
@@ -43,7 +46,9 @@ pub(crate) struct Routes {
     me: RelayId,
     entries: BTreeMap<Span, Entry>,
     neighbours: BTreeMap<LinkKey, Neighbour>,
-    /// Most paths that one connection may tell, in either direction.
+    /// To how many spans each relay has told us paths, over all its connections.
+    learnt: BTreeMap<RelayId, usize>,
+    /// Most paths that are told on one connection.
     most: usize,
     is_silent: bool,
     /// Connections for which there is news since this was last asked.
@@ -56,6 +61,7 @@ impl Routes {
             me,
             entries: BTreeMap::new(),
             neighbours: BTreeMap::new(),
+            learnt: BTreeMap::new(),
             most,
             is_silent: false,
             with_news: Vec::new(),
@@ -72,8 +78,8 @@ impl Routes {
     pub(crate) fn news(&mut self, link: LinkKey) -> Vec<Cell> {
         let Some(neighbour) = self.neighbours.get_mut(&link) else { return Vec::new() };
         neighbour.has_news = false;
-        let (peer, untold) = (neighbour.peer, std::mem::take(&mut neighbour.untold));
-        let now = untold.into_iter().map(|span| (span, self.path_for(peer, &span)));
+        let untold = std::mem::take(&mut neighbour.untold);
+        let now = untold.into_iter().map(|span| (span, self.path_for(link, &span)));
         let (there, gone): (Vec<_>, Vec<_>) = now.partition(|(_, path)| path.is_some());
         let most = self.most;
         let Some(neighbour) = self.neighbours.get_mut(&link) else { return Vec::new() };
@@ -100,6 +106,13 @@ impl Routes {
         self.neighbours.values().map(|neighbour| neighbour.untold.len()).sum()
     }
 
+    /// Whether a process of these may register here: its job has told of no more clusters than it may.
+    pub(crate) fn may_add_local(&self, span: Span) -> bool {
+        let is_local = |entry: &Entry| entry.local > 0;
+        self.entries.get(&span).is_some_and(is_local)
+            || self.of_job(span.job).filter(|(_, entry)| is_local(entry)).count() < MOST_LOCAL
+    }
+
     pub(crate) fn add_local(&mut self, span: Span) {
         self.entries.entry(span).or_default().local += 1;
         self.update(span);
@@ -112,28 +125,51 @@ impl Routes {
         self.update(span);
     }
 
-    pub(crate) fn link_up(&mut self, link: LinkKey, peer: RelayId) {
+    pub(crate) fn link_up(&mut self, link: LinkKey, peer: RelayId, jobs: Option<Vec<JobId>>) {
         let neighbour = Neighbour {
             peer,
+            jobs,
             told: HashMap::new(),
             untold: BTreeSet::new(),
             has_news: false,
-            learnt: 0,
         };
         self.neighbours.insert(link, neighbour);
         let spans: Vec<Span> = self.entries.keys().copied().collect();
         spans.into_iter().for_each(|span| self.tell(link, span));
     }
 
-    pub(crate) fn link_down(&mut self, link: LinkKey) {
-        self.neighbours.remove(&link);
-        let mut touched = Vec::new();
-        for (span, entry) in &mut self.entries {
-            if entry.learnt.remove(&link).is_some() {
-                touched.push(*span);
-            }
+    /// Other jobs may cross a connection from now on. What it has told of them holds again, or does not any more.
+    pub(crate) fn set_jobs(&mut self, link: LinkKey, jobs: Option<Vec<JobId>>) {
+        let Some(neighbour) = self.neighbours.get_mut(&link) else { return };
+        if neighbour.jobs != jobs {
+            neighbour.jobs = jobs;
+            let spans: Vec<Span> = self.entries.keys().copied().collect();
+            spans.into_iter().for_each(|span| self.update(span));
         }
-        touched.into_iter().for_each(|span| self.update(span));
+    }
+
+    /// Whether the job may cross the connection.
+    pub(crate) fn may_cross(&self, link: LinkKey, job: &JobId) -> bool {
+        let neighbour = self.neighbours.get(&link);
+        neighbour.is_some_and(|it| it.jobs.as_ref().is_none_or(|jobs| jobs.contains(job)))
+    }
+
+    /// What was told of a span by those that are to be believed of its job.
+    fn believed<'a>(
+        &'a self,
+        span: &Span,
+        entry: &'a Entry,
+    ) -> impl Iterator<Item = (LinkKey, &'a [RelayId])> {
+        let job = span.job;
+        let learnt = entry.learnt.iter().map(|(link, path)| (*link, &path[..]));
+        learnt.filter(move |(link, _)| self.may_cross(*link, &job))
+    }
+
+    pub(crate) fn link_down(&mut self, link: LinkKey) {
+        let learnt = self.entries.iter().filter(|(_, entry)| entry.learnt.contains_key(&link));
+        let spans: Vec<Span> = learnt.map(|(span, _)| *span).collect();
+        self.neighbours.remove(&link);
+        spans.into_iter().for_each(|span| self.withdraw(link, span));
     }
 
     /// A peer says how it reaches a span. `Ok(false)`: it has told too many, this one is not kept.
@@ -143,7 +179,7 @@ impl Routes {
         span: Span,
         path: Vec<RelayId>,
     ) -> Result<bool, CellError> {
-        let Some(neighbour) = self.neighbours.get_mut(&link) else { return Ok(true) };
+        let Some(neighbour) = self.neighbours.get(&link) else { return Ok(true) };
         if path.first() != Some(&neighbour.peer) {
             return Err(CellError::Field("path"));
         }
@@ -152,12 +188,15 @@ impl Routes {
             self.withdraw(link, span);
             return Ok(true);
         }
-        let is_known = self.entries.get(&span).is_some_and(|e| e.learnt.contains_key(&link));
-        if !is_known {
-            if neighbour.learnt >= self.most {
+        let peer = neighbour.peer;
+        if !self.has_learnt(&span, peer) {
+            // Of several connections with the same to tell one may be ahead of the others.
+            let most = self.most + self.most / 8;
+            let learnt = self.learnt.entry(peer).or_default();
+            if *learnt >= most {
                 return Ok(false);
             }
-            neighbour.learnt += 1;
+            *learnt += 1;
         }
         self.entries.entry(span).or_default().learnt.insert(link, path);
         self.update(span);
@@ -166,13 +205,24 @@ impl Routes {
 
     pub(crate) fn withdraw(&mut self, link: LinkKey, span: Span) {
         let Some(entry) = self.entries.get_mut(&span) else { return };
-        if entry.learnt.remove(&link).is_none() {
+        let Some(peer) = entry.learnt.remove(&link).and_then(|path| path.first().copied()) else {
             return;
-        }
-        if let Some(neighbour) = self.neighbours.get_mut(&link) {
-            neighbour.learnt = neighbour.learnt.saturating_sub(1);
+        };
+        if !self.has_learnt(&span, peer)
+            && let Some(learnt) = self.learnt.get_mut(&peer)
+        {
+            *learnt -= 1;
+            if *learnt == 0 {
+                self.learnt.remove(&peer);
+            }
         }
         self.update(span);
+    }
+
+    /// Whether this relay has told us a path to the span, on any of its connections.
+    fn has_learnt(&self, span: &Span, peer: RelayId) -> bool {
+        let entry = self.entries.get(span);
+        entry.is_some_and(|it| it.learnt.values().any(|path| path.first() == Some(&peer)))
     }
 
     /// From now on nothing leads through here.
@@ -191,17 +241,17 @@ impl Routes {
     ) -> Vec<LinkKey> {
         let mut best = usize::MAX;
         let mut found = Vec::new();
-        for (_, entry) in self.of_job(job).filter(|(span, _)| span.holds(to)) {
-            for (link, path) in &entry.learnt {
-                if except.is_some_and(|peer| path.contains(&peer)) || !may(*link) {
+        for (span, entry) in self.of_job(job).filter(|(span, _)| span.holds(to)) {
+            for (link, path) in self.believed(span, entry) {
+                if except.is_some_and(|peer| path.contains(&peer)) || !may(link) {
                     continue;
                 }
                 if path.len() < best {
                     best = path.len();
                     found.clear();
                 }
-                if path.len() == best && !found.contains(link) {
-                    found.push(*link);
+                if path.len() == best && !found.contains(&link) {
+                    found.push(link);
                 }
             }
         }
@@ -210,14 +260,17 @@ impl Routes {
 
     /// The lowest process of the cluster that this one belongs to, as far as it is known here.
     pub(crate) fn cluster(&self, job: JobId, process: ProcId) -> ProcId {
-        let mut spans = self.of_job(job).filter(|(span, _)| span.holds(process));
+        let is_known =
+            |span, entry: &Entry| entry.local > 0 || self.believed(span, entry).next().is_some();
+        let mut spans =
+            self.of_job(job).filter(|(span, entry)| span.holds(process) && is_known(span, entry));
         spans.next().map_or(process, |(span, _)| span.first)
     }
 
     /// All that is known, with the number of relays on the best way; 0: registered here.
     pub(crate) fn all(&self) -> impl Iterator<Item = (Span, usize)> {
         self.entries.iter().filter_map(|(span, entry)| {
-            let nearest = entry.learnt.values().map(Vec::len).min();
+            let nearest = self.believed(span, entry).map(|(_, path)| path.len()).min();
             Some((*span, if entry.local > 0 { 0 } else { nearest? }))
         })
     }
@@ -238,8 +291,7 @@ impl Routes {
     }
 
     fn tell(&mut self, link: LinkKey, span: Span) {
-        let Some(peer) = self.neighbours.get(&link).map(|neighbour| neighbour.peer) else { return };
-        let path = self.path_for(peer, &span);
+        let path = self.path_for(link, &span);
         let Some(neighbour) = self.neighbours.get_mut(&link) else { return };
         if neighbour.told.get(&span) == path.as_ref() {
             neighbour.untold.remove(&span);
@@ -251,15 +303,18 @@ impl Routes {
         }
     }
 
-    fn path_for(&self, peer: RelayId, span: &Span) -> Option<Vec<RelayId>> {
-        if self.is_silent {
+    /// What the other side of a connection is to know of the span.
+    fn path_for(&self, link: LinkKey, span: &Span) -> Option<Vec<RelayId>> {
+        let peer = self.neighbours.get(&link)?.peer;
+        if self.is_silent || !self.may_cross(link, &span.job) {
             return None;
         }
         let entry = self.entries.get(span)?;
         if entry.local > 0 {
             return Some(vec![self.me]);
         }
-        let usable = entry.learnt.values().filter(|path| !path.contains(&peer));
+        let learnt = self.believed(span, entry).map(|(_, path)| path);
+        let usable = learnt.filter(|path| !path.contains(&peer));
         let best = usable.min_by_key(|path| (path.len(), *path))?;
         (best.len() < MAX_HOPS)
             .then(|| std::iter::once(self.me).chain(best.iter().copied()).collect())
@@ -287,8 +342,8 @@ mod tests {
     #[test]
     fn a_span_is_found_by_the_fewest_relays_and_never_back_where_it_came_from() {
         let mut routes = Routes::new(relay(0), 10);
-        routes.link_up(key(1), relay(1));
-        routes.link_up(key(2), relay(2));
+        routes.link_up(key(1), relay(1), None);
+        routes.link_up(key(2), relay(2), None);
         assert!(routes.learn(key(1), span(5), vec![relay(1), relay(9)]).unwrap());
         assert!(routes.learn(key(2), span(5), vec![relay(2)]).unwrap());
         assert_eq!(routes.towards(([1; 16], ProcId(5)), None, |_| true), [key(2)]);
@@ -302,7 +357,7 @@ mod tests {
     #[test]
     fn what_a_peer_may_tell_is_bounded_and_begins_with_itself() {
         let mut routes = Routes::new(relay(0), 2);
-        routes.link_up(key(1), relay(1));
+        routes.link_up(key(1), relay(1), None);
         for n in 0..2 {
             assert!(routes.learn(key(1), span(n), vec![relay(1)]).unwrap());
         }
@@ -315,9 +370,33 @@ mod tests {
     }
 
     #[test]
+    fn what_a_peer_may_tell_is_the_same_on_however_many_connections() {
+        let mut routes = Routes::new(relay(0), 8);
+        (1..=5).for_each(|n| routes.link_up(key(n), relay(1), None));
+        routes.link_up(key(6), relay(2), None);
+        let learn = |routes: &mut Routes, by: usize, n| {
+            let path = vec![relay(if by == 6 { 2 } else { 1 })];
+            routes.learn(key(by), span(n), path).unwrap()
+        };
+        // A few more than are told, since connections may be ahead of each other.
+        let kept = (0..50).filter(|n| learn(&mut routes, 1 + *n as usize % 5, *n)).count();
+        assert_eq!((kept, routes.all().count()), (9, 9));
+        // The same on others takes no room, and another relay has its own.
+        assert!((0..9).all(|n| (1..=5).all(|by| learn(&mut routes, by, n))));
+        assert!(learn(&mut routes, 6, 100));
+        // What is withdrawn on one is still known by the others.
+        routes.withdraw(key(1), span(0));
+        assert!(!learn(&mut routes, 1, 60));
+        (2..=5).for_each(|by| routes.withdraw(key(by), span(0)));
+        assert!(learn(&mut routes, 1, 60) && !learn(&mut routes, 1, 61));
+        (1..=6).for_each(|by| routes.link_down(key(by)));
+        assert!(routes.entries.is_empty() && routes.learnt.is_empty());
+    }
+
+    #[test]
     fn what_changes_while_nobody_listens_is_told_once_and_as_it_is_then() {
         let mut routes = Routes::new(relay(0), 10);
-        [1, 2].into_iter().for_each(|n| routes.link_up(key(n), relay(n)));
+        [1, 2].into_iter().for_each(|n| routes.link_up(key(n), relay(n), None));
         let told = |routes: &mut Routes| {
             assert_eq!(routes.with_news(), [key(2)]);
             routes.news(key(2))
@@ -342,8 +421,8 @@ mod tests {
     #[test]
     fn what_a_peer_has_no_room_for_is_told_when_it_has() {
         let (mut one, mut two) = (Routes::new(relay(0), 3), Routes::new(relay(1), 3));
-        one.link_up(key(1), relay(1));
-        two.link_up(key(0), relay(0));
+        one.link_up(key(1), relay(1), None);
+        two.link_up(key(0), relay(0), None);
         let tell = |one: &mut Routes, two: &mut Routes| {
             for link in one.with_news() {
                 for cell in one.news(link) {
@@ -387,8 +466,8 @@ mod tests {
 
         fn link(&mut self, a: usize, b: usize) {
             if a != b && self.links.insert((a.min(b), a.max(b))) {
-                self.relays[a].link_up(key(b), relay(b));
-                self.relays[b].link_up(key(a), relay(a));
+                self.relays[a].link_up(key(b), relay(b), None);
+                self.relays[b].link_up(key(a), relay(a), None);
             }
         }
 

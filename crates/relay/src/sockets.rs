@@ -5,7 +5,7 @@ use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use gridmpi_leg::{Host, Request};
 use gridmpi_wire::LegVerdict;
@@ -100,6 +100,7 @@ pub(crate) struct Trunk {
     pub(crate) address: Option<SocketAddr>,
     pub(crate) is_dialer: bool,
     pub(crate) known: Option<Key<Known>>,
+    /// Since when it is being made or, once it stands, since when it does.
     pub(crate) since: Instant,
     /// It sends no more than what is there.
     pub(crate) has_ended: bool,
@@ -127,7 +128,10 @@ pub(crate) enum TrunkStage {
 pub(crate) struct Lost {
     pub(crate) known: Option<Key<Known>>,
     pub(crate) address: Option<SocketAddr>,
-    pub(crate) was_up: bool,
+    /// We had dialled.
+    pub(crate) is_dialer: bool,
+    /// How long it has stood; `None`: it never did.
+    pub(crate) stood: Option<Duration>,
     pub(crate) why: String,
 }
 
@@ -206,8 +210,9 @@ impl Sockets {
             TrunkStage::Up(link) => Some(link),
             _ => None,
         };
-        let (known, address) = (trunk.known, trunk.address);
-        self.lost.push(Lost { known, address, was_up: link.is_some(), why: why.into() });
+        let (known, address, is_dialer) = (trunk.known, trunk.address, trunk.is_dialer);
+        let stood = link.map(|_| trunk.since.elapsed());
+        self.lost.push(Lost { known, address, is_dialer, stood, why: why.into() });
         link
     }
 

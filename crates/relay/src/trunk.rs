@@ -2,6 +2,7 @@
 
 use std::io::IoSlice;
 use std::ops::Range;
+use std::time::Instant;
 
 use gridmpi_wire::TokenId;
 use tracing::info;
@@ -10,7 +11,7 @@ use crate::accept::nonce;
 use crate::arena::Key;
 use crate::cell::RelayId;
 use crate::channel::More;
-use crate::config::Proof;
+use crate::config::{MOST_CONNECTIONS, Proof};
 use crate::daemon::Daemon;
 use crate::dial::Known;
 use crate::greet::{GreetError, GreetStep, Greeting, Means};
@@ -146,25 +147,36 @@ impl Daemon {
         }
     }
 
-    /// Who has proven itself may have gone from the settings while it did.
+    /// Who has proven itself may have gone from the settings while it did, and may be here often enough.
     fn recognize(&mut self, key: SocketKey, secret: Option<TokenId>) -> Result<(), GreetError> {
         let by_secret = secret.and_then(|secret| self.known_by_secret(secret));
         let Some(trunk) = self.sockets.trunk(key) else { return Ok(()) };
         trunk.known = trunk.known.or(by_secret);
-        trunk.known.map(drop).ok_or(GreetError::Unknown)
+        let (is_dialer, known) = (trunk.is_dialer, trunk.known);
+        let known = known.and_then(|known| self.known.get(known)).ok_or(GreetError::Unknown)?;
+        if !is_dialer && known.came >= MOST_CONNECTIONS {
+            return Err(GreetError::TooMany);
+        }
+        Ok(())
     }
 
     fn met(&mut self, key: SocketKey, peer: RelayId) {
         let Some(trunk) = self.sockets.trunk(key) else { return };
-        let (known, address, is_dialer) = (trunk.known, trunk.address, trunk.is_dialer);
-        let link = self.core.trunk_up(key.into(), peer, is_dialer);
-        trunk.stage = TrunkStage::Up(link);
+        let (address, is_dialer) = (trunk.address, trunk.is_dialer);
+        let known = trunk.known.and_then(|key| Some((key, self.known.get(key)?)));
+        let Some((known, jobs)) = known.map(|(key, known)| (key, known.peer.jobs.clone())) else {
+            return;
+        };
+        let link = self.core.trunk_up(key.into(), peer, is_dialer, jobs);
+        (trunk.stage, trunk.since) = (TrunkStage::Up(link), Instant::now());
         options::prepare_trunk(&trunk.channel.fd);
+        self.crowd.is_through();
         self.end_pending(key);
-        let Some(known) = known else { return };
         self.peer_is_up(known, is_dialer);
         self.share_rates();
-        if let Some(known) = self.known.get(known) {
+        if let Some(known) = self.known.get_mut(known)
+            && known.is_told_of()
+        {
             info!(peer = known.peer.name, relay = %peer, ?address, "connected to a relay");
         }
     }

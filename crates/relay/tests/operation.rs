@@ -7,8 +7,9 @@ use std::net::Shutdown;
 use std::time::{Duration, Instant};
 
 use common::*;
+use gridmpi_leg::Asker;
 use gridmpi_relay::Token;
-use gridmpi_wire::{JobKey, LegNotice, LegVerdict, RelayAddress};
+use gridmpi_wire::{Errand, JobKey, LegNotice, LegVerdict, ProcId, RelayAddress};
 
 #[test]
 fn a_relay_that_drains_takes_nothing_new_and_ends_with_its_last_circuit() {
@@ -105,4 +106,48 @@ fn processes_are_told_of_other_relays_when_they_register_and_by_new_settings() {
     let (mut near, mut far) = circuit(relay.address, 0, &mut b);
     near.write_all(b"as before").unwrap();
     far.read_exact(&mut [0; 9]).unwrap();
+}
+
+#[test]
+fn the_jobs_that_may_cross_to_another_relay_are_settings_that_can_change() {
+    const OTHER: [u8; 16] = [1; 16];
+    let with = |jobs: &[[u8; 16]]| {
+        let mut settings = config(&[]);
+        settings.peers[0].jobs = Some(jobs.to_vec());
+        settings
+    };
+    let first = Relay::start(with(&[OTHER]));
+    let second = Relay::dialing(&[first.address]);
+    let mut b = register(second.address, 1);
+    // Of the one that has registered later it is known already.
+    let of_other = |me| Asker { job: OTHER, ..asker(me) };
+    let errand = Errand::Register { first: ProcId(2), count: 1 };
+    let mut c = Registered {
+        me: 2,
+        address: second.address,
+        stream: ask(second.address, &of_other(2), errand, &[]).unwrap(),
+    };
+    let since = Instant::now();
+    let refused = |result| matches!(result, Err(Refused::Verdict(LegVerdict::NoRoute)));
+    let opening = std::thread::spawn(move || {
+        let open = || ask(first.address, &of_other(0), Errand::Open { to: ProcId(2) }, &[]);
+        while refused(open()) {
+            assert!(since.elapsed() < PATIENCE, "a job that may cross does not");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        first
+    });
+    c.called();
+    drop(c);
+    let first = opening.join().unwrap();
+    assert!(refused(open(first.address, 0, 1, &[])), "a job crosses that may not");
+    first.handle.reload(with(&[JOB]));
+    let (mut near, mut far) = circuit(first.address, 0, &mut b);
+    first.handle.reload(with(&[OTHER]));
+    let since = Instant::now();
+    while !refused(open(first.address, 0, 1, &[])) {
+        assert!(since.elapsed() < PATIENCE, "a job still crosses that may not");
+    }
+    near.write_all(b"goes on").unwrap();
+    far.read_exact(&mut [0; 7]).unwrap();
 }

@@ -17,6 +17,7 @@ fn with_identity(identity: &Identity, peers: &[(&Identity, Option<SocketAddr>)])
         proof: Proof::Fingerprint(identity.fingerprint()),
         connections: 1,
         rate: None,
+        jobs: None,
     };
     Config {
         identity: Some(identity.clone()),

@@ -141,6 +141,11 @@ impl Core {
         }
         trunk.theirs = number;
         let peer = trunk.peer;
+        if !self.routes.may_cross(key, &wanted.job) {
+            self.count_refusal(LegVerdict::JobNotAllowed);
+            self.say(key, number, &Cell::Answer(LegVerdict::NoRoute));
+            return Ok(());
+        }
         let end = |core: &mut Self, circuit| {
             if let Some(trunk) = core.trunk(key) {
                 trunk.numbers.insert(number, (circuit, Side::Opener));

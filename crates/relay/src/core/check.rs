@@ -34,6 +34,11 @@ impl Core {
         assert_eq!(self.budget.used(), charged, "what is charged is what is granted");
         assert!(self.budget.used() <= self.budget.total());
         self.budget.check();
+        self.places.check();
+        self.shares.check();
+        assert_eq!(self.shares.used(), self.circuits.len(), "circuits that nobody was charged for");
+        let legs = self.links.len() - self.trunks.len();
+        assert_eq!(self.places.used(), legs + self.waiting.len(), "places that nobody has");
         let (mut numbers, mut trunks) = (0, 0);
         for (_, link) in self.links.iter() {
             match &link.kind {

@@ -69,6 +69,8 @@ pub struct Circuit {
     pub(super) flows: [Flow; 2],
     /// The clusters of both sides, by their lowest process.
     pub(super) clusters: [ProcId; 2],
+    /// How many places for connections it takes: its legs', those that are still to come as well.
+    pub(super) places: usize,
 }
 
 /// What goes one way.
@@ -128,6 +130,7 @@ impl Circuit {
             ends: [opener, End::Nobody],
             flows: [Flow::default(), Flow::default()],
             clusters: [from, to],
+            places: 0,
         }
     }
 

@@ -23,9 +23,8 @@ impl Core {
         let (job, from) = (request.job, request.from);
         let result = match request.errand {
             _ if self.is_draining => Err(LegVerdict::Draining),
-            Errand::Register { .. } if !self.has_places(1) => Err(self.full(Bound::Connections)),
             Errand::Register { first, count } => {
-                Ok(self.register(wire, from, Span { job, first, count }))
+                self.register(wire, from, Span { job, first, count })
             }
             Errand::Open { to } => {
                 let wanted = Wanted { job, from, to, hops: MAX_HOPS as u8 };
@@ -58,8 +57,14 @@ impl Core {
         }
     }
 
-    fn register(&mut self, wire: Wire, process: ProcId, span: Span) -> LinkKey {
+    fn register(&mut self, wire: Wire, process: ProcId, span: Span) -> Result<LinkKey, LegVerdict> {
         let job = span.job;
+        if !self.routes.may_add_local(span) {
+            return Err(self.full(Bound::Clusters));
+        }
+        if !self.places.take(job, 1) {
+            return Err(self.full(Bound::Connections));
+        }
         if let Some(before) = self.registered.get(&(job, process)).copied() {
             if let Some(link) = self.links.get(before) {
                 self.actions.push_back(Action::Close(link.wire));
@@ -74,13 +79,14 @@ impl Core {
         }
         self.routes.add_local(span);
         self.spread_news();
-        key
+        Ok(key)
     }
 
     pub(super) fn unregister(&mut self, key: LinkKey) {
         let Some(link) = self.links.remove(key) else { return };
         if let Kind::Registered { job, process, span } = link.kind {
             self.registered.remove(&(job, process));
+            self.places.give(job, 1);
             self.routes.remove_local(span);
             self.spread_news();
         }
@@ -110,13 +116,15 @@ impl Core {
         if self.is_draining {
             return Err(LegVerdict::Draining);
         }
-        if self.circuits.len() >= self.limits.circuits {
-            return Err(self.full(Bound::Circuits));
-        }
         let is_from_leg = except.is_none();
         let Wanted { job, from, to, hops } = wanted;
+        if !self.shares.has_room(job, 1) {
+            return Err(self.full(Bound::Circuits));
+        }
         let registered = self.registered.get(&(job, to)).copied();
-        if !self.has_places(usize::from(is_from_leg) + usize::from(registered.is_some())) {
+        // Who is called has a place that nobody else gets.
+        let places = usize::from(is_from_leg) + usize::from(registered.is_some());
+        if places > 0 && !self.places.has_room(job, places) {
             return Err(self.full(Bound::Connections));
         }
         let next = match registered {
@@ -134,6 +142,9 @@ impl Core {
         if !self.charge(job, &mut circuit.flows, windows) {
             return Err(self.full(Bound::Memory));
         }
+        circuit.places = places;
+        let is_taken = self.shares.take(job, 1) && (places == 0 || self.places.take(job, places));
+        debug_assert!(is_taken, "what was there is gone");
         let key = self.circuits.insert(circuit);
         let end = opener(self, key);
         if let Some(circuit) = self.circuits.get_mut(key) {
@@ -312,6 +323,8 @@ impl Core {
     fn forget(&mut self, key: CircuitKey) -> Option<Circuit> {
         let circuit = self.circuits.remove(key)?;
         self.budget.give(circuit.job, circuit.charged());
+        self.shares.give(circuit.job, 1);
+        self.places.give(circuit.job, circuit.places);
         match circuit.state {
             State::Waiting(name, until) => {
                 self.waiting.remove(&name);

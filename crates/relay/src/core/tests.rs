@@ -3,6 +3,8 @@
 
 mod beside;
 mod deaf;
+mod jobs;
+mod shares;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -198,7 +200,8 @@ impl World {
         self.next += 2;
         for (index, (node, far)) in [(a, b), (b, a)].into_iter().enumerate() {
             let Node { core, fake } = &mut self.nodes[node];
-            let link = core.trunk_up(Wire(wires[index]), RelayId([far as u8; 16]), index == 0);
+            let link =
+                core.trunk_up(Wire(wires[index]), RelayId([far as u8; 16]), index == 0, None);
             let trunk = FakeTrunk {
                 link,
                 far: (far, wires[1 - index]),
@@ -224,11 +227,15 @@ impl World {
     }
 
     fn ask(&mut self, node: usize, from: u32, errand: Errand) -> At {
+        self.ask_in(JOB, node, from, errand)
+    }
+
+    fn ask_in(&mut self, job: JobId, node: usize, from: u32, errand: Errand) -> At {
         let wire = self.next;
         self.next += 1;
         let Node { core, fake } = &mut self.nodes[node];
         fake.legs.insert(wire, FakeLeg { room: usize::MAX, ..FakeLeg::default() });
-        let request = LegRequest { errand, job: JOB, from: ProcId(from), mac: [0; 32] };
+        let request = LegRequest { errand, job, from: ProcId(from), mac: [0; 32] };
         let link = core.ask(Wire(wire), &request);
         fake.legs.get_mut(&wire).unwrap().link = link;
         self.flush(node);
@@ -735,7 +742,7 @@ fn what_breaks_the_protocol_is_refused() {
         let mut world = World::new(1, &Limits::default());
         world.register(0, 100);
         let Node { core, fake } = &mut world.nodes[0];
-        let link = core.trunk_up(Wire(1000), RelayId([5; 16]), false);
+        let link = core.trunk_up(Wire(1000), RelayId([5; 16]), false, None);
         let far = (0, 0);
         let trunk =
             FakeTrunk { link, far, on_way: VecDeque::new(), is_blocked: false, is_dead: false };

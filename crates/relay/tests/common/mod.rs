@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use gridmpi_leg::{Ask, AskStep, Asker, LegError};
 use gridmpi_relay::{Config, Daemon, Handle, Limits, Peer, Proof, Token};
 use gridmpi_wire::{CircuitId, Errand, JobKey, LegNotice, LegVerdict, ProcId};
+use socket2::{Domain, Socket, Type};
 
 /// Longer than anything that works takes.
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -38,6 +39,7 @@ pub fn config(dials: &[SocketAddr]) -> Config {
         proof: Proof::Secret(secret()),
         connections: 1,
         rate: None,
+        jobs: None,
     };
     let mut peers = vec![peer(None)];
     peers.extend(dials.iter().map(|address| peer(Some(address.to_string()))));
@@ -117,6 +119,14 @@ pub fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
+/// A connection from another address of this machine, if the relay takes it soon.
+pub fn connect_from(source: [u8; 4], address: SocketAddr) -> Option<TcpStream> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.bind(&SocketAddr::from((source, 0)).into()).unwrap();
+    socket.connect_timeout(&address.into(), Duration::from_millis(200)).ok()?;
+    Some(socket.into())
+}
+
 /// Asks; `early` follows the request at once.
 pub fn ask(
     address: SocketAddr,
@@ -124,7 +134,28 @@ pub fn ask(
     errand: Errand,
     early: &[u8],
 ) -> Result<TcpStream, Refused> {
-    let mut stream = connect(address);
+    ask_on(connect(address), asker, errand, early)
+}
+
+/// Asks from another address of this machine.
+pub fn ask_from(
+    source: [u8; 4],
+    address: SocketAddr,
+    asker: &Asker,
+    errand: Errand,
+) -> Result<TcpStream, Refused> {
+    let stream = connect_from(source, address).ok_or(Refused::Other("not taken".to_owned()))?;
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    ask_on(stream, asker, errand, &[])
+}
+
+/// Asks on a connection that is there.
+pub fn ask_on(
+    mut stream: TcpStream,
+    asker: &Asker,
+    errand: Errand,
+    early: &[u8],
+) -> Result<TcpStream, Refused> {
     let other = |error: io::Error| Refused::Other(error.to_string());
     let mut nonce = [0; 32];
     getrandom::fill(&mut nonce).unwrap();
