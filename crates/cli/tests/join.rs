@@ -2,12 +2,12 @@
 
 mod common;
 
-use common::Bench;
+use common::{Bench, send, state};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
@@ -91,6 +91,25 @@ fn the_end_of_gridmpi_run_ends_those_who_joined() {
     run.kill().unwrap();
     run.wait().unwrap();
     bench.outcome(joined).expect(1, &["`gridmpi run` has gone away"]);
+}
+
+#[test]
+fn a_job_that_is_stopped_and_continued_takes_joined_clusters_along() {
+    let bench = Bench::new();
+    let (mut run, address, token) = listening(&bench, &["--cluster", "b=join"]);
+    let mut command = join(&bench, &address, &token, "stdin");
+    let mut joined = bench.start(command.stdin(Stdio::piped()));
+    bench.until("the start of b", || bench.rank().is_some());
+    let rank = bench.rank().unwrap();
+    for _ in 0..2 {
+        send("TSTP", run.id());
+        bench.until("the stop", || state(run.id()) == 'T' && state(rank) == 'T');
+        send("CONT", run.id());
+        bench.until("the going on", || state(run.id()) != 'T' && state(rank) != 'T');
+    }
+    drop(joined.stdin.take());
+    bench.outcome(joined).expect(0, &[]);
+    assert_eq!(common::wait(&mut run).code(), Some(0));
 }
 
 /// A way to `address` that can be broken; whoever dials again gets through.

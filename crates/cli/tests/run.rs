@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::Bench;
+use common::{Bench, send, state};
 use std::fs;
 use std::io::Write;
 use std::process::Stdio;
@@ -205,11 +205,6 @@ fn stopping_and_continuing_reach_the_launchers() {
     bench.outcome(child).expect(0, &[]);
 }
 
-fn state(pid: u32) -> char {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    text.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next()).unwrap_or('?')
-}
-
 #[test]
 fn user_signals_reach_the_launcher_once() {
     let bench = Bench::new();
@@ -226,12 +221,6 @@ fn user_signals_reach_the_launcher_once() {
     send("USR2", child.id());
     bench.outcome(child).expect(0, &[]);
     assert_eq!(fs::read_to_string(bench.path("caught")).unwrap(), "caught\n");
-}
-
-fn send(signal: &str, pid: u32) {
-    let arguments = [format!("-{signal}"), pid.to_string()];
-    let status = std::process::Command::new("kill").args(arguments).status();
-    assert!(status.unwrap().success());
 }
 
 #[test]

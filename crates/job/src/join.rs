@@ -231,7 +231,7 @@ impl Part {
 
     fn order(&mut self, order: JoinOrder) {
         match order {
-            JoinOrder::Signal(number) => self.signal(number),
+            JoinOrder::Signal(number) => self.pass(number),
             JoinOrder::Ended { code, reason } => self.end(code, &reason),
             // It leaves.
             JoinOrder::Away(_) | JoinOrder::Back if self.ending.is_some() => {}
@@ -266,7 +266,17 @@ impl Part {
         self.crew.kill(self.member);
     }
 
+    /// A signal that somebody here has sent.
     fn signal(&mut self, number: i32) {
+        self.pass(number);
+        if signals::named(number) == Some(Signal::TSTP) {
+            signals::stop_self();
+        }
+    }
+
+    /// Does with the launcher what a signal asks for, whoever it came from. `gridmpi run` stops and goes on by itself: we
+    /// stay awake, or would never hear the order to go on.
+    fn pass(&mut self, number: i32) {
         let Some(signal) = signals::named(number) else { return };
         match signal {
             Signal::INT | Signal::QUIT => {
@@ -278,10 +288,6 @@ impl Part {
             }
             Signal::TERM | Signal::HUP => {
                 self.end(128 + number, &format!("stopped by signal {number}"))
-            }
-            Signal::TSTP => {
-                self.crew.forward(self.member, signal);
-                signals::stop_self();
             }
             _ => self.crew.forward(self.member, signal),
         }

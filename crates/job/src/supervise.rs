@@ -20,6 +20,8 @@ const FIRST_NOTICE: Duration = Duration::from_secs(5);
 const LOOK_AFTER: Duration = Duration::from_secs(15);
 /// Launchers that were asked to end get this long.
 pub(crate) const GRACE: Duration = Duration::from_secs(5);
+/// Orders to those elsewhere leave within this time, by threads that would stop with us.
+const ORDERS_OUT: Duration = Duration::from_millis(200);
 /// Launchers elsewhere must be waited for over the network, too.
 const REMOTE_GRACE: Duration = Duration::from_secs(10);
 /// Exit code when the job's time is over, as of `timeout(1)`.
@@ -102,6 +104,8 @@ pub(crate) struct Supervisor {
     doctor: Option<CommandLine>,
     /// Exit code of a job that the user has asked to stop and that stops by itself.
     interrupted: Option<i32>,
+    /// When this process stops, as the user wants it to.
+    stop_at: Option<Instant>,
     closing: Option<Closing>,
 }
 
@@ -138,6 +142,7 @@ impl Supervisor {
             notice: (started + FIRST_NOTICE, FIRST_NOTICE),
             doctor: None,
             interrupted: None,
+            stop_at: None,
             closing: None,
         }
     }
@@ -199,6 +204,7 @@ impl Supervisor {
         let mut by = |when: Option<Instant>| next = when.map_or(next, |when| next.min(when));
         by(self.ledger.next_look(Instant::now()).filter(|_| self.closing.is_none()));
         by(self.seats.iter().filter_map(Seat::back_by).min());
+        by(self.stop_at);
         match &self.closing {
             Some(closing) if closing.killed => by(Some(closing.since + GRACE + REMOTE_GRACE)),
             Some(closing) => by(Some(closing.since + GRACE)),
@@ -317,6 +323,7 @@ impl Supervisor {
     }
 
     fn look(&mut self) {
+        self.stop_in_time();
         self.reap();
         let now = Instant::now();
         self.lose(now);
@@ -421,9 +428,23 @@ impl Supervisor {
             Signal::INT | Signal::QUIT | Signal::TERM | Signal::HUP => self.stop(number),
             Signal::TSTP => {
                 self.forward(signal);
-                signals::stop_self();
+                let is_told = self.seats.iter().any(|seat| seat.joined);
+                let rest = if is_told { ORDERS_OUT } else { Duration::ZERO };
+                self.stop_at = Some(Instant::now() + rest);
+            }
+            Signal::CONT => {
+                self.stop_at = None;
+                self.forward(signal);
             }
             _ => self.forward(signal),
+        }
+    }
+
+    /// Stops this process when it is time; what follows happens when somebody continues it.
+    fn stop_in_time(&mut self) {
+        if self.stop_at.is_some_and(|at| Instant::now() >= at) {
+            self.stop_at = None;
+            signals::stop_self();
         }
     }
 

@@ -162,6 +162,13 @@ impl Bench {
             .collect()
     }
 
+    /// The rank that lives, if it is the only one.
+    pub fn rank(&self) -> Option<u32> {
+        let is_rank = |(pid, args): (u32, String)| args.contains("--exact rank").then_some(pid);
+        let ranks: Vec<_> = self.marked().into_iter().filter_map(is_rank).collect();
+        if let [only] = ranks[..] { Some(only) } else { None }
+    }
+
     /// Waits until `found` is true.
     pub fn until(&self, what: &str, mut found: impl FnMut() -> bool) {
         let deadline = Instant::now() + LIMIT;
@@ -186,6 +193,18 @@ impl Outcome {
             assert!(self.err.contains(part), "{part:?} is missing from {self:#?}");
         }
     }
+}
+
+/// Sends a signal, by its name.
+pub fn send(signal: &str, pid: u32) {
+    let arguments = [format!("-{signal}"), pid.to_string()];
+    assert!(Command::new("kill").args(arguments).status().unwrap().success());
+}
+
+/// What a process does, in the kernel's letter: `T` if it is stopped.
+pub fn state(pid: u32) -> char {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    text.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next()).unwrap_or('?')
 }
 
 pub fn arguments(pid: u32) -> String {
