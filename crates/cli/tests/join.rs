@@ -217,11 +217,8 @@ fn noise_and_scanners_do_not_disturb_the_meeting() {
     assert!(log.contains("warning: ignored a connection from 127.0.0.1"), "{log}");
 }
 
-#[test]
-fn a_head_node_is_reached_by_ssh_without_secrets_in_arguments() {
-    let bench = Bench::new();
-    // What an ssh does: hands the command to a shell at the other end.
-    bench.script("ssh", "#!/bin/sh\necho \"$@\" >\"$FAKE_DIR/ssh.args\"\nfor last; do :; done\nexec sh -c \"$last\"\n");
+/// A job with cluster a here and b behind a head node; the `PATH` by which the bench's own ssh is found.
+fn behind_head(bench: &Bench) -> String {
     let text = format!(
         "[job]\nprogram = \"sh\"\nenv = {{ ALL = \"x\" }}\n\
          [[cluster]]\nname = \"a\"\nlauncher = \"{0}\"\nranks = 1\n\
@@ -229,7 +226,48 @@ fn a_head_node_is_reached_by_ssh_without_secrets_in_arguments() {
         bench.launcher()
     );
     fs::write(bench.path("job.toml"), text).unwrap();
-    let path = format!("{}:{}", bench.directory.display(), std::env::var("PATH").unwrap());
+    format!("{}:{}", bench.directory.display(), std::env::var("PATH").unwrap())
+}
+
+#[test]
+fn an_ssh_that_does_not_end_is_ended() {
+    let bench = Bench::new();
+    bench.script("ssh", "#!/bin/sh\nfor last; do :; done\nsh -c \"$last\"\nexec sleep 600\n");
+    let mut command = bench.command();
+    command.args(["run", "job.toml"]).env("PATH", behind_head(&bench));
+    bench.finish(command).expect(0, &["the ssh to the head node of cluster `b` has not ended"]);
+}
+
+#[test]
+fn a_job_outlives_the_ssh_to_a_head_node() {
+    let bench = Bench::new();
+    let ssh = "#!/bin/sh\nfor last; do :; done\nexec 3<&0\nsh -c \"$last\" <&3 &\n\
+               until [ -e \"$FAKE_DIR/b.args\" ]; do sleep 0.05; done\nexit 255\n";
+    bench.script("ssh", ssh);
+    let run = |behaviour: &str| {
+        let _ = fs::remove_file(bench.path("b.args"));
+        let mut command = bench.command();
+        command.args(["run", "job.toml"]).env("PATH", behind_head(&bench));
+        command.env("FAKE_a", "ok").env("FAKE_b", behaviour);
+        bench.start(&mut command)
+    };
+    for (behaviour, word, code) in [("until_go", "go", 0), ("abort_later:7", "stubborn", 7)] {
+        let mut child = run(behaviour);
+        let log = bench.log(&mut child);
+        bench.said(&log, "the ssh to the head node of cluster `b` has failed");
+        fs::write(bench.path(word), "").unwrap();
+        let status = common::wait(&mut child);
+        assert_eq!(status.code(), Some(code), "{}", fs::read_to_string(&log).unwrap());
+        bench.nothing_left();
+    }
+}
+
+#[test]
+fn a_head_node_is_reached_by_ssh_without_secrets_in_arguments() {
+    let bench = Bench::new();
+    // What an ssh does: hands the command to a shell at the other end.
+    bench.script("ssh", "#!/bin/sh\necho \"$@\" >\"$FAKE_DIR/ssh.args\"\nfor last; do :; done\nexec sh -c \"$last\"\n");
+    let path = behind_head(&bench);
     let run = |behaviour: &str| {
         let mut command = bench.command();
         command.args(["run", "job.toml", "--display", "map"]).env("PATH", &path);
@@ -238,7 +276,8 @@ fn a_head_node_is_reached_by_ssh_without_secrets_in_arguments() {
     };
     run("ok").expect(0, &["3 ranks in 2 clusters"]);
     let ssh = fs::read_to_string(bench.path("ssh.args")).unwrap();
-    assert!(ssh.starts_with("-T -o BatchMode=yes -- me@head"), "{ssh}");
+    assert!(ssh.starts_with("-T -o BatchMode=yes -o ServerAliveInterval="), "{ssh}");
+    assert!(ssh.contains(" -- me@head "), "{ssh}");
     assert!(ssh.contains("join --described --cluster"), "{ssh}");
     run("abort:21").expect(21, &["cluster `b` aborted"]);
     run("exit:5").expect(5, &["cluster `b` ended with exit code 5"]);

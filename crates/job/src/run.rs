@@ -5,7 +5,7 @@ use crate::compose::Surroundings;
 use crate::console::say;
 use crate::crew::{Crew, Streams};
 use crate::doctor;
-use crate::head::{self, Description};
+use crate::head::{self, Description, Link};
 use crate::input::Input;
 use crate::measure::{self, ByHand};
 use crate::output::{Bases, OutputOptions};
@@ -324,15 +324,14 @@ impl Starter<'_> {
                 (Mode::Local, Some(resolved.command(&self.env(index))), Vec::new())
             }
             Plan::Head(head) => {
-                let words =
-                    head::command(head, cluster, &self.at, &self.options.gridmpi, head::JOIN);
+                let link = Link { at: &self.at, reconnect: self.spec.network().reconnect() };
+                let words = head::command(head, cluster, link, &self.options.gridmpi, head::JOIN);
                 let line = CommandLine::of_ours(words);
                 (Mode::Head, Some(line), head::secrets(self.secret, &self.describe(index))?)
             }
         };
         let member = line.map(|line| self.launch(index, &line, first)).transpose()?;
-        let name = cluster.name.clone();
-        Ok(Seat { name, mode, member, joined: false, away: None, exited: false, over: false })
+        Ok(Seat::new(cluster.name.clone(), mode, member))
     }
 
     fn launch(

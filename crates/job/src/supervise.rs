@@ -24,6 +24,10 @@ pub(crate) const GRACE: Duration = Duration::from_secs(5);
 const ORDERS_OUT: Duration = Duration::from_millis(200);
 /// Launchers elsewhere must be waited for over the network, too.
 const REMOTE_GRACE: Duration = Duration::from_secs(10);
+/// When a launcher behind a head node has ended, the ssh that led there gets this long to pass on what is left of its output.
+const SSH_END: Duration = Duration::from_secs(10);
+/// The exit code by which ssh tells of a failure of its own.
+const SSH_FAILED: i32 = 255;
 /// Exit code when the job's time is over, as of `timeout(1)`.
 const TIMED_OUT: i32 = 124;
 
@@ -48,22 +52,61 @@ pub(crate) enum Mode {
 
 /// One cluster under supervision.
 pub(crate) struct Seat {
-    pub(crate) name: ClusterName,
-    pub(crate) mode: Mode,
-    /// Its launcher, or the ssh that leads to it.
-    pub(crate) member: Option<usize>,
-    pub(crate) joined: bool,
-    /// Its `gridmpi join` is lost, and must be back by then.
-    pub(crate) away: Option<Instant>,
-    /// Its launcher's exit has been entered in the ledger.
-    pub(crate) exited: bool,
-    pub(crate) over: bool,
+    name: ClusterName,
+    mode: Mode,
+    /// Its launcher, or the ssh that leads to it, while that runs.
+    member: Option<usize>,
+    joined: bool,
+    stage: Stage,
+}
+
+/// How far a cluster's launcher is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// It runs, as far as anybody knows.
+    Runs {
+        /// Its `gridmpi join` is lost, and must be back by then.
+        back_by: Option<Instant>,
+    },
+    /// Its end has been entered in the ledger; the ssh that led to it must end by then.
+    Leaves {
+        /// Else it is ended.
+        by: Instant,
+    },
+    /// Nothing of it is waited for.
+    Over,
 }
 
 impl Seat {
-    /// When its lost `gridmpi join` must be back.
-    fn back_by(&self) -> Option<Instant> {
-        self.away.filter(|_| !self.exited)
+    pub(crate) const fn new(name: ClusterName, mode: Mode, member: Option<usize>) -> Self {
+        Self { name, mode, member, joined: false, stage: Stage::Runs { back_by: None } }
+    }
+
+    /// When something about it is to be done, if nothing happens before.
+    const fn next_look(&self) -> Option<Instant> {
+        match self.stage {
+            Stage::Runs { back_by } => back_by,
+            Stage::Leaves { by } => Some(by),
+            Stage::Over => None,
+        }
+    }
+
+    /// Its launcher has ended. False if that was known.
+    fn end(&mut self, now: Instant) -> bool {
+        let is_news = matches!(self.stage, Stage::Runs { .. });
+        if is_news {
+            self.stage = match self.member {
+                Some(_) => Stage::Leaves { by: now + SSH_END },
+                None => Stage::Over,
+            };
+        }
+        is_news
+    }
+
+    /// The end of its ssh is none of its own: that has lost its way, and the cluster is still heard.
+    fn goes_on_without(&self, code: i32) -> bool {
+        let is_joined = self.mode == Mode::Head && self.joined;
+        is_joined && code == SSH_FAILED && matches!(self.stage, Stage::Runs { .. })
     }
 }
 
@@ -196,14 +239,14 @@ impl Supervisor {
             late || (closing.is_some() && seat.mode == Mode::Outside && !seat.joined)
         };
         let settled = self.closing.is_some() || self.ledger.is_settled(now);
-        settled && self.seats.iter().all(|seat| seat.over || given_up(seat))
+        settled && self.seats.iter().all(|seat| seat.stage == Stage::Over || given_up(seat))
     }
 
     fn next_look(&self) -> Instant {
         let mut next = Instant::now() + Duration::from_secs(60);
         let mut by = |when: Option<Instant>| next = when.map_or(next, |when| next.min(when));
         by(self.ledger.next_look(Instant::now()).filter(|_| self.closing.is_none()));
-        by(self.seats.iter().filter_map(Seat::back_by).min());
+        by(self.seats.iter().filter_map(Seat::next_look).min());
         by(self.stop_at);
         match &self.closing {
             Some(closing) if closing.killed => by(Some(closing.since + GRACE + REMOTE_GRACE)),
@@ -259,10 +302,10 @@ impl Supervisor {
                 );
             }
             Event::JoinAway(who, parting) => {
-                self.seats[who.cluster].away = Some(now + self.ledger.patience(parting));
+                self.returns(who.cluster, Some(now + self.ledger.patience(parting)));
             }
             Event::JoinBack(who) => {
-                self.seats[who.cluster].away = None;
+                self.returns(who.cluster, None);
                 say!(
                     "the connection with `gridmpi join` of cluster `{}` was lost and made again",
                     self.seats[who.cluster].name
@@ -293,31 +336,64 @@ impl Supervisor {
         }
     }
 
+    /// When the lost `gridmpi join` of a cluster must be back, if it is lost.
+    fn returns(&mut self, cluster: usize, by: Option<Instant>) {
+        if let Stage::Runs { back_by } = &mut self.seats[cluster].stage {
+            *back_by = by;
+        }
+    }
+
     /// A launcher has ended: reported by `gridmpi join`, or seen here.
     fn exited(&mut self, cluster: usize, code: i32) {
-        let seat = &mut self.seats[cluster];
-        if !std::mem::replace(&mut seat.exited, true) {
-            self.ledger.exited(cluster, code, Instant::now());
+        let now = Instant::now();
+        if self.seats[cluster].end(now) {
+            self.ledger.exited(cluster, code, now);
         }
-        seat.over |= seat.member.is_none();
     }
 
     fn reap(&mut self) {
         for (member, code) in self.crew.reap() {
             if let Some(cluster) = self.seats.iter().position(|seat| seat.member == Some(member)) {
-                self.seats[cluster].over = true;
-                self.exited(cluster, code);
+                self.reaped(cluster, code);
             }
         }
     }
 
-    /// Those who have been away for too long.
+    /// What we have started for a cluster has ended.
+    fn reaped(&mut self, cluster: usize, code: i32) {
+        let is_closing = self.closing.is_some();
+        let seat = &mut self.seats[cluster];
+        seat.member = None;
+        if !is_closing && seat.goes_on_without(code) {
+            return say!(
+                "warning: the ssh to the head node of cluster `{}` has failed; the cluster is still connected and goes on, but \
+                 what its program prints does not come here any more",
+                seat.name
+            );
+        }
+        self.exited(cluster, code);
+        self.seats[cluster].stage = Stage::Over;
+    }
+
+    /// Those who have been away, or have taken their leave, for too long.
     fn lose(&mut self, now: Instant) {
         for cluster in 0..self.seats.len() {
-            let seat = &self.seats[cluster];
-            if seat.back_by().is_some_and(|until| now >= until) {
-                say!("lost `gridmpi join` of cluster `{}`", seat.name);
-                self.exited(cluster, 1);
+            let seat = &mut self.seats[cluster];
+            match seat.stage {
+                Stage::Runs { back_by: Some(by) } if now >= by => {
+                    say!("lost `gridmpi join` of cluster `{}`", seat.name);
+                    self.exited(cluster, 1);
+                }
+                Stage::Leaves { by } if now >= by => {
+                    say!(
+                        "the ssh to the head node of cluster `{}` has not ended {} s after its launcher: ending it",
+                        seat.name,
+                        SSH_END.as_secs()
+                    );
+                    seat.stage = Stage::Over;
+                    seat.member.into_iter().for_each(|member| self.crew.kill(member));
+                }
+                _ => {}
             }
         }
     }

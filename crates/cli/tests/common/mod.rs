@@ -130,6 +130,19 @@ impl Bench {
         outcome
     }
 
+    /// Has what `child` says on stderr written into a file, where it can be looked at while it runs.
+    pub fn log(&self, child: &mut Child) -> PathBuf {
+        let path = self.path(&format!("{}.err", child.id()));
+        let (mut from, mut to) = (child.stderr.take().unwrap(), fs::File::create(&path).unwrap());
+        std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+        path
+    }
+
+    /// Waits until this stands in a log.
+    pub fn said(&self, log: &Path, part: &str) {
+        self.until(part, || fs::read_to_string(log).unwrap().contains(part));
+    }
+
     /// Runs to the end beside others that stay.
     pub fn finish_beside(&self, mut command: Command) -> Outcome {
         let mut child = self.start(&mut command);
@@ -300,6 +313,11 @@ fn behave(behaviour: &str, mut env: JobEnv, size: u32) -> i32 {
             let _ = Command::new("kill").args(["-9", &std::process::id().to_string()]).status();
         }
         "hang" => sleep(),
+        "until_go" => {
+            while !PathBuf::from(std::env::var_os("FAKE_DIR").unwrap()).join("go").exists() {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
         "stubborn" => stubborn(),
         "stdin" => {
             std::io::copy(&mut std::io::stdin(), &mut std::io::stdout()).unwrap();
