@@ -189,6 +189,24 @@ fn term_ends_the_job_with_its_own_code() {
 }
 
 #[test]
+fn what_nohup_ignores_does_not_end_the_job() {
+    let bench = Bench::new();
+    let mut command = bench.by_shell("trap '' HUP INT QUIT; exec \"$0\" \"$@\"");
+    command.args(["run", &bench.cluster("a", 1), "--", "sh"]).env("FAKE_a", "until_go");
+    let child = bench.start(&mut command);
+    bench.until("the start", || bench.rank().is_some());
+    for signal in ["HUP", "INT", "QUIT", "INT"] {
+        send(signal, child.id());
+    }
+    // Signals are taken one after the other.
+    send("TSTP", child.id());
+    bench.until("the stop", || state(child.id()) == 'T');
+    send("CONT", child.id());
+    fs::write(bench.path("go"), "").unwrap();
+    bench.outcome(child).expect(0, &[]);
+}
+
+#[test]
 fn stopping_and_continuing_reach_the_launchers() {
     let bench = Bench::new();
     let mut command = bench.command();

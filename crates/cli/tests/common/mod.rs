@@ -90,7 +90,17 @@ impl Bench {
     }
 
     pub fn command(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_gridmpi"));
+        self.dressed(Command::new(env!("CARGO_BIN_EXE_gridmpi")))
+    }
+
+    /// `gridmpi` started by a shell, which runs `script` with it as `$0` and its arguments as `$@`.
+    pub fn by_shell(&self, script: &str) -> Command {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script, env!("CARGO_BIN_EXE_gridmpi")]);
+        self.dressed(shell)
+    }
+
+    fn dressed(&self, mut command: Command) -> Command {
         command
             .env(MARK, &self.mark)
             .env("GRIDMPI_LIBDIR", &self.directory)
