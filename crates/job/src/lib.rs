@@ -26,6 +26,7 @@ mod library;
 mod measure;
 mod output;
 mod program;
+mod pumps;
 mod relays;
 mod resolve;
 mod run;

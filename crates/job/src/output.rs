@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Longer lines are passed on in pieces.
 const MAX_LINE: u64 = 64 << 10;
@@ -40,6 +40,13 @@ pub(crate) struct Label {
     cluster: usize,
     name: String,
     bases: Bases,
+}
+
+impl Label {
+    /// The cluster's name.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
 }
 
 impl Bases {
@@ -111,22 +118,52 @@ impl Sink {
     }
 }
 
-/// Copies lines until the end of `from`.
-pub(crate) fn pump(from: impl Read, label: &Label, to: &mut impl Write) -> io::Result<()> {
+/// What a pump does: even while it waits to read, odd while it writes; every change counts.
+#[derive(Debug, Default)]
+pub(crate) struct Turns(AtomicU64);
+
+impl Turns {
+    fn next(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many there have been.
+    pub(crate) fn count(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Whether it has waited to read since it was at that count.
+    pub(crate) fn has_waited_since(&self, count: u64) -> bool {
+        count.is_multiple_of(2) && self.count() == count
+    }
+}
+
+/// Copies lines until the end of `from`, or until that cannot be read.
+///
+/// # Errors
+/// They cannot be written.
+pub(crate) fn pump(
+    from: impl Read,
+    label: &Label,
+    to: &mut impl Write,
+    turns: &Turns,
+) -> io::Result<()> {
     let mut from = BufReader::new(from);
     let mut fresh = true;
     loop {
         let mut line = Vec::new();
-        if (&mut from).take(MAX_LINE).read_until(b'\n', &mut line)? == 0 {
-            return to.flush();
+        match (&mut from).take(MAX_LINE).read_until(b'\n', &mut line) {
+            Ok(count) if count > 0 => turns.next(),
+            _ => return Ok(()),
         }
         let ends = line.ends_with(b"\n");
         let mut whole = if fresh { label.put(&line) } else { line };
         if !ends && (whole.len() as u64) < MAX_LINE {
             whole.push(b'\n');
         }
-        to.write_all(&whole)?;
-        to.flush()?;
+        let written = to.write_all(&whole).and_then(|()| to.flush());
+        turns.next();
+        written?;
         fresh = ends;
     }
 }
@@ -184,7 +221,7 @@ mod tests {
         let bases = Bases::new(sizes);
         let label = Label { cluster: 1, name: "b".to_owned(), bases };
         let mut out = Vec::new();
-        pump(text.as_bytes(), &label, &mut out).unwrap();
+        pump(text.as_bytes(), &label, &mut out, &Turns::default()).unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -211,6 +248,30 @@ mod tests {
         assert_eq!((bases.world(0, 3), bases.world(1, 0)), (Some(3), None));
         bases.learn([Some(2), Some(5), Some(1)]);
         assert_eq!((bases.world(1, 1), bases.world(2, 0)), (Some(3), Some(7)));
+    }
+
+    /// Takes what it is given while `turns` shows that something is written.
+    struct Slow<'a>(&'a Turns);
+
+    impl Write for Slow<'_> {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let count = self.0.count();
+            assert!(!self.0.has_waited_since(count), "it writes");
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_pump_that_writes_does_not_wait_to_read() {
+        let turns = Turns::default();
+        let label = Label { cluster: 0, name: "a".to_owned(), bases: Bases::new(&[None]) };
+        assert!(turns.has_waited_since(0));
+        pump(&b"1\n2\n"[..], &label, &mut Slow(&turns), &turns).unwrap();
+        assert!(turns.has_waited_since(4) && !turns.has_waited_since(2));
     }
 
     #[test]

@@ -28,6 +28,8 @@ const REMOTE_GRACE: Duration = Duration::from_secs(10);
 const SSH_END: Duration = Duration::from_secs(10);
 /// The exit code by which ssh tells of a failure of its own.
 const SSH_FAILED: i32 = 255;
+/// Exit code when all went well but for output that could not be written.
+const UNWRITTEN: i32 = 1;
 /// Exit code when the job's time is over, as of `timeout(1)`.
 const TIMED_OUT: i32 = 124;
 
@@ -227,8 +229,11 @@ impl Supervisor {
                 })
             }
         };
-        self.crew.finish();
-        code
+        let Self { mut crew, events, .. } = self;
+        crew.sweep();
+        // Those who read our output may take their time, but the user need not.
+        std::thread::spawn(move || leave_by_signal(&events));
+        if crew.close() || code != 0 { code } else { UNWRITTEN }
     }
 
     fn is_over(&self) -> bool {
@@ -540,6 +545,18 @@ impl Supervisor {
                 (Mode::Local, Some(member)) => self.crew.forward(member, signal),
                 _ => self.coordinator.signal(cluster, signal.as_raw()),
             }
+        }
+    }
+}
+
+/// Ends this process by the first signal that wants it to.
+fn leave_by_signal(events: &Receiver<Happening>) {
+    for happening in events {
+        if let Happening::Signal(number) = happening
+            && let Some(Signal::INT | Signal::QUIT | Signal::TERM | Signal::HUP) =
+                signals::named(number)
+        {
+            std::process::exit(128 + number);
         }
     }
 }

@@ -339,6 +339,7 @@ fn behave(behaviour: &str, mut env: JobEnv, size: u32) -> i32 {
             println!("{line}");
         }
         "shout" => println!("\nshout from {}", env.cluster),
+        "flood" => (0..number).for_each(|n| println!("[0] line {n:090}")),
         "say" => println!("[0] hello from {}", env.cluster),
         _ => {}
     }
