@@ -53,7 +53,9 @@ pub fn parse(name: &str, text: &str) -> Result<JobSpec, FileError> {
         spec.clusters.push(cluster);
     }
     for table in top.tables("link", "[[link]]")? {
+        let at = table.start;
         let (link, is_measured) = link(table, &spec.clusters)?;
+        check_only(&source, at, &spec, link.between)?;
         if is_measured {
             spec.measure.push(link.between);
         }
@@ -265,6 +267,26 @@ fn link(mut table: Table<'_>, clusters: &[ClusterSpec]) -> Result<(LinkInfo, boo
     Ok((link, bandwidth == Some(None)))
 }
 
+/// A pair of clusters has one link: of two, one would count and the other not.
+fn check_only(
+    source: &Source<'_>,
+    at: usize,
+    job: &JobSpec,
+    between: [u16; 2],
+) -> Result<(), FileError> {
+    let [a, b] = between.map(usize::from);
+    if !job.links.iter().any(|link| link.joins(a, b)) {
+        return Ok(());
+    }
+    let name = |at: usize| job.clusters.get(at).map(|it| it.name.as_str()).unwrap_or_default();
+    let message = format!(
+        "there are two [[link]]s between `{}` and `{}`: put all keys into one, which holds for both directions",
+        name(a),
+        name(b)
+    );
+    Err(source.error(at, message))
+}
+
 /// Which of the two clusters of a link makes the connections, if only one can.
 fn dialler(
     table: &mut Table<'_>,
@@ -406,6 +428,12 @@ via = "relays"
                     "{a}{b}[[link]]\nbetween = [\"a\", \"b\"]\ndial = \"b\"\nvia = \"relays\"\n"
                 ),
                 "job.toml:5: `dial` is for links without relays",
+            ),
+            (
+                format!(
+                    "{a}{b}[[link]]\nbetween = [\"a\", \"b\"]\n[[link]]\nbetween = [\"b\", \"a\"]\n"
+                ),
+                "job.toml:7: there are two [[link]]s between `b` and `a`: put all keys into one",
             ),
             (format!("{a}ranks_per_host = 2\n"), "needs `hosts`"),
             (format!("{a}launcher = \"join\"\nhead = \"h\"\n"), "started by hand"),
