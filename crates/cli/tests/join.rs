@@ -230,6 +230,28 @@ fn behind_head(bench: &Bench) -> String {
 }
 
 #[test]
+fn settings_reach_the_ranks_behind_a_head_node() {
+    let bench = Bench::new();
+    // Nothing of our environment is there, but what stands for the machine.
+    let ssh = "#!/bin/sh\nfor last; do :; done\n\
+               for name in EAGER_LIMIT CREDIT PACING DEBUG; do unset GRIDMPI_$name; done\nexec sh -c \"$last\"\n";
+    bench.script("ssh", ssh);
+    let path = behind_head(&bench);
+    let text = fs::read_to_string(bench.path("job.toml")).unwrap();
+    let own = "env = { GRIDMPI_CREDIT = \"2097152\"";
+    fs::write(bench.path("job.toml"), text.replace("env = { ALL = \"x\"", own)).unwrap();
+    let mut command = bench.command();
+    command.args(["run", "--pacing", "static", "job.toml"]).env("PATH", path);
+    command.env("GRIDMPI_EAGER_LIMIT", "12K").env("GRIDMPI_CREDIT", "1M").env("GRIDMPI_DEBUG", "1");
+    bench.finish(command).expect(0, &[]);
+    let env = fs::read_to_string(bench.path("b.env")).unwrap();
+    for said in ["EAGER_LIMIT=12288", "PACING=static", "DEBUG=1", "CREDIT=2097152"] {
+        let said = format!("GRIDMPI_{said}");
+        assert!(env.lines().any(|line| line == said), "{said} is missing");
+    }
+}
+
+#[test]
 fn an_ssh_that_does_not_end_is_ended() {
     let bench = Bench::new();
     bench.script("ssh", "#!/bin/sh\nfor last; do :; done\nsh -c \"$last\"\nexec sleep 600\n");

@@ -92,7 +92,7 @@ fn start(options: &JoinOptions) -> Result<Part, (String, i32)> {
     let secret = token::read(options.token_file.as_deref()).map_err(bad)?;
     let resolved = resolve(options).map_err(bad)?;
     let relays = relay_access(options).map_err(bad)?;
-    let settings = Settings::from_process().map_err(|error| bad(error.to_string()))?;
+    let settings = settings(options).map_err(bad)?;
     if options.measure {
         be_measured(options, &secret).map_err(failed)?;
     }
@@ -159,6 +159,14 @@ fn resolve(options: &JoinOptions) -> Result<Resolved, String> {
         resolve::line(&options.line, options.style, options.mpi, gridmpi)
     };
     resolved.map_err(|error| error.to_string())
+}
+
+/// Those of our environment. `gridmpi run` describes its own together with the job file's variables, which ours must not override.
+fn settings(options: &JoinOptions) -> Result<Settings, String> {
+    if options.described {
+        return Ok(Settings::default());
+    }
+    Settings::from_process().map_err(|error| error.to_string())
 }
 
 /// Those of the command line, or of what `gridmpi run` describes.

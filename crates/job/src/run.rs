@@ -21,7 +21,7 @@ use gridmpi_bootstrap::{
     RelayAccess, Secret, Settings,
 };
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::mpsc::{Sender, channel};
@@ -371,7 +371,12 @@ impl Starter<'_> {
         cluster.head = None;
         let label = self.options.output.wants_ranks();
         let relay_token = self.relays[index].as_ref().map(|relays| relays.token.reveal());
-        Description { cluster, command, env: self.spec.env.clone(), label, relay_token }
+        // There they are variables like others, so what the job file says goes before them.
+        let settings = self.settings.variables().into_iter();
+        let mut env: BTreeMap<_, _> =
+            settings.map(|(name, value)| (name.to_owned(), value)).collect();
+        env.extend(self.spec.env.clone());
+        Description { cluster, command, env, label, relay_token }
     }
 }
 

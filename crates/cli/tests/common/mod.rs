@@ -29,6 +29,7 @@ for word; do
 done
 eval "behaviour=\$FAKE_$GRIDMPI_CLUSTER"
 export FAKE_RANKS="$ranks" FAKE_BEHAVIOUR="${behaviour:-ok}"
+env >"$FAKE_DIR/$GRIDMPI_CLUSTER.env"
 echo "$@" >"$FAKE_DIR/$GRIDMPI_CLUSTER.args"
 case $FAKE_BEHAVIOUR in
     fail:*) exit "${FAKE_BEHAVIOUR#fail:}" ;;
