@@ -75,6 +75,29 @@ fn a_missing_remote_shell_is_named() {
 }
 
 #[test]
+fn launcher_and_program_are_found_where_they_run() {
+    let bench = Bench::new();
+    fs::create_dir(bench.path("work")).unwrap();
+    let cluster = |launcher: &str, directory: &str, program: &str| {
+        format!(
+            "[[cluster]]\nname = \"a\"\nlauncher = \"{launcher}\"\nranks = 1\ndirectory = \"{directory}\"\nprogram = \"{program}\"\n"
+        )
+    };
+    for name in ["mpiexec", "program"] {
+        fs::rename(bench.script(name, "#!/bin/sh\n"), bench.path("work").join(name)).unwrap();
+    }
+    let launcher = fs::read_to_string(Bench::new().path("mpiexec")).unwrap();
+    fs::write(bench.path("work/mpiexec"), launcher).unwrap();
+    job_file(&bench, &cluster("./mpiexec", "work", "./program")).expect(0, &[]);
+    let elsewhere = job_file(&bench, &cluster("../mpiexec", "work", "./program"));
+    elsewhere.expect(2, &["cluster `a`: launcher `work/../mpiexec` is not on this machine"]);
+    let elsewhere = job_file(&bench, &cluster("./mpiexec", "work", "../program"));
+    elsewhere.expect(2, &["cluster `a`: program `work/../program` is not on this machine"]);
+    let mistyped = job_file(&bench, &cluster("mpiexec", "wrok", "sh"));
+    mistyped.expect(2, &["cluster `a`: there is no directory `wrok`", "`directory`"]);
+}
+
+#[test]
 fn every_problem_is_told_at_once() {
     let bench = Bench::new();
     let outcome = run(&bench, &["--cluster=a=nope1:1", "--cluster=b=nope2:1", "--", "sh"]);
