@@ -111,12 +111,20 @@ fn the_command_line_is_checked() {
         vec!["--cluster", "a"],
         vec!["--cluster", "a=x:none"],
         vec!["--wait", "never"],
+        vec!["--wait", "-1"],
+        vec!["--timeout", "nan"],
         vec!["--mpi", "a=lam"],
         vec!["--display", "nothing"],
         vec!["--label", "--output", "d"],
     ] {
         assert_eq!(run(&bench, &args).code, Some(2), "{args:?}");
     }
+    let cluster = bench.cluster("a", 1);
+    for (option, value) in [("--wait", "0"), ("--timeout", "1e18"), ("--timeout", "316224001")] {
+        let outcome = run(&bench, &[&cluster, option, value, "--", "sh"]);
+        outcome.expect(2, &[option, "must be more than 0 and at most ten years"]);
+    }
+    run(&bench, &[&cluster, "--timeout", "316224000", "--wait", "3e8", "--", "sh"]).expect(0, &[]);
     let twice = [&*bench.cluster("a", 1), &*bench.cluster("a", 1), "--", "sh"];
     run(&bench, &twice).expect(2, &["two clusters named `a`"]);
     let outcome = run(&bench, &[&bench.cluster("a", 1), "--listen", "nowhere", "--", "sh"]);

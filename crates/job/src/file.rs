@@ -78,13 +78,13 @@ fn job(mut table: Table<'_>) -> Result<JobSpec, FileError> {
     let spec = JobSpec {
         command: command.collect(),
         env: table.variables("env")?,
-        wait: table.duration("wait")?,
-        timeout: table.duration("timeout")?,
+        wait: table.time("wait")?,
+        timeout: table.time("timeout")?,
         listen: table.text("listen")?.map(|at| at.value),
         relays: relays(&mut table)?,
         relay_token: plain(table.text("relay_token")?).map(Into::into),
         pacing: choice(&mut table, "pacing", &Pacing::NAMES, Pacing::parse)?,
-        reconnect: table.duration("reconnect")?,
+        reconnect: table.time("reconnect")?,
         tls: choice(&mut table, "tls", &["on", "off"], parse_switch)?,
         matb: table.rate("matb")?,
         connections: table.count_to("connections", MOST_CONNECTIONS)?,
@@ -316,6 +316,13 @@ mod tests {
     }
 
     #[test]
+    fn the_longest_times_are_taken() {
+        let times = "[job]\nwait = 316224000\ntimeout = 316224000\nreconnect = 316224000\n";
+        let spec = parse("job.toml", &format!("{times}[[cluster]]\nname = \"a\"\n")).unwrap();
+        assert_eq!([spec.wait, spec.timeout, spec.reconnect], [Some(gridmpi_settings::LONGEST); 3]);
+    }
+
+    #[test]
     fn everything_has_a_sensible_default() {
         let spec = parse("job.toml", "[[cluster]]\nname = \"a\"\n").unwrap();
         let expected = Launcher::Command(vec!["mpiexec".to_owned()]);
@@ -467,6 +474,14 @@ via = "relays"
             (format!("{a}relays = []\n"), "must name 1 to 64 relays"),
             (format!("[job]\ntls = \"maybe\"\n{a}"), "job.toml:2: `tls` must be one of on, off"),
             (format!("[job]\nwait = \"soon\"\n{a}"), "job.toml:2: `wait`"),
+            (format!("[job]\nwait = 0\n{a}"), "job.toml:2: `wait` must be more than 0"),
+            (format!("[job]\ntimeout = \"0\"\n{a}"), "job.toml:2: `timeout` must be more than 0"),
+            (format!("[job]\nreconnect = \"0 s\"\n{a}"), "`reconnect` must be more than 0"),
+            (
+                format!("[job]\ntimeout = {}\n{a}", u64::MAX),
+                "job.toml:2: `timeout` must be at most ten years, 316224000 seconds",
+            ),
+            (format!("[job]\nreconnect = 316224001\n{a}"), "`reconnect` must be at most ten years"),
             (
                 format!("[job]\nconnections = 0\n{a}"),
                 "job.toml:2: `connections` must be a whole number from 1 to 16",

@@ -40,7 +40,7 @@ mod token;
 
 pub use address::{parse_coordinators, parse_listen};
 pub use doctor::examine;
-pub use gridmpi_settings::FileError;
+pub use gridmpi_settings::{FileError, LONGEST};
 pub use hidden::play as play_hidden_part;
 pub use join::{JoinOptions, join};
 pub use measure::{Pair, measurable, measure};
