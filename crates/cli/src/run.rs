@@ -1,6 +1,7 @@
 //! `gridmpi run`.
 
-use crate::{complain, own_program};
+use crate::output::complain;
+use crate::own_program;
 use gridmpi_bootstrap::env::parse_switch;
 use gridmpi_bootstrap::{ClusterName, Pacing};
 use gridmpi_job::{

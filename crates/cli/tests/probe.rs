@@ -76,6 +76,19 @@ fn figures_for_programs_are_json() {
 }
 
 #[test]
+fn figures_that_nobody_takes_are_no_panic() {
+    let bench = Bench::new();
+    for format in [&[][..], &["--json"]] {
+        let (far, port) = listening(&bench);
+        let mut command = bench.by_shell("exec \"$0\" \"$@\" >/dev/full");
+        command.args(["probe", &format!("127.0.0.1:{port}"), "--token-file", "token"]);
+        command.args(["--seconds", "1"]).args(format).env_remove("GRIDMPI_TOKEN");
+        bench.finish_beside(command).expect(0, &["gridmpi: cannot write to the standard output"]);
+        bench.outcome(far).expect(0, &["measured"]);
+    }
+}
+
+#[test]
 fn nobody_there_is_said() {
     let bench = Bench::new();
     std::fs::write(bench.path("token"), "0".repeat(32)).unwrap();
