@@ -188,6 +188,13 @@ fn wrong_tokens_names_and_addresses_are_explained() {
     let mut none = join(&bench, &address, &token, "ok");
     none.env_remove("GRIDMPI_TOKEN");
     bench.finish_beside(none).expect(2, &["no join token: set GRIDMPI_TOKEN"]);
+    let file = fs::read(bench.path("token")).unwrap();
+    fs::write(bench.path("open"), file).unwrap();
+    fs::set_permissions(bench.path("open"), PermissionsExt::from_mode(0o644)).unwrap();
+    let mut open = bench.command();
+    open.args(["join", "--cluster", "b", &address, "--token-file", "open", "--"]);
+    open.args([&bench.launcher(), "sh"]);
+    bench.finish_beside(open).expect(2, &["open can be read by others (mode 644): chmod 600 open"]);
     let mut unknown = bench.command();
     unknown.args(["join", "--cluster", "x", &address, "--", &bench.launcher(), "sh"]);
     unknown.env("GRIDMPI_TOKEN", &token);

@@ -1,13 +1,12 @@
 //! The join token: how it is handed over without showing in anybody's arguments.
 
+use crate::private;
 use gridmpi_bootstrap::Secret;
 use gridmpi_bootstrap::env::TOKEN;
 use std::fs::OpenOptions;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-
-const MAX_FILE: u64 = 4096;
 
 /// Writes the token into a file that only its owner may read. An existing file is replaced, as it
 /// may be open to others.
@@ -32,7 +31,7 @@ pub fn write(path: &Path, secret: &Secret) -> Result<(), String> {
 /// Says where the token is to be put. Never repeats what was read.
 pub fn read(file: Option<&Path>) -> Result<Secret, String> {
     let (text, place) = match file {
-        Some(path) => (read_file(path)?, format!("the token file {}", path.display())),
+        Some(path) => (private::read(path, "token")?, format!("the token file {}", path.display())),
         None => {
             let text = std::env::var(TOKEN).map_err(|_| {
                 format!(
@@ -44,13 +43,6 @@ pub fn read(file: Option<&Path>) -> Result<Secret, String> {
         }
     };
     Secret::parse(&text).map_err(|error| format!("{place} holds no join token: it {error}"))
-}
-
-fn read_file(path: &Path) -> Result<String, String> {
-    let mut text = String::new();
-    let read = std::fs::File::open(path).and_then(|f| f.take(MAX_FILE).read_to_string(&mut text));
-    read.map_err(|error| format!("cannot read the token file {}: {error}", path.display()))?;
-    Ok(text)
 }
 
 #[cfg(test)]
@@ -67,6 +59,10 @@ mod tests {
         write(&path, &secret).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(read(Some(&path)).unwrap().job(), secret.job());
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o640)).unwrap();
+        let error = read(Some(&path)).unwrap_err();
+        assert!(error.contains("can be read by others (mode 640): chmod 600 /"), "{error}");
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
         std::fs::write(&path, "not a token").unwrap();
         let error = read(Some(&path)).unwrap_err();
         assert!(error.contains("holds no join token") && !error.contains("not a token"), "{error}");

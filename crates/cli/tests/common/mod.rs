@@ -81,6 +81,14 @@ impl Bench {
         path
     }
 
+    /// A file that nobody else may read.
+    pub fn secret(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+        path
+    }
+
     pub fn launcher(&self) -> String {
         self.path("mpiexec").display().to_string()
     }
