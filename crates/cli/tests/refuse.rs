@@ -145,6 +145,23 @@ fn a_missing_library_names_the_places() {
 }
 
 #[test]
+fn a_token_file_that_cannot_be_written_is_named_before_anything_starts() {
+    let bench = Bench::new();
+    // Of two problems this one is told, as it was looked for before anything was begun.
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let listen = taken.local_addr().unwrap().to_string();
+    for (file, why) in [("none/token", "No such file"), (".", "is a directory")] {
+        let mut args = vec!["--cluster=b=join", "--token-file", file, "--listen", &listen];
+        let cluster = bench.cluster("a", 1);
+        args.extend([&*cluster, "--", "sh"]);
+        run(&bench, &args).expect(2, &[&format!("cannot write the token file {file}: "), why]);
+        assert!(!bench.path("a.args").exists(), "a launcher was started");
+    }
+    // Nobody needs it.
+    run(&bench, &[&bench.cluster("a", 1), "--token-file", "none/token", "--", "sh"]).expect(0, &[]);
+}
+
+#[test]
 fn malformed_settings_are_named() {
     let bench = Bench::new();
     let mut command = bench.command();

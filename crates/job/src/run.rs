@@ -14,7 +14,7 @@ use crate::resolve::{self, CommandLine, Resolved};
 use crate::signals;
 use crate::spec::{ClusterSpec, JobSpec, Launcher};
 use crate::supervise::{DEFAULT_WAIT, Happening, Limits, Mode, Seat, Supervisor};
-use crate::token;
+use crate::token::TokenFile;
 use gridmpi_bootstrap::env::{INTERFACE, TOKEN};
 use gridmpi_bootstrap::{
     ClusterName, Coordinator, CoordinatorConfig, Expected, JobEnv, NetworkInfo, Pacing,
@@ -93,10 +93,11 @@ fn start(spec: &JobSpec, options: &RunOptions) -> Result<Supervisor, Problems> {
         doctor::before(spec, &options.gridmpi)?;
     }
     let secret = Secret::random().map_err(|error| one(error.to_string()))?;
+    let handing = Handing::prepare(spec, options, &secret).map_err(one)?;
     let invited = RefCell::new(BTreeSet::new());
     let invite_some = |who: &[usize], at: &[SocketAddr]| {
         invited.borrow_mut().extend(who.iter().copied());
-        invite(spec, options, &secret, at, who, " --measure")
+        invite(spec, &handing, at, who, " --measure")
     };
     let by_hand = ByHand { secret: &secret, invite: &invite_some };
     let spec = &measured(spec, options, &settings, &by_hand)?;
@@ -140,7 +141,7 @@ fn start(spec: &JobSpec, options: &RunOptions) -> Result<Supervisor, Problems> {
     let is_uninvited =
         |n: &usize| spec.clusters[*n].launcher == Launcher::Join && !invited.borrow().contains(n);
     let who: Vec<usize> = (0..spec.clusters.len()).filter(is_uninvited).collect();
-    invite(spec, options, &secret, &meeting.at, &who, "").map_err(one)?;
+    invite(spec, &handing, &meeting.at, &who, "").map_err(one)?;
     let map = options.display_map;
     let doctor = doctor::later(spec, options);
     let supervisor = Supervisor::new(seats, crew, meeting.coordinator, events, bases, map, limits);
@@ -380,11 +381,38 @@ impl Starter<'_> {
     }
 }
 
+/// How people get the token who start clusters by hand.
+enum Handing {
+    Shown(Secret),
+    File(TokenFile),
+}
+
+impl Handing {
+    /// A file that cannot be written is found out before anything is started.
+    fn prepare(spec: &JobSpec, options: &RunOptions, secret: &Secret) -> Result<Self, String> {
+        let is_needed = spec.clusters.iter().any(|cluster| cluster.launcher == Launcher::Join);
+        match options.token_file.as_ref().filter(|_| is_needed) {
+            Some(path) => TokenFile::prepare(path, secret).map(Self::File),
+            None => Ok(Self::Shown(secret.clone())),
+        }
+    }
+
+    /// What goes before the command of who joins, and into it.
+    fn words(&self) -> Result<(String, String), String> {
+        match self {
+            Self::Shown(secret) => Ok((format!("{TOKEN}={} ", secret.reveal()), String::new())),
+            Self::File(file) => {
+                file.publish()?;
+                Ok((String::new(), format!(" --token-file {}", file.path().display())))
+            }
+        }
+    }
+}
+
 /// Tells the user how to start these clusters, which come by hand; `more` are options of `gridmpi join`.
 fn invite(
     spec: &JobSpec,
-    options: &RunOptions,
-    secret: &Secret,
+    handing: &Handing,
     at: &[SocketAddr],
     who: &[usize],
     more: &str,
@@ -393,13 +421,7 @@ fn invite(
     if names.is_empty() {
         return Ok(());
     }
-    let (before, option) = match &options.token_file {
-        Some(path) => {
-            token::write(path, secret)?;
-            (String::new(), format!(" --token-file {}", path.display()))
-        }
-        None => (format!("{TOKEN}={} ", secret.reveal()), String::new()),
-    };
+    let (before, option) = handing.words()?;
     let at = at.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(",");
     let command = |name: &&str| {
         format!("{before}gridmpi join{more} --cluster {name} {at}{option} -- LAUNCHER ... PROGRAM")
