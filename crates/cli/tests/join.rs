@@ -94,6 +94,27 @@ fn the_end_of_gridmpi_run_ends_those_who_joined() {
 }
 
 #[test]
+fn an_interrupt_ends_a_job_to_which_nobody_has_come() {
+    let bench = Bench::new();
+    let (mut run, _, _) = listening(&bench, &["--cluster", "b=join", "--cluster", "c=join:2"]);
+    send("INT", run.id());
+    assert_eq!(common::wait(&mut run).code(), Some(130));
+    bench.until("the reason", || {
+        fs::read_to_string(bench.path("run.err")).unwrap().contains("stopped by signal 2")
+    });
+
+    bench.script("ssh", "#!/bin/sh\n>\"$FAKE_DIR/ssh.there\"\nexec sleep 600\n");
+    let path = behind_head(&bench);
+    let text = fs::read_to_string(bench.path("job.toml")).unwrap();
+    let only = text.replace("name = \"a\"", "name = \"a\"\nhead = \"me@other\"");
+    fs::write(bench.path("job.toml"), only).unwrap();
+    let run = bench.start(bench.command().args(["run", "job.toml"]).env("PATH", path));
+    bench.until("ssh", || bench.path("ssh.there").exists());
+    send("INT", run.id());
+    bench.outcome(run).expect(130, &["stopped by signal 2"]);
+}
+
+#[test]
 fn a_job_that_is_stopped_and_continued_takes_joined_clusters_along() {
     let bench = Bench::new();
     let (mut run, address, token) = listening(&bench, &["--cluster", "b=join"]);

@@ -93,6 +93,14 @@ impl Seat {
         }
     }
 
+    /// Whether there is a launcher yet that a signal reaches.
+    const fn hears(&self) -> bool {
+        match self.mode {
+            Mode::Local => self.member.is_some(),
+            Mode::Head | Mode::Outside => self.joined,
+        }
+    }
+
     /// Its launcher has ended. False if that was known.
     fn end(&mut self, now: Instant) -> bool {
         let is_news = matches!(self.stage, Stage::Runs { .. });
@@ -502,7 +510,11 @@ impl Supervisor {
     fn signal(&mut self, number: i32) {
         let Some(signal) = signals::named(number) else { return };
         match signal {
-            Signal::INT | Signal::QUIT if self.interrupted.is_none() && self.closing.is_none() => {
+            Signal::INT | Signal::QUIT
+                if self.interrupted.is_none()
+                    && self.closing.is_none()
+                    && self.seats.iter().any(Seat::hears) =>
+            {
                 self.interrupted = Some(128 + number);
                 self.forward(signal);
             }
