@@ -291,8 +291,11 @@ fn an_ssh_that_does_not_end_is_ended() {
 #[test]
 fn a_job_outlives_the_ssh_to_a_head_node() {
     let bench = Bench::new();
-    let ssh = "#!/bin/sh\nfor last; do :; done\nexec 3<&0\nsh -c \"$last\" <&3 &\n\
-               until [ -e \"$FAKE_DIR/b.args\" ]; do sleep 0.05; done\nexit 255\n";
+    // Its pipes end with it, as those of the far end's do when the connection is lost.
+    let ssh = "#!/bin/sh\nfor last; do :; done\nexec 3<&0\n\
+               mkfifo \"$FAKE_DIR/line.$$\"\ncat \"$FAKE_DIR/line.$$\" &\ntaker=$!\n\
+               sh -c \"$last\" <&3 >\"$FAKE_DIR/line.$$\" 2>&1 &\n\
+               until [ -e \"$FAKE_DIR/b.args\" ]; do sleep 0.05; done\nkill -9 $taker\nexit 255\n";
     bench.script("ssh", ssh);
     let run = |behaviour: &str| {
         let _ = fs::remove_file(bench.path("b.args"));

@@ -68,8 +68,8 @@ impl Crew {
     pub(crate) fn launch(&mut self, line: &CommandLine, streams: Streams) -> io::Result<usize> {
         line.shares.iter().for_each(|shared| self.keep(shared));
         let (stdin, fed) = streams.input.stdio();
-        let (stdout, out_label) = streams.out.split();
-        let (stderr, err_label) = streams.err.split();
+        let (stdout, out_reading) = streams.out.split();
+        let (stderr, err_reading) = streams.err.split();
         let mut command = hidden::launching(&self.gridmpi, &line.words);
         command.process_group(0).stdin(stdin).stdout(stdout).stderr(stderr);
         for name in &line.unset {
@@ -83,11 +83,11 @@ impl Crew {
         if let Some(pipe) = child.stdin.take().filter(|_| fed) {
             input::feed(streams.input, pipe);
         }
-        if let (Some(pipe), Some(label)) = (child.stdout.take(), out_label) {
-            self.pumps.start(pipe, label, io::stdout());
+        if let (Some(pipe), Some(reading)) = (child.stdout.take(), out_reading) {
+            self.pumps.start(pipe, reading, io::stdout());
         }
-        if let (Some(pipe), Some(label)) = (child.stderr.take(), err_label) {
-            self.pumps.start(pipe, label, io::stderr());
+        if let (Some(pipe), Some(reading)) = (child.stderr.take(), err_reading) {
+            self.pumps.start(pipe, reading, io::stderr());
         }
         let pid = Pid::from_raw(child.id() as i32).ok_or(io::ErrorKind::Other)?;
         self.members.push(Member { pid, exited: false });
@@ -152,7 +152,7 @@ impl Crew {
     /// To be called when the launchers have ended: [`Crew::sweep`] and [`Crew::close`].
     pub(crate) fn finish(mut self) {
         self.sweep();
-        self.close();
+        self.close(None);
     }
 
     /// Ends what the launchers have left behind.
@@ -169,9 +169,10 @@ impl Crew {
         self.marks.sweep(LEFTOVER_GRACE, PATIENCE, reap);
     }
 
-    /// Waits for the rest of the output, which takes as long as those who read ours do. False if some of it could not be written.
-    pub(crate) fn close(mut self) -> bool {
-        let is_whole = self.pumps.drain();
+    /// Waits for the rest of the output, which takes as long as those who read ours do; for this time at `most`. False if some
+    /// of it could not be written.
+    pub(crate) fn close(mut self, most: Option<Duration>) -> bool {
+        let is_whole = self.pumps.drain(most);
         if let Some(watchdog) = self.watchdog.take() {
             watchdog.dismiss();
         }

@@ -7,7 +7,7 @@ use crate::head;
 use crate::hidden::NODE;
 use crate::input::Input;
 use crate::measure;
-use crate::output::Sink;
+use crate::output::{Reading, Sink};
 use crate::relays;
 use crate::resolve::{self, Resolved};
 use crate::run::{BAD_JOB, own_interface};
@@ -28,6 +28,9 @@ use std::time::{Duration, Instant};
 
 /// Longest time until the coordinator has answered.
 const ANSWER: Duration = Duration::from_secs(30);
+
+/// Time for the rest of the output, when the job knows of the end: as long as `gridmpi run` waits for the ssh that takes it.
+const LAST_OUTPUT: Duration = Duration::from_secs(10);
 
 /// What the command line says.
 #[derive(Clone, Debug)]
@@ -114,7 +117,8 @@ fn start(options: &JoinOptions) -> Result<Part, (String, i32)> {
     let mut crew = Crew::new(&options.gridmpi, env.job, &clusters)
         .map_err(|error| failed(format!("cannot prepare to launch: {error}")))?;
     let input = Input::Ours { first: Vec::new(), ours: true };
-    let streams = Streams { input, out: Sink::Inherit, err: Sink::Inherit };
+    let (out, err) = sinks(options);
+    let streams = Streams { input, out, err };
     let mut line = resolved.command(&env);
     line.unset.push(head::DESCRIPTION);
     let member = match crew.launch(&line, streams) {
@@ -128,6 +132,14 @@ fn start(options: &JoinOptions) -> Result<Part, (String, i32)> {
     let cluster = options.cluster.clone();
     let (interrupts, ending, killed) = (0, None, false);
     Ok(Part { cluster, crew, member, control, happenings, interrupts, ending, killed })
+}
+
+/// The ssh that leads to us may be lost, and its pipes with it, while the job goes on: the launcher writes to pipes of ours.
+fn sinks(options: &JoinOptions) -> (Sink, Sink) {
+    match options.described {
+        true => (Sink::Read(Reading::Pass), Sink::Read(Reading::Pass)),
+        false => (Sink::Inherit, Sink::Inherit),
+    }
 }
 
 /// Nodes take part in measuring this cluster's links, until `gridmpi run` lets them go.
@@ -226,8 +238,9 @@ impl Part {
                 Err(_) => self.press(),
             }
         };
-        self.crew.finish();
+        self.crew.sweep();
         let told = self.control.exited(launcher);
+        self.crew.close(Some(LAST_OUTPUT));
         let ending = self.ending.map(|(code, _)| code).or_else(|| {
             let (code, reason) =
                 if told { None } else { why_lost(&self.happenings, &self.cluster) }?;

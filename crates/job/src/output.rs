@@ -31,7 +31,15 @@ pub(crate) enum Sink {
     /// The launcher writes to a file itself.
     File(File),
     /// We read, and write on.
+    Read(Reading),
+}
+
+/// What is done with a stream that we read.
+pub(crate) enum Reading {
+    /// Lines are labelled; what cannot be written is not read, so that its writer hears of it.
     Label(Label),
+    /// Passed on as it is; what cannot be written is left out, and its writer goes on.
+    Pass,
 }
 
 /// Puts the cluster and, where the launcher shows it, the rank before a line.
@@ -92,7 +100,8 @@ impl OutputOptions {
             return Ok((Sink::Inherit, Sink::Inherit));
         }
         let label = Label { cluster, name: name.to_owned(), bases: bases.clone() };
-        Ok((Sink::Label(label.clone()), Sink::Label(label)))
+        let read = |label| Sink::Read(Reading::Label(label));
+        Ok((read(label.clone()), read(label)))
     }
 
     /// Makes the directory, so that the error comes before anything is started.
@@ -108,12 +117,12 @@ fn shown(path: &Path) -> String {
 }
 
 impl Sink {
-    /// What the launcher gets as its stream, and the label if we are to read it.
-    pub(crate) fn split(self) -> (Stdio, Option<Label>) {
+    /// What the launcher gets as its stream, and what is to be done if we are to read it.
+    pub(crate) fn split(self) -> (Stdio, Option<Reading>) {
         match self {
             Self::Inherit => (Stdio::inherit(), None),
             Self::File(file) => (Stdio::from(file), None),
-            Self::Label(label) => (Stdio::piped(), Some(label)),
+            Self::Read(reading) => (Stdio::piped(), Some(reading)),
         }
     }
 }
@@ -135,6 +144,22 @@ impl Turns {
     /// Whether it has waited to read since it was at that count.
     pub(crate) fn has_waited_since(&self, count: u64) -> bool {
         count.is_multiple_of(2) && self.count() == count
+    }
+}
+
+/// Copies bytes until the end of `from`, or until that cannot be read. Nothing more is written after a failure.
+pub(crate) fn pass(mut from: impl Read, to: &mut impl Write, turns: &Turns) {
+    let mut bytes = [0; 16 << 10];
+    let mut is_open = true;
+    loop {
+        let count = match from.read(&mut bytes) {
+            Ok(count) if count > 0 => count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            _ => return,
+        };
+        turns.next();
+        is_open = is_open && to.write_all(&bytes[..count]).and_then(|()| to.flush()).is_ok();
+        turns.next();
     }
 }
 
@@ -272,6 +297,32 @@ mod tests {
         assert!(turns.has_waited_since(0));
         pump(&b"1\n2\n"[..], &label, &mut Slow(&turns), &turns).unwrap();
         assert!(turns.has_waited_since(4) && !turns.has_waited_since(2));
+    }
+
+    /// Takes so much, and fails then.
+    struct Short(Vec<u8>, usize);
+
+    impl Write for Short {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            match self.1.saturating_sub(self.0.len()).min(bytes.len()) {
+                0 => Err(io::ErrorKind::BrokenPipe.into()),
+                count => self.0.write(&bytes[..count]),
+            }
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_is_passed_on_is_read_to_its_end_even_if_nobody_takes_it() {
+        let text = vec![b'x'; 100_000];
+        for room in [0, 5, 40_000, 100_000] {
+            let (mut from, mut to) = (&text[..], Short(Vec::new(), room));
+            pass(&mut from, &mut to, &Turns::default());
+            assert_eq!((from.len(), to.0.len()), (0, room));
+        }
     }
 
     #[test]

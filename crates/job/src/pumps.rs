@@ -1,12 +1,12 @@
 //! Threads that pass on what launchers print.
 
 use crate::console::say;
-use crate::output::{self, Label, Turns};
+use crate::output::{self, Label, Reading, Turns};
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// After the last process has gone, its output is in our pipes already: who finds nothing to read for so long will find nothing more.
 const DRAIN: Duration = Duration::from_secs(2);
@@ -24,32 +24,40 @@ impl Pumps {
         Self { turns: Vec::new(), is_torn: Arc::default(), ended: channel() }
     }
 
-    /// Passes on what comes from `from` until its end. What cannot be written is not read either, so that its writer hears of it.
+    /// Passes on what comes from `from` until its end.
     pub(crate) fn start(
         &mut self,
         from: impl io::Read + Send + 'static,
-        label: Label,
+        reading: Reading,
         mut to: impl io::Write + Send + 'static,
     ) {
         let turns = Arc::new(Turns::default());
         self.turns.push(Arc::clone(&turns));
         let (is_torn, ended) = (Arc::clone(&self.is_torn), self.ended.0.clone());
         std::thread::spawn(move || {
-            if let Err(error) = output::pump(from, &label, &mut to, &turns) {
-                complain(&label, &error, &is_torn);
+            match reading {
+                Reading::Pass => output::pass(from, &mut to, &turns),
+                Reading::Label(label) => {
+                    let pumped = output::pump(from, &label, &mut to, &turns);
+                    let _ = pumped.map_err(|error| complain(&label, &error, &is_torn));
+                }
             }
             let _ = ended.send(());
         });
     }
 
-    /// Waits until they have passed on everything, or nothing has come for long. False if something could not be written.
-    pub(crate) fn drain(&self) -> bool {
+    /// Waits until they have passed on everything, or nothing has come for long, or for this time at `most`. False if something
+    /// could not be written that should have been.
+    pub(crate) fn drain(&self, most: Option<Duration>) -> bool {
+        let end = most.map(|most| Instant::now() + most);
         let mut left = self.turns.len();
         let mut seen = self.counts();
         while left > 0 {
-            match self.ended.1.recv_timeout(DRAIN) {
+            let rest = end.map(|end| end.saturating_duration_since(Instant::now()));
+            let rest = rest.map_or(DRAIN, |rest| rest.min(DRAIN));
+            match self.ended.1.recv_timeout(rest) {
                 Ok(()) => left -= 1,
-                Err(RecvTimeoutError::Timeout) if self.is_any_writing(&seen) => {
+                Err(RecvTimeoutError::Timeout) if !rest.is_zero() && self.is_any_writing(&seen) => {
                     seen = self.counts();
                 }
                 Err(_) => break,

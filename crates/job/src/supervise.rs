@@ -241,7 +241,7 @@ impl Supervisor {
         crew.sweep();
         // Those who read our output may take their time, but the user need not.
         std::thread::spawn(move || leave_by_signal(&events));
-        if crew.close() || code != 0 { code } else { UNWRITTEN }
+        if crew.close(None) || code != 0 { code } else { UNWRITTEN }
     }
 
     fn is_over(&self) -> bool {

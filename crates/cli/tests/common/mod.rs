@@ -336,6 +336,7 @@ fn behave(behaviour: &str, mut env: JobEnv, size: u32) -> i32 {
             while !PathBuf::from(std::env::var_os("FAKE_DIR").unwrap()).join("go").exists() {
                 std::thread::sleep(Duration::from_millis(10));
             }
+            println!("[0] {} goes", env.cluster);
         }
         "stubborn" => stubborn(),
         "stdin" => {
