@@ -282,6 +282,12 @@ fn labelled_output_waits_for_a_slow_reader_and_for_nobody_who_is_interrupted() {
     assert_eq!(outcome.out.lines().filter(|line| line.starts_with("[a 0] line ")).count(), 1000);
 
     let mut child = unread(&bench);
+    bench.until("the stop", || {
+        send("TSTP", child.id());
+        std::thread::sleep(Duration::from_millis(50));
+        state(child.id()) == 'T'
+    });
+    send("CONT", child.id());
     bench.until("the end by a signal", || {
         send("INT", child.id());
         std::thread::sleep(Duration::from_millis(50));

@@ -240,7 +240,7 @@ impl Supervisor {
         let Self { mut crew, events, .. } = self;
         crew.sweep();
         // Those who read our output may take their time, but the user need not.
-        std::thread::spawn(move || leave_by_signal(&events));
+        std::thread::spawn(move || heed(&events));
         if crew.close(None) || code != 0 { code } else { UNWRITTEN }
     }
 
@@ -561,14 +561,16 @@ impl Supervisor {
     }
 }
 
-/// Ends this process by the first signal that wants it to.
-fn leave_by_signal(events: &Receiver<Happening>) {
+/// Does what signals ask of this process when there is nobody left to pass them on to.
+fn heed(events: &Receiver<Happening>) {
     for happening in events {
-        if let Happening::Signal(number) = happening
-            && let Some(Signal::INT | Signal::QUIT | Signal::TERM | Signal::HUP) =
-                signals::named(number)
-        {
-            std::process::exit(128 + number);
+        let Happening::Signal(number) = happening else { continue };
+        match signals::named(number) {
+            Some(Signal::INT | Signal::QUIT | Signal::TERM | Signal::HUP) => {
+                std::process::exit(128 + number)
+            }
+            Some(Signal::TSTP) => signals::stop_self(),
+            _ => {}
         }
     }
 }
