@@ -223,7 +223,9 @@ impl Settings {
         })
     }
 
-    fn variables(&self) -> Vec<(&'static str, String)> {
+    /// The variables that say so to ranks; none for what is left to the library.
+    #[must_use]
+    pub fn variables(&self) -> Vec<(&'static str, String)> {
         let mut all = Vec::new();
         all.extend(self.eager_limit.map(|bytes| (EAGER_LIMIT, bytes.to_string())));
         all.extend(self.credit.map(|bytes| (CREDIT, bytes.to_string())));

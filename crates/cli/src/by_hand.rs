@@ -1,6 +1,6 @@
 //! What `gridmpi probe` and `gridmpi doctor` have in common where users start both ends themselves.
 
-use crate::complain;
+use crate::output::complain;
 use gridmpi_bootstrap::Secret;
 use gridmpi_bootstrap::line::Pass;
 use gridmpi_job::parse_coordinators;
@@ -57,7 +57,7 @@ impl Hand {
         let secret = self.secret()?;
         let listener = gridmpi_bootstrap::listen(listen).map_err(cannot)?;
         let at = listener.local_addr().map_err(cannot)?;
-        eprintln!("gridmpi: waiting at {at} for `gridmpi {verb} HOST:{}`", at.port());
+        complain(format!("waiting at {at} for `gridmpi {verb} HOST:{}`", at.port()));
         let interface = std::env::var(gridmpi_bootstrap::env::INTERFACE);
         let who = Identity {
             cluster: "there".to_owned(),
@@ -71,7 +71,7 @@ impl Hand {
         let stranger = |peer, problem| complain(format!("turned away {peer}: it {problem}"));
         receive(vec![listener], &Pass::from(&secret), who, wait, stranger)
             .map_err(|error| (vec![error.to_string()], 1))?;
-        eprintln!("gridmpi: {done} at the other side");
+        complain(format!("{done} at the other side"));
         Ok(())
     }
 
@@ -83,7 +83,7 @@ impl Hand {
         let secret = Secret::random().map_err(|error| bad(error.to_string()))?;
         match &self.token_file {
             Some(path) => gridmpi_job::write_token(path, &secret).map_err(bad)?,
-            None => eprintln!("gridmpi: token: {}", secret.reveal()),
+            None => complain(format!("token: {}", secret.reveal())),
         }
         Ok(secret)
     }

@@ -1,6 +1,6 @@
 //! `gridmpi coverage`.
 
-use std::io::Write;
+use crate::output::{complain, print};
 
 /// Written by `apigen` from the same table that the library's symbols are generated from.
 const TABLE: &str = include_str!("../../../docs/coverage.md");
@@ -22,11 +22,10 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> i32 {
     let text = if args.names.is_empty() { TABLE.to_owned() } else { filter(TABLE, &args.names) };
     if text.is_empty() {
-        crate::complain(format!("no procedure of MPI is named like {}", args.names.join(", ")));
+        complain(format!("no procedure of MPI is named like {}", args.names.join(", ")));
         return 1;
     }
-    // A pager that was left early is no failure.
-    let _ = std::io::stdout().write_all(text.as_bytes());
+    print(&text);
     0
 }
 

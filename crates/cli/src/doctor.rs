@@ -1,7 +1,8 @@
 //! `gridmpi doctor`.
 
 use crate::by_hand::{Failure, Hand, bad, job_file, targets};
-use crate::{complain, own_program};
+use crate::output::{complain, print};
+use crate::own_program;
 use gridmpi_bootstrap::line::Pass;
 use gridmpi_doctor::{
     BesideFact, BesideProblem, Facts, Finding, Node, PeerFact, PeerProblem, Severity, machine,
@@ -221,12 +222,11 @@ fn by_hand(args: &Args) -> Result<Facts, Failure> {
 
 fn show(args: &Args, facts: &Facts) -> i32 {
     let findings = gridmpi_doctor::findings(facts);
-    if args.json {
-        println!("{}", gridmpi_doctor::json(&findings, facts));
-    } else {
-        print!("{}", gridmpi_doctor::text(&findings, args.verbose));
-        println!("{}", summary(&findings));
-    }
+    let text = match args.json {
+        true => gridmpi_doctor::json(&findings, facts),
+        false => gridmpi_doctor::text(&findings, args.verbose) + &summary(&findings),
+    };
+    print(&(text + "\n"));
     let errors = || findings.iter().filter(|finding| finding.severity == Severity::Error);
     match errors().count() {
         0 => 0,

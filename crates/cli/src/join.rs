@@ -44,7 +44,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with_all = ["relay", "described"])]
     measure: bool,
 
-    /// File with the join token [default: the variable GRIDMPI_TOKEN]
+    /// File with the join token, which nobody else may read [default: the variable GRIDMPI_TOKEN]
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 

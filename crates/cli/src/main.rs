@@ -5,6 +5,7 @@ mod by_hand;
 mod coverage;
 mod doctor;
 mod join;
+mod output;
 mod probe;
 mod run;
 
@@ -49,11 +50,6 @@ fn main() -> ExitCode {
 /// Our own program file, through which launchers are started.
 fn own_program() -> std::path::PathBuf {
     std::env::current_exe().unwrap_or_else(|_| "gridmpi".into())
-}
-
-/// Tells the user why a command cannot be carried out.
-fn complain(message: impl std::fmt::Display) {
-    eprintln!("gridmpi: {message}");
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! `gridmpi probe`.
 
 use crate::by_hand::{Failure, Hand, bad, job_file, targets};
-use crate::{complain, own_program};
+use crate::output::{complain, print};
+use crate::own_program;
 use gridmpi_bootstrap::line::Pass;
 use gridmpi_probe::{Conductor, Here, Options, PathReport, ProbeError};
 use std::path::Path;
@@ -125,10 +126,9 @@ fn by_hand(args: &Args) -> Result<Vec<PathReport>, Failure> {
 
 fn show(args: &Args, reports: &[PathReport], is_job: bool) {
     if args.json {
-        println!("{}", gridmpi_probe::json(reports));
-        return;
+        return print(&format!("{}\n", gridmpi_probe::json(reports)));
     }
-    print!("{}", gridmpi_probe::table(reports));
+    let (table, lines) = (gridmpi_probe::table(reports), gridmpi_probe::job_lines(reports));
     let place = if is_job { "" } else { " (with the clusters' own names)" };
-    println!("\nFor the job file{place}:\n\n{}", gridmpi_probe::job_lines(reports).trim_end());
+    print(&format!("{table}\nFor the job file{place}:\n\n{}\n", lines.trim_end()));
 }

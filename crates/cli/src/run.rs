@@ -1,10 +1,11 @@
 //! `gridmpi run`.
 
-use crate::{complain, own_program};
+use crate::output::complain;
+use crate::own_program;
 use gridmpi_bootstrap::env::parse_switch;
 use gridmpi_bootstrap::{ClusterName, Pacing};
 use gridmpi_job::{
-    BAD_JOB, ClusterSpec, Family, JobSpec, OutputOptions, RunOptions, Style, parse_cluster,
+    BAD_JOB, ClusterSpec, Family, JobSpec, LONGEST, OutputOptions, RunOptions, Style, parse_cluster,
 };
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -239,6 +240,11 @@ fn pacing(text: &str) -> Result<Pacing, String> {
 
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "must be a number of seconds".to_owned())?;
-    let duration = Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())?;
-    if duration.is_zero() { Err("must be more than 0".to_owned()) } else { Ok(duration) }
+    let duration = Duration::try_from_secs_f64(seconds).ok().filter(|time| *time <= LONGEST);
+    match duration {
+        Some(duration) if !duration.is_zero() => Ok(duration),
+        _ => {
+            Err(format!("must be more than 0 and at most ten years, {} seconds", LONGEST.as_secs()))
+        }
+    }
 }

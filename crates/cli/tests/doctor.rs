@@ -52,6 +52,29 @@ fn this_machine_is_looked_at_alone() {
 }
 
 #[test]
+fn findings_that_nobody_takes_are_no_panic() {
+    let bench = Bench::new();
+    let code = bench.finish_beside(doctor(&bench, &[])).code;
+    for args in [&["doctor"][..], &["doctor", "--json"], &["coverage"]] {
+        let code = if args[0] == "doctor" { code } else { Some(0) };
+        let mut left = bench.start(bench.command().args(args));
+        drop(left.stdout.take());
+        let log = bench.log(&mut left);
+        assert_eq!(common::wait(&mut left).code(), code, "{args:?}");
+        assert_eq!(std::fs::read_to_string(log).unwrap(), "", "{args:?}");
+        let mut full = bench.by_shell("exec \"$0\" \"$@\" >/dev/full");
+        full.args(args);
+        let full = bench.finish_beside(full);
+        assert_eq!(full.code, code, "{full:#?}");
+        assert!(
+            full.err.starts_with("gridmpi: cannot write to the standard output: No space"),
+            "{full:#?}"
+        );
+    }
+    bench.nothing_left();
+}
+
+#[test]
 fn both_sides_look_at_each_other_by_hand() {
     let bench = Bench::new();
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();

@@ -2,12 +2,12 @@
 
 mod common;
 
-use common::Bench;
+use common::{Bench, send, state};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
@@ -93,6 +93,46 @@ fn the_end_of_gridmpi_run_ends_those_who_joined() {
     bench.outcome(joined).expect(1, &["`gridmpi run` has gone away"]);
 }
 
+#[test]
+fn an_interrupt_ends_a_job_to_which_nobody_has_come() {
+    let bench = Bench::new();
+    let (mut run, _, _) = listening(&bench, &["--cluster", "b=join", "--cluster", "c=join:2"]);
+    send("INT", run.id());
+    assert_eq!(common::wait(&mut run).code(), Some(130));
+    bench.until("the reason", || {
+        fs::read_to_string(bench.path("run.err")).unwrap().contains("stopped by signal 2")
+    });
+
+    bench.script("ssh", "#!/bin/sh\n>\"$FAKE_DIR/ssh.there\"\nexec sleep 600\n");
+    let path = behind_head(&bench);
+    let text = fs::read_to_string(bench.path("job.toml")).unwrap();
+    let only = text.replace("name = \"a\"", "name = \"a\"\nhead = \"me@other\"");
+    fs::write(bench.path("job.toml"), only).unwrap();
+    let run = bench.start(bench.command().args(["run", "job.toml"]).env("PATH", path));
+    bench.until("ssh", || bench.path("ssh.there").exists());
+    send("INT", run.id());
+    bench.outcome(run).expect(130, &["stopped by signal 2"]);
+}
+
+#[test]
+fn a_job_that_is_stopped_and_continued_takes_joined_clusters_along() {
+    let bench = Bench::new();
+    let (mut run, address, token) = listening(&bench, &["--cluster", "b=join"]);
+    let mut command = join(&bench, &address, &token, "stdin");
+    let mut joined = bench.start(command.stdin(Stdio::piped()));
+    bench.until("the start of b", || bench.rank().is_some());
+    let rank = bench.rank().unwrap();
+    for _ in 0..2 {
+        send("TSTP", run.id());
+        bench.until("the stop", || state(run.id()) == 'T' && state(rank) == 'T');
+        send("CONT", run.id());
+        bench.until("the going on", || state(run.id()) != 'T' && state(rank) != 'T');
+    }
+    drop(joined.stdin.take());
+    bench.outcome(joined).expect(0, &[]);
+    assert_eq!(common::wait(&mut run).code(), Some(0));
+}
+
 /// A way to `address` that can be broken; whoever dials again gets through.
 fn breakable(address: &str) -> (String, Receiver<(TcpStream, TcpStream)>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -169,6 +209,13 @@ fn wrong_tokens_names_and_addresses_are_explained() {
     let mut none = join(&bench, &address, &token, "ok");
     none.env_remove("GRIDMPI_TOKEN");
     bench.finish_beside(none).expect(2, &["no join token: set GRIDMPI_TOKEN"]);
+    let file = fs::read(bench.path("token")).unwrap();
+    fs::write(bench.path("open"), file).unwrap();
+    fs::set_permissions(bench.path("open"), PermissionsExt::from_mode(0o644)).unwrap();
+    let mut open = bench.command();
+    open.args(["join", "--cluster", "b", &address, "--token-file", "open", "--"]);
+    open.args([&bench.launcher(), "sh"]);
+    bench.finish_beside(open).expect(2, &["open can be read by others (mode 644): chmod 600 open"]);
     let mut unknown = bench.command();
     unknown.args(["join", "--cluster", "x", &address, "--", &bench.launcher(), "sh"]);
     unknown.env("GRIDMPI_TOKEN", &token);
@@ -198,11 +245,8 @@ fn noise_and_scanners_do_not_disturb_the_meeting() {
     assert!(log.contains("warning: ignored a connection from 127.0.0.1"), "{log}");
 }
 
-#[test]
-fn a_head_node_is_reached_by_ssh_without_secrets_in_arguments() {
-    let bench = Bench::new();
-    // What an ssh does: hands the command to a shell at the other end.
-    bench.script("ssh", "#!/bin/sh\necho \"$@\" >\"$FAKE_DIR/ssh.args\"\nfor last; do :; done\nexec sh -c \"$last\"\n");
+/// A job with cluster a here and b behind a head node; the `PATH` by which the bench's own ssh is found.
+fn behind_head(bench: &Bench) -> String {
     let text = format!(
         "[job]\nprogram = \"sh\"\nenv = {{ ALL = \"x\" }}\n\
          [[cluster]]\nname = \"a\"\nlauncher = \"{0}\"\nranks = 1\n\
@@ -210,7 +254,73 @@ fn a_head_node_is_reached_by_ssh_without_secrets_in_arguments() {
         bench.launcher()
     );
     fs::write(bench.path("job.toml"), text).unwrap();
-    let path = format!("{}:{}", bench.directory.display(), std::env::var("PATH").unwrap());
+    format!("{}:{}", bench.directory.display(), std::env::var("PATH").unwrap())
+}
+
+#[test]
+fn settings_reach_the_ranks_behind_a_head_node() {
+    let bench = Bench::new();
+    // Nothing of our environment is there, but what stands for the machine.
+    let ssh = "#!/bin/sh\nfor last; do :; done\n\
+               for name in EAGER_LIMIT CREDIT PACING DEBUG; do unset GRIDMPI_$name; done\nexec sh -c \"$last\"\n";
+    bench.script("ssh", ssh);
+    let path = behind_head(&bench);
+    let text = fs::read_to_string(bench.path("job.toml")).unwrap();
+    let own = "env = { GRIDMPI_CREDIT = \"2097152\"";
+    fs::write(bench.path("job.toml"), text.replace("env = { ALL = \"x\"", own)).unwrap();
+    let mut command = bench.command();
+    command.args(["run", "--pacing", "static", "job.toml"]).env("PATH", path);
+    command.env("GRIDMPI_EAGER_LIMIT", "12K").env("GRIDMPI_CREDIT", "1M").env("GRIDMPI_DEBUG", "1");
+    bench.finish(command).expect(0, &[]);
+    let env = fs::read_to_string(bench.path("b.env")).unwrap();
+    for said in ["EAGER_LIMIT=12288", "PACING=static", "DEBUG=1", "CREDIT=2097152"] {
+        let said = format!("GRIDMPI_{said}");
+        assert!(env.lines().any(|line| line == said), "{said} is missing");
+    }
+}
+
+#[test]
+fn an_ssh_that_does_not_end_is_ended() {
+    let bench = Bench::new();
+    bench.script("ssh", "#!/bin/sh\nfor last; do :; done\nsh -c \"$last\"\nexec sleep 600\n");
+    let mut command = bench.command();
+    command.args(["run", "job.toml"]).env("PATH", behind_head(&bench));
+    bench.finish(command).expect(0, &["the ssh to the head node of cluster `b` has not ended"]);
+}
+
+#[test]
+fn a_job_outlives_the_ssh_to_a_head_node() {
+    let bench = Bench::new();
+    // Its pipes end with it, as those of the far end's do when the connection is lost.
+    let ssh = "#!/bin/sh\nfor last; do :; done\nexec 3<&0\n\
+               mkfifo \"$FAKE_DIR/line.$$\"\ncat \"$FAKE_DIR/line.$$\" &\ntaker=$!\n\
+               sh -c \"$last\" <&3 >\"$FAKE_DIR/line.$$\" 2>&1 &\n\
+               until [ -e \"$FAKE_DIR/b.args\" ]; do sleep 0.05; done\nkill -9 $taker\nexit 255\n";
+    bench.script("ssh", ssh);
+    let run = |behaviour: &str| {
+        let _ = fs::remove_file(bench.path("b.args"));
+        let mut command = bench.command();
+        command.args(["run", "job.toml"]).env("PATH", behind_head(&bench));
+        command.env("FAKE_a", "ok").env("FAKE_b", behaviour);
+        bench.start(&mut command)
+    };
+    for (behaviour, word, code) in [("until_go", "go", 0), ("abort_later:7", "stubborn", 7)] {
+        let mut child = run(behaviour);
+        let log = bench.log(&mut child);
+        bench.said(&log, "the ssh to the head node of cluster `b` has failed");
+        fs::write(bench.path(word), "").unwrap();
+        let status = common::wait(&mut child);
+        assert_eq!(status.code(), Some(code), "{}", fs::read_to_string(&log).unwrap());
+        bench.nothing_left();
+    }
+}
+
+#[test]
+fn a_head_node_is_reached_by_ssh_without_secrets_in_arguments() {
+    let bench = Bench::new();
+    // What an ssh does: hands the command to a shell at the other end.
+    bench.script("ssh", "#!/bin/sh\necho \"$@\" >\"$FAKE_DIR/ssh.args\"\nfor last; do :; done\nexec sh -c \"$last\"\n");
+    let path = behind_head(&bench);
     let run = |behaviour: &str| {
         let mut command = bench.command();
         command.args(["run", "job.toml", "--display", "map"]).env("PATH", &path);
@@ -219,7 +329,8 @@ fn a_head_node_is_reached_by_ssh_without_secrets_in_arguments() {
     };
     run("ok").expect(0, &["3 ranks in 2 clusters"]);
     let ssh = fs::read_to_string(bench.path("ssh.args")).unwrap();
-    assert!(ssh.starts_with("-T -o BatchMode=yes -- me@head"), "{ssh}");
+    assert!(ssh.starts_with("-T -o BatchMode=yes -o ServerAliveInterval="), "{ssh}");
+    assert!(ssh.contains(" -- me@head "), "{ssh}");
     assert!(ssh.contains("join --described --cluster"), "{ssh}");
     run("abort:21").expect(21, &["cluster `b` aborted"]);
     run("exit:5").expect(5, &["cluster `b` ended with exit code 5"]);

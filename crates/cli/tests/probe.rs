@@ -76,9 +76,22 @@ fn figures_for_programs_are_json() {
 }
 
 #[test]
+fn figures_that_nobody_takes_are_no_panic() {
+    let bench = Bench::new();
+    for format in [&[][..], &["--json"]] {
+        let (far, port) = listening(&bench);
+        let mut command = bench.by_shell("exec \"$0\" \"$@\" >/dev/full");
+        command.args(["probe", &format!("127.0.0.1:{port}"), "--token-file", "token"]);
+        command.args(["--seconds", "1"]).args(format).env_remove("GRIDMPI_TOKEN");
+        bench.finish_beside(command).expect(0, &["gridmpi: cannot write to the standard output"]);
+        bench.outcome(far).expect(0, &["measured"]);
+    }
+}
+
+#[test]
 fn nobody_there_is_said() {
     let bench = Bench::new();
-    std::fs::write(bench.path("token"), "0".repeat(32)).unwrap();
+    bench.secret("token", &"0".repeat(32));
     let port = free_port();
     dial(&bench, port, &[]).expect(1, &["connection refused", "--listen", &port.to_string()]);
     bench.nothing_left();
@@ -89,7 +102,7 @@ fn another_token_is_said_at_both_ends_and_the_right_one_still_counts() {
     let bench = Bench::new();
     let (far, port) = listening(&bench);
     let right = std::fs::read(bench.path("token")).unwrap();
-    std::fs::write(bench.path("token"), "0".repeat(32)).unwrap();
+    bench.secret("token", &"0".repeat(32));
     dial(&bench, port, &[]).expect(1, &["another token"]);
     std::fs::write(bench.path("token"), right).unwrap();
     dial(&bench, port, &[]).expect(0, &[]);
@@ -112,7 +125,7 @@ fn noise_at_the_listening_side_does_no_harm() {
 #[test]
 fn a_garbage_peer_and_one_that_says_nothing_are_named() {
     let bench = Bench::new();
-    std::fs::write(bench.path("token"), "0".repeat(32)).unwrap();
+    bench.secret("token", &"0".repeat(32));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
@@ -164,7 +177,7 @@ fn what_cannot_be_meant_is_refused_before_anything_starts() {
     let bench = Bench::new();
     let none = bench.finish_beside(probe(&bench, &["127.0.0.1:9"]));
     none.expect(2, &["no join token", "GRIDMPI_TOKEN"]);
-    std::fs::write(bench.path("token"), "0".repeat(32)).unwrap();
+    bench.secret("token", &"0".repeat(32));
     let unknown = probe(&bench, &["nosuch.invalid:9", "--token-file", "token"]);
     bench.finish_beside(unknown).expect(2, &["nosuch.invalid"]);
     bench.finish_beside(probe(&bench, &["nosuch.toml"])).expect(2, &["nosuch.toml"]);

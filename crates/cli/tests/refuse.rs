@@ -75,6 +75,29 @@ fn a_missing_remote_shell_is_named() {
 }
 
 #[test]
+fn launcher_and_program_are_found_where_they_run() {
+    let bench = Bench::new();
+    fs::create_dir(bench.path("work")).unwrap();
+    let cluster = |launcher: &str, directory: &str, program: &str| {
+        format!(
+            "[[cluster]]\nname = \"a\"\nlauncher = \"{launcher}\"\nranks = 1\ndirectory = \"{directory}\"\nprogram = \"{program}\"\n"
+        )
+    };
+    for name in ["mpiexec", "program"] {
+        fs::rename(bench.script(name, "#!/bin/sh\n"), bench.path("work").join(name)).unwrap();
+    }
+    let launcher = fs::read_to_string(Bench::new().path("mpiexec")).unwrap();
+    fs::write(bench.path("work/mpiexec"), launcher).unwrap();
+    job_file(&bench, &cluster("./mpiexec", "work", "./program")).expect(0, &[]);
+    let elsewhere = job_file(&bench, &cluster("../mpiexec", "work", "./program"));
+    elsewhere.expect(2, &["cluster `a`: launcher `work/../mpiexec` is not on this machine"]);
+    let elsewhere = job_file(&bench, &cluster("./mpiexec", "work", "../program"));
+    elsewhere.expect(2, &["cluster `a`: program `work/../program` is not on this machine"]);
+    let mistyped = job_file(&bench, &cluster("mpiexec", "wrok", "sh"));
+    mistyped.expect(2, &["cluster `a`: there is no directory `wrok`", "`directory`"]);
+}
+
+#[test]
 fn every_problem_is_told_at_once() {
     let bench = Bench::new();
     let outcome = run(&bench, &["--cluster=a=nope1:1", "--cluster=b=nope2:1", "--", "sh"]);
@@ -88,12 +111,20 @@ fn the_command_line_is_checked() {
         vec!["--cluster", "a"],
         vec!["--cluster", "a=x:none"],
         vec!["--wait", "never"],
+        vec!["--wait", "-1"],
+        vec!["--timeout", "nan"],
         vec!["--mpi", "a=lam"],
         vec!["--display", "nothing"],
         vec!["--label", "--output", "d"],
     ] {
         assert_eq!(run(&bench, &args).code, Some(2), "{args:?}");
     }
+    let cluster = bench.cluster("a", 1);
+    for (option, value) in [("--wait", "0"), ("--timeout", "1e18"), ("--timeout", "316224001")] {
+        let outcome = run(&bench, &[&cluster, option, value, "--", "sh"]);
+        outcome.expect(2, &[option, "must be more than 0 and at most ten years"]);
+    }
+    run(&bench, &[&cluster, "--timeout", "316224000", "--wait", "3e8", "--", "sh"]).expect(0, &[]);
     let twice = [&*bench.cluster("a", 1), &*bench.cluster("a", 1), "--", "sh"];
     run(&bench, &twice).expect(2, &["two clusters named `a`"]);
     let outcome = run(&bench, &[&bench.cluster("a", 1), "--listen", "nowhere", "--", "sh"]);
@@ -111,6 +142,23 @@ fn a_missing_library_names_the_places() {
     command.args(["run", &bench.cluster("a", 1), "--", "sh"]).env("GRIDMPI_LIBDIR", "/nowhere");
     let outcome = bench.finish(command);
     outcome.expect(2, &["libgridmpi-mpich.so", "/nowhere", "GRIDMPI_LIBDIR"]);
+}
+
+#[test]
+fn a_token_file_that_cannot_be_written_is_named_before_anything_starts() {
+    let bench = Bench::new();
+    // Of two problems this one is told, as it was looked for before anything was begun.
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let listen = taken.local_addr().unwrap().to_string();
+    for (file, why) in [("none/token", "No such file"), (".", "is a directory")] {
+        let mut args = vec!["--cluster=b=join", "--token-file", file, "--listen", &listen];
+        let cluster = bench.cluster("a", 1);
+        args.extend([&*cluster, "--", "sh"]);
+        run(&bench, &args).expect(2, &[&format!("cannot write the token file {file}: "), why]);
+        assert!(!bench.path("a.args").exists(), "a launcher was started");
+    }
+    // Nobody needs it.
+    run(&bench, &[&bench.cluster("a", 1), "--token-file", "none/token", "--", "sh"]).expect(0, &[]);
 }
 
 #[test]

@@ -2,10 +2,11 @@
 
 mod common;
 
-use common::Bench;
+use common::{Bench, send, state};
 use std::fs;
 use std::io::Write;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
 
 /// Not a test: the ranks of the others.
 #[test]
@@ -189,6 +190,24 @@ fn term_ends_the_job_with_its_own_code() {
 }
 
 #[test]
+fn what_nohup_ignores_does_not_end_the_job() {
+    let bench = Bench::new();
+    let mut command = bench.by_shell("trap '' HUP INT QUIT; exec \"$0\" \"$@\"");
+    command.args(["run", &bench.cluster("a", 1), "--", "sh"]).env("FAKE_a", "until_go");
+    let child = bench.start(&mut command);
+    bench.until("the start", || bench.rank().is_some());
+    for signal in ["HUP", "INT", "QUIT", "INT"] {
+        send(signal, child.id());
+    }
+    // Signals are taken one after the other.
+    send("TSTP", child.id());
+    bench.until("the stop", || state(child.id()) == 'T');
+    send("CONT", child.id());
+    fs::write(bench.path("go"), "").unwrap();
+    bench.outcome(child).expect(0, &[]);
+}
+
+#[test]
 fn stopping_and_continuing_reach_the_launchers() {
     let bench = Bench::new();
     let mut command = bench.command();
@@ -203,11 +222,6 @@ fn stopping_and_continuing_reach_the_launchers() {
     bench.until("the going on", || state(child.id()) != 'T' && state(rank) != 'T');
     drop(child.stdin.take());
     bench.outcome(child).expect(0, &[]);
-}
-
-fn state(pid: u32) -> char {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    text.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next()).unwrap_or('?')
 }
 
 #[test]
@@ -228,12 +242,6 @@ fn user_signals_reach_the_launcher_once() {
     assert_eq!(fs::read_to_string(bench.path("caught")).unwrap(), "caught\n");
 }
 
-fn send(signal: &str, pid: u32) {
-    let arguments = [format!("-{signal}"), pid.to_string()];
-    let status = std::process::Command::new("kill").args(arguments).status();
-    assert!(status.unwrap().success());
-}
-
 #[test]
 fn input_goes_to_the_first_cluster() {
     let bench = Bench::new();
@@ -245,6 +253,74 @@ fn input_goes_to_the_first_cluster() {
     let outcome = bench.outcome(child);
     outcome.expect(0, &[]);
     assert_eq!(outcome.out.matches("from the user").count(), 1, "{outcome:?}");
+}
+
+/// A job whose output nobody reads, when its program has ended: more than two pipes hold.
+fn unread(bench: &Bench) -> Child {
+    let _ = fs::remove_file(bench.path("a.args"));
+    let mut command = bench.command();
+    command.args(["run", &bench.cluster("a", 1), "--label", "--", "sh"]);
+    let child = bench.start(command.env("FAKE_a", "flood:1000"));
+    // What is left then is gridmpi and its watchdog.
+    bench.until("the end of the program", || {
+        bench.path("a.args").exists() && bench.marked().len() == 2
+    });
+    child
+}
+
+#[test]
+fn labelled_output_waits_for_a_slow_reader_and_for_nobody_who_is_interrupted() {
+    let bench = Bench::new();
+    let mut child = unread(&bench);
+    let until = Instant::now() + Duration::from_secs(5);
+    while Instant::now() < until {
+        assert_eq!(child.try_wait().unwrap(), None, "it did not wait for its reader");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let outcome = bench.outcome(child);
+    outcome.expect(0, &[]);
+    assert_eq!(outcome.out.lines().filter(|line| line.starts_with("[a 0] line ")).count(), 1000);
+
+    let mut child = unread(&bench);
+    bench.until("the stop", || {
+        send("TSTP", child.id());
+        std::thread::sleep(Duration::from_millis(50));
+        state(child.id()) == 'T'
+    });
+    send("CONT", child.id());
+    bench.until("the end by a signal", || {
+        send("INT", child.id());
+        std::thread::sleep(Duration::from_millis(50));
+        child.try_wait().unwrap().is_some()
+    });
+    assert_eq!(common::wait(&mut child).code(), Some(130));
+    bench.nothing_left();
+}
+
+/// A launcher that prints something as soon as there is the file `go`.
+const PRINTER: &str = "#!/bin/sh\n[ \"$1\" = --version ] && exec echo HYDRA build details:\n\
+                       until [ -e go ]; do sleep 0.05; done\nexec echo hello\n";
+
+#[test]
+fn output_that_cannot_be_written_is_said_once_and_a_reader_that_has_gone_is_not() {
+    let bench = Bench::new();
+    bench.script("printer", PRINTER);
+    let args = ["run", "--cluster=a=./printer:1", "--cluster=b=./printer:1", "--label", "--", "sh"];
+    let mut command = bench.command();
+    let mut child = bench.start(command.args(args));
+    drop(child.stdout.take());
+    let log = bench.log(&mut child);
+    fs::write(bench.path("go"), "").unwrap();
+    assert_eq!(common::wait(&mut child).code(), Some(0));
+    bench.nothing_left();
+    let said = fs::read_to_string(log).unwrap();
+    assert!(!said.contains("cannot write") && !said.contains("panicked"), "{said}");
+
+    let mut command = bench.by_shell("exec \"$0\" \"$@\" >/dev/full");
+    command.args(args);
+    let outcome = bench.finish(command);
+    outcome.expect(1, &["cannot write what cluster `"]);
+    assert_eq!(outcome.err.matches("cannot write").count(), 1, "{outcome:?}");
 }
 
 #[test]

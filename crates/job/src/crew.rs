@@ -3,7 +3,8 @@
 
 use crate::hidden::{self, Watchdog};
 use crate::input::{self, Input};
-use crate::output::{self, Label, Sink};
+use crate::output::Sink;
+use crate::pumps::Pumps;
 use crate::resolve::CommandLine;
 use crate::sessions::Kept;
 use crate::sweep::Marks;
@@ -16,14 +17,11 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What is left when launchers have ended gets this long between TERM and KILL.
 const LEFTOVER_GRACE: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_secs(5);
-/// After the last process has gone, its output is in our pipes already.
-const DRAIN: Duration = Duration::from_secs(2);
 
 /// One launcher.
 struct Member {
@@ -39,8 +37,7 @@ pub(crate) struct Crew {
     marks: Marks,
     members: Vec<Member>,
     watchdog: Option<Watchdog>,
-    drained: (Sender<()>, Receiver<()>),
-    pumps: usize,
+    pumps: Pumps,
     /// What launchers share, while any of them may run.
     kept: BTreeMap<PathBuf, Kept>,
 }
@@ -62,8 +59,7 @@ impl Crew {
             marks: Marks::new(job, clusters),
             members: Vec::new(),
             watchdog: Some(Watchdog::start(gridmpi, job, clusters)?),
-            drained: channel(),
-            pumps: 0,
+            pumps: Pumps::new(),
             kept: BTreeMap::new(),
         })
     }
@@ -72,8 +68,8 @@ impl Crew {
     pub(crate) fn launch(&mut self, line: &CommandLine, streams: Streams) -> io::Result<usize> {
         line.shares.iter().for_each(|shared| self.keep(shared));
         let (stdin, fed) = streams.input.stdio();
-        let (stdout, out_label) = streams.out.split();
-        let (stderr, err_label) = streams.err.split();
+        let (stdout, out_reading) = streams.out.split();
+        let (stderr, err_reading) = streams.err.split();
         let mut command = hidden::launching(&self.gridmpi, &line.words);
         command.process_group(0).stdin(stdin).stdout(stdout).stderr(stderr);
         for name in &line.unset {
@@ -87,11 +83,11 @@ impl Crew {
         if let Some(pipe) = child.stdin.take().filter(|_| fed) {
             input::feed(streams.input, pipe);
         }
-        if let (Some(pipe), Some(label)) = (child.stdout.take(), out_label) {
-            self.pump(pipe, label, io::stdout());
+        if let (Some(pipe), Some(reading)) = (child.stdout.take(), out_reading) {
+            self.pumps.start(pipe, reading, io::stdout());
         }
-        if let (Some(pipe), Some(label)) = (child.stderr.take(), err_label) {
-            self.pump(pipe, label, io::stderr());
+        if let (Some(pipe), Some(reading)) = (child.stderr.take(), err_reading) {
+            self.pumps.start(pipe, reading, io::stderr());
         }
         let pid = Pid::from_raw(child.id() as i32).ok_or(io::ErrorKind::Other)?;
         self.members.push(Member { pid, exited: false });
@@ -108,20 +104,6 @@ impl Crew {
             self.watchdog.iter_mut().for_each(|watchdog| watchdog.note(kept.own()));
             self.kept.insert(shared.to_owned(), kept);
         }
-    }
-
-    fn pump(
-        &mut self,
-        from: impl io::Read + Send + 'static,
-        label: Label,
-        mut to: impl io::Write + Send + 'static,
-    ) {
-        let drained = self.drained.0.clone();
-        self.pumps += 1;
-        std::thread::spawn(move || {
-            let _ = output::pump(from, &label, &mut to);
-            let _ = drained.send(());
-        });
     }
 
     /// Launchers that have ended since the last call, with their exit codes (128 + n for signal
@@ -167,9 +149,14 @@ impl Crew {
         self.members.get(member).is_some_and(|member| !member.exited)
     }
 
-    /// To be called when the launchers have ended: ends what they left behind, then waits for the
-    /// rest of their output. Returns the number of processes they had left.
-    pub(crate) fn finish(mut self) -> usize {
+    /// To be called when the launchers have ended: [`Crew::sweep`] and [`Crew::close`].
+    pub(crate) fn finish(mut self) {
+        self.sweep();
+        self.close(None);
+    }
+
+    /// Ends what the launchers have left behind.
+    pub(crate) fn sweep(&mut self) {
         for (index, member) in self.members.iter().enumerate() {
             if member.exited {
                 // The number of a group stays taken as long as it has members.
@@ -179,22 +166,17 @@ impl Crew {
             }
         }
         let reap = || while matches!(wait(WaitOptions::NOHANG), Ok(Some(_))) {};
-        let found = self.marks.sweep(LEFTOVER_GRACE, PATIENCE, reap);
-        self.drain();
+        self.marks.sweep(LEFTOVER_GRACE, PATIENCE, reap);
+    }
+
+    /// Waits for the rest of the output, which takes as long as those who read ours do; for this time at `most`. False if some
+    /// of it could not be written.
+    pub(crate) fn close(mut self, most: Option<Duration>) -> bool {
+        let is_whole = self.pumps.drain(most);
         if let Some(watchdog) = self.watchdog.take() {
             watchdog.dismiss();
         }
-        found
-    }
-
-    fn drain(&self) {
-        let deadline = Instant::now() + DRAIN;
-        for _ in 0..self.pumps {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if self.drained.1.recv_timeout(left) == Err(RecvTimeoutError::Timeout) {
-                return;
-            }
-        }
+        is_whole
     }
 }
 

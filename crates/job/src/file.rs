@@ -53,7 +53,9 @@ pub fn parse(name: &str, text: &str) -> Result<JobSpec, FileError> {
         spec.clusters.push(cluster);
     }
     for table in top.tables("link", "[[link]]")? {
+        let at = table.start;
         let (link, is_measured) = link(table, &spec.clusters)?;
+        check_only(&source, at, &spec, link.between)?;
         if is_measured {
             spec.measure.push(link.between);
         }
@@ -76,13 +78,13 @@ fn job(mut table: Table<'_>) -> Result<JobSpec, FileError> {
     let spec = JobSpec {
         command: command.collect(),
         env: table.variables("env")?,
-        wait: table.duration("wait")?,
-        timeout: table.duration("timeout")?,
+        wait: table.time("wait")?,
+        timeout: table.time("timeout")?,
         listen: table.text("listen")?.map(|at| at.value),
         relays: relays(&mut table)?,
         relay_token: plain(table.text("relay_token")?).map(Into::into),
         pacing: choice(&mut table, "pacing", &Pacing::NAMES, Pacing::parse)?,
-        reconnect: table.duration("reconnect")?,
+        reconnect: table.time("reconnect")?,
         tls: choice(&mut table, "tls", &["on", "off"], parse_switch)?,
         matb: table.rate("matb")?,
         connections: table.count_to("connections", MOST_CONNECTIONS)?,
@@ -265,6 +267,26 @@ fn link(mut table: Table<'_>, clusters: &[ClusterSpec]) -> Result<(LinkInfo, boo
     Ok((link, bandwidth == Some(None)))
 }
 
+/// A pair of clusters has one link: of two, one would count and the other not.
+fn check_only(
+    source: &Source<'_>,
+    at: usize,
+    job: &JobSpec,
+    between: [u16; 2],
+) -> Result<(), FileError> {
+    let [a, b] = between.map(usize::from);
+    if !job.links.iter().any(|link| link.joins(a, b)) {
+        return Ok(());
+    }
+    let name = |at: usize| job.clusters.get(at).map(|it| it.name.as_str()).unwrap_or_default();
+    let message = format!(
+        "there are two [[link]]s between `{}` and `{}`: put all keys into one, which holds for both directions",
+        name(a),
+        name(b)
+    );
+    Err(source.error(at, message))
+}
+
 /// Which of the two clusters of a link makes the connections, if only one can.
 fn dialler(
     table: &mut Table<'_>,
@@ -291,6 +313,13 @@ mod tests {
 
     fn message(text: &str) -> String {
         parse("job.toml", text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn the_longest_times_are_taken() {
+        let times = "[job]\nwait = 316224000\ntimeout = 316224000\nreconnect = 316224000\n";
+        let spec = parse("job.toml", &format!("{times}[[cluster]]\nname = \"a\"\n")).unwrap();
+        assert_eq!([spec.wait, spec.timeout, spec.reconnect], [Some(gridmpi_settings::LONGEST); 3]);
     }
 
     #[test]
@@ -407,6 +436,12 @@ via = "relays"
                 ),
                 "job.toml:5: `dial` is for links without relays",
             ),
+            (
+                format!(
+                    "{a}{b}[[link]]\nbetween = [\"a\", \"b\"]\n[[link]]\nbetween = [\"b\", \"a\"]\n"
+                ),
+                "job.toml:7: there are two [[link]]s between `b` and `a`: put all keys into one",
+            ),
             (format!("{a}ranks_per_host = 2\n"), "needs `hosts`"),
             (format!("{a}launcher = \"join\"\nhead = \"h\"\n"), "started by hand"),
             ("[[cluster]]\nranks = 2\n".to_owned(), "job.toml:1: this [[cluster]] has no `name`"),
@@ -439,6 +474,14 @@ via = "relays"
             (format!("{a}relays = []\n"), "must name 1 to 64 relays"),
             (format!("[job]\ntls = \"maybe\"\n{a}"), "job.toml:2: `tls` must be one of on, off"),
             (format!("[job]\nwait = \"soon\"\n{a}"), "job.toml:2: `wait`"),
+            (format!("[job]\nwait = 0\n{a}"), "job.toml:2: `wait` must be more than 0"),
+            (format!("[job]\ntimeout = \"0\"\n{a}"), "job.toml:2: `timeout` must be more than 0"),
+            (format!("[job]\nreconnect = \"0 s\"\n{a}"), "`reconnect` must be more than 0"),
+            (
+                format!("[job]\ntimeout = {}\n{a}", u64::MAX),
+                "job.toml:2: `timeout` must be at most ten years, 316224000 seconds",
+            ),
+            (format!("[job]\nreconnect = 316224001\n{a}"), "`reconnect` must be at most ten years"),
             (
                 format!("[job]\nconnections = 0\n{a}"),
                 "job.toml:2: `connections` must be a whole number from 1 to 16",

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::time::Duration;
 
 /// The variable that carries a [`Description`] to `gridmpi join --described`.
 pub(crate) const DESCRIPTION: &str = "GRIDMPI_DESCRIPTION";
@@ -25,6 +26,18 @@ pub(crate) struct Description {
     pub(crate) relay_token: Option<String>,
 }
 
+/// How the head node is held to the job.
+#[derive(Clone, Copy)]
+pub(crate) struct Link<'a> {
+    /// Where `gridmpi run` listens.
+    pub(crate) at: &'a [SocketAddr],
+    /// How long lost connections are tried to be made again; ssh gives up later than that.
+    pub(crate) reconnect: Duration,
+}
+
+/// ssh asks for a sign of life after so many seconds of silence, so that NATs do not forget its connection.
+const ALIVE_S: u64 = 15;
+
 /// What `gridmpi` does there for a job.
 pub(crate) const JOIN: &str = "join --described";
 
@@ -32,14 +45,14 @@ pub(crate) const JOIN: &str = "join --described";
 pub(crate) fn command(
     head: &str,
     spec: &ClusterSpec,
-    at: &[SocketAddr],
+    link: Link<'_>,
     gridmpi: &Path,
     verb: &str,
 ) -> Vec<String> {
     let here = std::env::current_dir().unwrap_or_default().display().to_string();
     let ours = gridmpi.display().to_string();
     let gridmpi = spec.head_gridmpi.as_deref().unwrap_or(&ours);
-    let addresses: Vec<_> = at.iter().map(SocketAddr::to_string).collect();
+    let addresses: Vec<_> = link.at.iter().map(SocketAddr::to_string).collect();
     // Sites often have one file system layout, but need not.
     let script = format!(
         "IFS= read -r {TOKEN} && IFS= read -r {DESCRIPTION} && export {TOKEN} {DESCRIPTION}; \
@@ -50,7 +63,9 @@ pub(crate) fn command(
         quote(spec.name.as_str()),
         quote(&addresses.join(",")),
     );
-    let words = ["ssh", "-T", "-o", "BatchMode=yes", "--", head];
+    let interval = format!("ServerAliveInterval={ALIVE_S}");
+    let most = format!("ServerAliveCountMax={}", link.reconnect.as_secs() / ALIVE_S + 1);
+    let words = ["ssh", "-T", "-o", "BatchMode=yes", "-o", &interval, "-o", &most, "--", head];
     let remote = format!("exec sh -c {}", quote(&script));
     words.map(str::to_owned).into_iter().chain([remote]).collect()
 }
@@ -89,9 +104,11 @@ mod tests {
         let name = ClusterName::new("b").unwrap();
         let spec = ClusterSpec::new(name, Launcher::Command(vec!["mpiexec".into()]));
         let at = ["192.0.2.1:7".parse().unwrap(), "[2001:db8::1]:7".parse().unwrap()];
-        let words = command("user@head", &spec, &at, Path::new("/opt/it's/gridmpi"), JOIN);
-        assert_eq!(words[..6], ["ssh", "-T", "-o", "BatchMode=yes", "--", "user@head"]);
-        assert!(words[6].contains("join --described"), "{}", words[6]);
+        let link = Link { at: &at, reconnect: Duration::from_secs(60) };
+        let words = command("user@head", &spec, link, Path::new("/opt/it's/gridmpi"), JOIN);
+        assert_eq!(words[..4], ["ssh", "-T", "-o", "BatchMode=yes"]);
+        assert_eq!(words[words.len() - 3..][..2], ["--", "user@head"]);
+        assert!(words[words.len() - 1].contains("join --described"), "{words:?}");
         let secret = Secret::random().unwrap();
         assert!(!words.join(" ").contains(&secret.reveal()));
         let described = Description {
@@ -105,6 +122,22 @@ mod tests {
         let lines: Vec<_> = bytes.lines().collect();
         assert_eq!((lines.len(), lines[0]), (2, secret.reveal().as_str()));
         assert_eq!(serde_json::from_str::<Description>(lines[1]).unwrap(), described);
+    }
+
+    #[test]
+    fn ssh_outlasts_what_connections_may_take_to_come_back() {
+        let name = ClusterName::new("b").unwrap();
+        let spec = ClusterSpec::new(name, Launcher::Command(vec!["mpiexec".into()]));
+        for reconnect in [0, 1, 15, 59, 60, 3600] {
+            let link = Link { at: &[], reconnect: Duration::from_secs(reconnect) };
+            let words = command("head", &spec, link, Path::new("gridmpi"), JOIN);
+            let number = |option: &str| {
+                let found = words.iter().find_map(|word| word.strip_prefix(option));
+                found.unwrap().parse::<u64>().unwrap()
+            };
+            let patience = number("ServerAliveInterval=") * number("ServerAliveCountMax=");
+            assert!(patience > reconnect && patience <= reconnect + 15, "{words:?}");
+        }
     }
 
     #[test]

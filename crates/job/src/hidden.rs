@@ -68,7 +68,7 @@ fn exec(args: &[OsString]) -> ! {
         std::process::exit(CANNOT_RUN);
     }
     let error = Command::new(program).args(rest).exec();
-    eprintln!("gridmpi: cannot run {}: {error}", program.to_string_lossy());
+    crate::console::write(&format!("cannot run {}: {error}", program.to_string_lossy()));
     std::process::exit(CANNOT_RUN)
 }
 

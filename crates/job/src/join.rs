@@ -7,7 +7,7 @@ use crate::head;
 use crate::hidden::NODE;
 use crate::input::Input;
 use crate::measure;
-use crate::output::Sink;
+use crate::output::{Reading, Sink};
 use crate::relays;
 use crate::resolve::{self, Resolved};
 use crate::run::{BAD_JOB, own_interface};
@@ -28,6 +28,9 @@ use std::time::{Duration, Instant};
 
 /// Longest time until the coordinator has answered.
 const ANSWER: Duration = Duration::from_secs(30);
+
+/// Time for the rest of the output, when the job knows of the end: as long as `gridmpi run` waits for the ssh that takes it.
+const LAST_OUTPUT: Duration = Duration::from_secs(10);
 
 /// What the command line says.
 #[derive(Clone, Debug)]
@@ -92,7 +95,7 @@ fn start(options: &JoinOptions) -> Result<Part, (String, i32)> {
     let secret = token::read(options.token_file.as_deref()).map_err(bad)?;
     let resolved = resolve(options).map_err(bad)?;
     let relays = relay_access(options).map_err(bad)?;
-    let settings = Settings::from_process().map_err(|error| bad(error.to_string()))?;
+    let settings = settings(options).map_err(bad)?;
     if options.measure {
         be_measured(options, &secret).map_err(failed)?;
     }
@@ -115,7 +118,8 @@ fn start(options: &JoinOptions) -> Result<Part, (String, i32)> {
     let mut crew = Crew::new(&options.gridmpi, env.job, &clusters)
         .map_err(|error| failed(format!("cannot prepare to launch: {error}")))?;
     let input = Input::Ours { first: Vec::new(), ours: true };
-    let streams = Streams { input, out: Sink::Inherit, err: Sink::Inherit };
+    let (out, err) = sinks(options);
+    let streams = Streams { input, out, err };
     let mut line = resolved.command(&env);
     line.unset.push(head::DESCRIPTION);
     let member = match crew.launch(&line, streams) {
@@ -129,6 +133,14 @@ fn start(options: &JoinOptions) -> Result<Part, (String, i32)> {
     let cluster = options.cluster.clone();
     let (interrupts, ending, killed) = (0, None, false);
     Ok(Part { cluster, crew, member, control, happenings, interrupts, ending, killed })
+}
+
+/// The ssh that leads to us may be lost, and its pipes with it, while the job goes on: the launcher writes to pipes of ours.
+fn sinks(options: &JoinOptions) -> (Sink, Sink) {
+    match options.described {
+        true => (Sink::Read(Reading::Pass), Sink::Read(Reading::Pass)),
+        false => (Sink::Inherit, Sink::Inherit),
+    }
 }
 
 /// Nodes take part in measuring this cluster's links, until `gridmpi run` lets them go.
@@ -160,6 +172,14 @@ fn resolve(options: &JoinOptions) -> Result<Resolved, String> {
         resolve::line(&options.line, options.style, options.mpi, gridmpi)
     };
     resolved.map_err(|error| error.to_string())
+}
+
+/// Those of our environment. `gridmpi run` describes its own together with the job file's variables, which ours must not override.
+fn settings(options: &JoinOptions) -> Result<Settings, String> {
+    if options.described {
+        return Ok(Settings::default());
+    }
+    Settings::from_process().map_err(|error| error.to_string())
 }
 
 /// Those of the command line, or of what `gridmpi run` describes.
@@ -219,8 +239,9 @@ impl Part {
                 Err(_) => self.press(),
             }
         };
-        self.crew.finish();
+        self.crew.sweep();
         let told = self.control.exited(launcher);
+        self.crew.close(Some(LAST_OUTPUT));
         let ending = self.ending.map(|(code, _)| code).or_else(|| {
             let (code, reason) =
                 if told { None } else { why_lost(&self.happenings, &self.cluster) }?;
@@ -232,7 +253,7 @@ impl Part {
 
     fn order(&mut self, order: JoinOrder) {
         match order {
-            JoinOrder::Signal(number) => self.signal(number),
+            JoinOrder::Signal(number) => self.pass(number),
             JoinOrder::Ended { code, reason } => self.end(code, &reason),
             // It leaves.
             JoinOrder::Away(_) | JoinOrder::Back if self.ending.is_some() => {}
@@ -267,7 +288,17 @@ impl Part {
         self.crew.kill(self.member);
     }
 
+    /// A signal that somebody here has sent.
     fn signal(&mut self, number: i32) {
+        self.pass(number);
+        if signals::named(number) == Some(Signal::TSTP) {
+            signals::stop_self();
+        }
+    }
+
+    /// Does with the launcher what a signal asks for, whoever it came from. `gridmpi run` stops and goes on by itself: we
+    /// stay awake, or would never hear the order to go on.
+    fn pass(&mut self, number: i32) {
         let Some(signal) = signals::named(number) else { return };
         match signal {
             Signal::INT | Signal::QUIT => {
@@ -279,10 +310,6 @@ impl Part {
             }
             Signal::TERM | Signal::HUP => {
                 self.end(128 + number, &format!("stopped by signal {number}"))
-            }
-            Signal::TSTP => {
-                self.crew.forward(self.member, signal);
-                signals::stop_self();
             }
             _ => self.crew.forward(self.member, signal),
         }

@@ -25,7 +25,9 @@ mod ledger;
 mod library;
 mod measure;
 mod output;
+mod private;
 mod program;
+mod pumps;
 mod relays;
 mod resolve;
 mod run;
@@ -39,7 +41,7 @@ mod token;
 
 pub use address::{own_addresses, parse_coordinators, parse_listen};
 pub use doctor::examine;
-pub use gridmpi_settings::FileError;
+pub use gridmpi_settings::{FileError, LONGEST};
 pub use hidden::play as play_hidden_part;
 pub use join::{JoinOptions, join};
 pub use measure::{Pair, measurable, measure};

@@ -5,7 +5,7 @@ use crate::address::{self, ANYWHERE};
 use crate::compose::Surroundings;
 use crate::console::say;
 use crate::crew::{Crew, Streams};
-use crate::head::{self, Description};
+use crate::head::{self, Description, Link};
 use crate::hidden::{NODE, NODES};
 use crate::input::Input;
 use crate::output::Sink;
@@ -209,7 +209,8 @@ impl Starter<'_> {
         cluster: &ClusterSpec,
         relays: Option<RelayAccess>,
     ) -> Result<(CommandLine, Vec<u8>), String> {
-        let words = head::command(head, cluster, &self.at, self.gridmpi, NODES);
+        let link = Link { at: &self.at, reconnect: self.spec.network().reconnect() };
+        let words = head::command(head, cluster, link, self.gridmpi, NODES);
         let mut there = cluster.clone();
         there.head = None;
         let description = Description {

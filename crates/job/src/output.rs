@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Longer lines are passed on in pieces.
 const MAX_LINE: u64 = 64 << 10;
@@ -31,7 +31,15 @@ pub(crate) enum Sink {
     /// The launcher writes to a file itself.
     File(File),
     /// We read, and write on.
+    Read(Reading),
+}
+
+/// What is done with a stream that we read.
+pub(crate) enum Reading {
+    /// Lines are labelled; what cannot be written is not read, so that its writer hears of it.
     Label(Label),
+    /// Passed on as it is; what cannot be written is left out, and its writer goes on.
+    Pass,
 }
 
 /// Puts the cluster and, where the launcher shows it, the rank before a line.
@@ -40,6 +48,13 @@ pub(crate) struct Label {
     cluster: usize,
     name: String,
     bases: Bases,
+}
+
+impl Label {
+    /// The cluster's name.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
 }
 
 impl Bases {
@@ -85,7 +100,8 @@ impl OutputOptions {
             return Ok((Sink::Inherit, Sink::Inherit));
         }
         let label = Label { cluster, name: name.to_owned(), bases: bases.clone() };
-        Ok((Sink::Label(label.clone()), Sink::Label(label)))
+        let read = |label| Sink::Read(Reading::Label(label));
+        Ok((read(label.clone()), read(label)))
     }
 
     /// Makes the directory, so that the error comes before anything is started.
@@ -101,32 +117,78 @@ fn shown(path: &Path) -> String {
 }
 
 impl Sink {
-    /// What the launcher gets as its stream, and the label if we are to read it.
-    pub(crate) fn split(self) -> (Stdio, Option<Label>) {
+    /// What the launcher gets as its stream, and what is to be done if we are to read it.
+    pub(crate) fn split(self) -> (Stdio, Option<Reading>) {
         match self {
             Self::Inherit => (Stdio::inherit(), None),
             Self::File(file) => (Stdio::from(file), None),
-            Self::Label(label) => (Stdio::piped(), Some(label)),
+            Self::Read(reading) => (Stdio::piped(), Some(reading)),
         }
     }
 }
 
-/// Copies lines until the end of `from`.
-pub(crate) fn pump(from: impl Read, label: &Label, to: &mut impl Write) -> io::Result<()> {
+/// What a pump does: even while it waits to read, odd while it writes; every change counts.
+#[derive(Debug, Default)]
+pub(crate) struct Turns(AtomicU64);
+
+impl Turns {
+    fn next(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many there have been.
+    pub(crate) fn count(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Whether it has waited to read since it was at that count.
+    pub(crate) fn has_waited_since(&self, count: u64) -> bool {
+        count.is_multiple_of(2) && self.count() == count
+    }
+}
+
+/// Copies bytes until the end of `from`, or until that cannot be read. Nothing more is written after a failure.
+pub(crate) fn pass(mut from: impl Read, to: &mut impl Write, turns: &Turns) {
+    let mut bytes = [0; 16 << 10];
+    let mut is_open = true;
+    loop {
+        let count = match from.read(&mut bytes) {
+            Ok(count) if count > 0 => count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            _ => return,
+        };
+        turns.next();
+        is_open = is_open && to.write_all(&bytes[..count]).and_then(|()| to.flush()).is_ok();
+        turns.next();
+    }
+}
+
+/// Copies lines until the end of `from`, or until that cannot be read.
+///
+/// # Errors
+/// They cannot be written.
+pub(crate) fn pump(
+    from: impl Read,
+    label: &Label,
+    to: &mut impl Write,
+    turns: &Turns,
+) -> io::Result<()> {
     let mut from = BufReader::new(from);
     let mut fresh = true;
     loop {
         let mut line = Vec::new();
-        if (&mut from).take(MAX_LINE).read_until(b'\n', &mut line)? == 0 {
-            return to.flush();
+        match (&mut from).take(MAX_LINE).read_until(b'\n', &mut line) {
+            Ok(count) if count > 0 => turns.next(),
+            _ => return Ok(()),
         }
         let ends = line.ends_with(b"\n");
         let mut whole = if fresh { label.put(&line) } else { line };
         if !ends && (whole.len() as u64) < MAX_LINE {
             whole.push(b'\n');
         }
-        to.write_all(&whole)?;
-        to.flush()?;
+        let written = to.write_all(&whole).and_then(|()| to.flush());
+        turns.next();
+        written?;
         fresh = ends;
     }
 }
@@ -184,7 +246,7 @@ mod tests {
         let bases = Bases::new(sizes);
         let label = Label { cluster: 1, name: "b".to_owned(), bases };
         let mut out = Vec::new();
-        pump(text.as_bytes(), &label, &mut out).unwrap();
+        pump(text.as_bytes(), &label, &mut out, &Turns::default()).unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -211,6 +273,56 @@ mod tests {
         assert_eq!((bases.world(0, 3), bases.world(1, 0)), (Some(3), None));
         bases.learn([Some(2), Some(5), Some(1)]);
         assert_eq!((bases.world(1, 1), bases.world(2, 0)), (Some(3), Some(7)));
+    }
+
+    /// Takes what it is given while `turns` shows that something is written.
+    struct Slow<'a>(&'a Turns);
+
+    impl Write for Slow<'_> {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let count = self.0.count();
+            assert!(!self.0.has_waited_since(count), "it writes");
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_pump_that_writes_does_not_wait_to_read() {
+        let turns = Turns::default();
+        let label = Label { cluster: 0, name: "a".to_owned(), bases: Bases::new(&[None]) };
+        assert!(turns.has_waited_since(0));
+        pump(&b"1\n2\n"[..], &label, &mut Slow(&turns), &turns).unwrap();
+        assert!(turns.has_waited_since(4) && !turns.has_waited_since(2));
+    }
+
+    /// Takes so much, and fails then.
+    struct Short(Vec<u8>, usize);
+
+    impl Write for Short {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            match self.1.saturating_sub(self.0.len()).min(bytes.len()) {
+                0 => Err(io::ErrorKind::BrokenPipe.into()),
+                count => self.0.write(&bytes[..count]),
+            }
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_is_passed_on_is_read_to_its_end_even_if_nobody_takes_it() {
+        let text = vec![b'x'; 100_000];
+        for room in [0, 5, 40_000, 100_000] {
+            let (mut from, mut to) = (&text[..], Short(Vec::new(), room));
+            pass(&mut from, &mut to, &Turns::default());
+            assert_eq!((from.len(), to.0.len()), (0, room));
+        }
     }
 
     #[test]

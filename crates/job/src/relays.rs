@@ -1,13 +1,9 @@
 //! The relays of clusters and of the coordinator, and the token that they ask for.
 
+use crate::private;
 use crate::spec::{ClusterSpec, JobSpec};
 use gridmpi_bootstrap::{RelayAccess, RelayToken};
-use std::fs::File;
-use std::io::Read;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-
-const MAX_FILE: u64 = 4096;
 
 /// How the ranks of a cluster get at its relays; `None` where it has none.
 ///
@@ -51,18 +47,7 @@ pub(crate) fn access(
 /// Reads a token from a file that nobody else may read.
 fn read(path: &Path) -> Result<RelayToken, String> {
     let shown = path.display();
-    let failed =
-        |error: std::io::Error| format!("cannot read the relay token file {shown}: {error}");
-    let file = File::open(path).map_err(failed)?;
-    let mode = file.metadata().map_err(failed)?.permissions().mode();
-    if mode & 0o077 != 0 {
-        return Err(format!(
-            "the relay token file {shown} can be read by others (mode {:03o}): chmod 600 {shown}",
-            mode & 0o777
-        ));
-    }
-    let mut text = String::new();
-    file.take(MAX_FILE).read_to_string(&mut text).map_err(failed)?;
+    let text = private::read(path, "relay token")?;
     RelayToken::parse(&text).map_err(|error| {
         format!("the relay token file {shown} holds no relay token (`gridmpi relay token` makes one): it {error}")
     })
@@ -71,6 +56,7 @@ fn read(path: &Path) -> Result<RelayToken, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     fn file(text: &str, mode: u32) -> std::path::PathBuf {
         let name = format!("gridmpi-relay-token-{}-{mode:o}-{}", std::process::id(), text.len());

@@ -26,6 +26,11 @@ pub enum ResolveError {
     /// What the launcher is to reach its hosts by.
     #[error("`remote_shell` {0} is not on this machine: give its full path")]
     NoRemoteShell(String),
+    /// Where the launcher is to run.
+    #[error(
+        "there is no directory `{0}` on the machine where the launcher runs: correct the cluster's `directory`, or make it"
+    )]
+    NoDirectory(String),
     /// Nothing to run.
     #[error("no program: give it after `--`, as [job] `program`, or as the cluster's `program`")]
     NoProgram,
@@ -114,7 +119,8 @@ pub(crate) fn cluster(
 ) -> Result<Resolved, ResolveError> {
     let name = command.first().ok_or(ResolveError::NoProgram)?;
     let (launcher, style) = launcher_of(spec)?;
-    let family = family(name, spec.mpi, style, &launcher)?;
+    let program = in_directory(name, spec);
+    let family = family(&program, spec.mpi, style, &launcher)?;
     let library = library::find(family, gridmpi)?;
     Ok(Resolved { library: Some(library), ..tool(spec, command, env, around)? })
 }
@@ -146,13 +152,24 @@ pub(crate) fn tool(
 /// The launcher's own name, and its kind.
 fn launcher_of(spec: &ClusterSpec) -> Result<(String, Style), ResolveError> {
     let Launcher::Command(words) = &spec.launcher else { return Err(ResolveError::NoProgram) };
-    let launcher = words.first().cloned().unwrap_or_default();
+    if let Some(directory) = spec.directory.as_ref().filter(|directory| !directory.is_dir()) {
+        return Err(ResolveError::NoDirectory(directory.display().to_string()));
+    }
+    let launcher = words.first().map(|word| in_directory(word, spec)).unwrap_or_default();
     let style = match spec.style {
         Some(style) if program::find(&launcher).is_some() => style,
         Some(_) => return Err(LauncherError::Missing(launcher).into()),
         None => launcher::style(&launcher)?,
     };
     Ok((launcher, style))
+}
+
+/// A launcher or program as we find it from here: a relative path begins where the cluster runs. Names are searched in `PATH`.
+fn in_directory(name: &str, spec: &ClusterSpec) -> String {
+    match &spec.directory {
+        Some(directory) if name.contains('/') => directory.join(name).display().to_string(),
+        _ => name.to_owned(),
+    }
 }
 
 /// Launchers do not search for their remote shell alike, so they get its full path.

@@ -5,7 +5,7 @@ use crate::compose::Surroundings;
 use crate::console::say;
 use crate::crew::{Crew, Streams};
 use crate::doctor;
-use crate::head::{self, Description};
+use crate::head::{self, Description, Link};
 use crate::input::Input;
 use crate::measure::{self, ByHand};
 use crate::output::{Bases, OutputOptions};
@@ -14,14 +14,14 @@ use crate::resolve::{self, CommandLine, Resolved};
 use crate::signals;
 use crate::spec::{ClusterSpec, JobSpec, Launcher};
 use crate::supervise::{DEFAULT_WAIT, Happening, Limits, Mode, Seat, Supervisor};
-use crate::token;
+use crate::token::TokenFile;
 use gridmpi_bootstrap::env::{INTERFACE, TOKEN};
 use gridmpi_bootstrap::{
     ClusterName, Coordinator, CoordinatorConfig, Expected, JobEnv, NetworkInfo, Pacing,
     RelayAccess, Secret, Settings,
 };
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::mpsc::{Sender, channel};
@@ -93,10 +93,11 @@ fn start(spec: &JobSpec, options: &RunOptions) -> Result<Supervisor, Problems> {
         doctor::before(spec, &options.gridmpi)?;
     }
     let secret = Secret::random().map_err(|error| one(error.to_string()))?;
+    let handing = Handing::prepare(spec, options, &secret).map_err(one)?;
     let invited = RefCell::new(BTreeSet::new());
     let invite_some = |who: &[usize], at: &[SocketAddr]| {
         invited.borrow_mut().extend(who.iter().copied());
-        invite(spec, options, &secret, at, who, " --measure")
+        invite(spec, &handing, at, who, " --measure")
     };
     let by_hand = ByHand { secret: &secret, invite: &invite_some };
     let spec = &measured(spec, options, &settings, &by_hand)?;
@@ -140,7 +141,7 @@ fn start(spec: &JobSpec, options: &RunOptions) -> Result<Supervisor, Problems> {
     let is_uninvited =
         |n: &usize| spec.clusters[*n].launcher == Launcher::Join && !invited.borrow().contains(n);
     let who: Vec<usize> = (0..spec.clusters.len()).filter(is_uninvited).collect();
-    invite(spec, options, &secret, &meeting.at, &who, "").map_err(one)?;
+    invite(spec, &handing, &meeting.at, &who, "").map_err(one)?;
     let map = options.display_map;
     let doctor = doctor::later(spec, options);
     let supervisor = Supervisor::new(seats, crew, meeting.coordinator, events, bases, map, limits);
@@ -324,15 +325,14 @@ impl Starter<'_> {
                 (Mode::Local, Some(resolved.command(&self.env(index))), Vec::new())
             }
             Plan::Head(head) => {
-                let words =
-                    head::command(head, cluster, &self.at, &self.options.gridmpi, head::JOIN);
+                let link = Link { at: &self.at, reconnect: self.spec.network().reconnect() };
+                let words = head::command(head, cluster, link, &self.options.gridmpi, head::JOIN);
                 let line = CommandLine::of_ours(words);
                 (Mode::Head, Some(line), head::secrets(self.secret, &self.describe(index))?)
             }
         };
         let member = line.map(|line| self.launch(index, &line, first)).transpose()?;
-        let name = cluster.name.clone();
-        Ok(Seat { name, mode, member, joined: false, away: None, exited: false, over: false })
+        Ok(Seat::new(cluster.name.clone(), mode, member))
     }
 
     fn launch(
@@ -372,15 +372,47 @@ impl Starter<'_> {
         cluster.head = None;
         let label = self.options.output.wants_ranks();
         let relay_token = self.relays[index].as_ref().map(|relays| relays.token.reveal());
-        Description { cluster, command, env: self.spec.env.clone(), label, relay_token }
+        // There they are variables like others, so what the job file says goes before them.
+        let settings = self.settings.variables().into_iter();
+        let mut env: BTreeMap<_, _> =
+            settings.map(|(name, value)| (name.to_owned(), value)).collect();
+        env.extend(self.spec.env.clone());
+        Description { cluster, command, env, label, relay_token }
+    }
+}
+
+/// How people get the token who start clusters by hand.
+enum Handing {
+    Shown(Secret),
+    File(TokenFile),
+}
+
+impl Handing {
+    /// A file that cannot be written is found out before anything is started.
+    fn prepare(spec: &JobSpec, options: &RunOptions, secret: &Secret) -> Result<Self, String> {
+        let is_needed = spec.clusters.iter().any(|cluster| cluster.launcher == Launcher::Join);
+        match options.token_file.as_ref().filter(|_| is_needed) {
+            Some(path) => TokenFile::prepare(path, secret).map(Self::File),
+            None => Ok(Self::Shown(secret.clone())),
+        }
+    }
+
+    /// What goes before the command of who joins, and into it.
+    fn words(&self) -> Result<(String, String), String> {
+        match self {
+            Self::Shown(secret) => Ok((format!("{TOKEN}={} ", secret.reveal()), String::new())),
+            Self::File(file) => {
+                file.publish()?;
+                Ok((String::new(), format!(" --token-file {}", file.path().display())))
+            }
+        }
     }
 }
 
 /// Tells the user how to start these clusters, which come by hand; `more` are options of `gridmpi join`.
 fn invite(
     spec: &JobSpec,
-    options: &RunOptions,
-    secret: &Secret,
+    handing: &Handing,
     at: &[SocketAddr],
     who: &[usize],
     more: &str,
@@ -389,13 +421,7 @@ fn invite(
     if names.is_empty() {
         return Ok(());
     }
-    let (before, option) = match &options.token_file {
-        Some(path) => {
-            token::write(path, secret)?;
-            (String::new(), format!(" --token-file {}", path.display()))
-        }
-        None => (format!("{TOKEN}={} ", secret.reveal()), String::new()),
-    };
+    let (before, option) = handing.words()?;
     let at = address::word(at);
     let command = |name: &&str| {
         format!("{before}gridmpi join{more} --cluster {name} {at}{option} -- LAUNCHER ... PROGRAM")

@@ -20,8 +20,16 @@ const FIRST_NOTICE: Duration = Duration::from_secs(5);
 const LOOK_AFTER: Duration = Duration::from_secs(15);
 /// Launchers that were asked to end get this long.
 pub(crate) const GRACE: Duration = Duration::from_secs(5);
+/// Orders to those elsewhere leave within this time, by threads that would stop with us.
+const ORDERS_OUT: Duration = Duration::from_millis(200);
 /// Launchers elsewhere must be waited for over the network, too.
 const REMOTE_GRACE: Duration = Duration::from_secs(10);
+/// When a launcher behind a head node has ended, the ssh that led there gets this long to pass on what is left of its output.
+const SSH_END: Duration = Duration::from_secs(10);
+/// The exit code by which ssh tells of a failure of its own.
+const SSH_FAILED: i32 = 255;
+/// Exit code when all went well but for output that could not be written.
+const UNWRITTEN: i32 = 1;
 /// Exit code when the job's time is over, as of `timeout(1)`.
 const TIMED_OUT: i32 = 124;
 
@@ -46,22 +54,69 @@ pub(crate) enum Mode {
 
 /// One cluster under supervision.
 pub(crate) struct Seat {
-    pub(crate) name: ClusterName,
-    pub(crate) mode: Mode,
-    /// Its launcher, or the ssh that leads to it.
-    pub(crate) member: Option<usize>,
-    pub(crate) joined: bool,
-    /// Its `gridmpi join` is lost, and must be back by then.
-    pub(crate) away: Option<Instant>,
-    /// Its launcher's exit has been entered in the ledger.
-    pub(crate) exited: bool,
-    pub(crate) over: bool,
+    name: ClusterName,
+    mode: Mode,
+    /// Its launcher, or the ssh that leads to it, while that runs.
+    member: Option<usize>,
+    joined: bool,
+    stage: Stage,
+}
+
+/// How far a cluster's launcher is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// It runs, as far as anybody knows.
+    Runs {
+        /// Its `gridmpi join` is lost, and must be back by then.
+        back_by: Option<Instant>,
+    },
+    /// Its end has been entered in the ledger; the ssh that led to it must end by then.
+    Leaves {
+        /// Else it is ended.
+        by: Instant,
+    },
+    /// Nothing of it is waited for.
+    Over,
 }
 
 impl Seat {
-    /// When its lost `gridmpi join` must be back.
-    fn back_by(&self) -> Option<Instant> {
-        self.away.filter(|_| !self.exited)
+    pub(crate) const fn new(name: ClusterName, mode: Mode, member: Option<usize>) -> Self {
+        Self { name, mode, member, joined: false, stage: Stage::Runs { back_by: None } }
+    }
+
+    /// When something about it is to be done, if nothing happens before.
+    const fn next_look(&self) -> Option<Instant> {
+        match self.stage {
+            Stage::Runs { back_by } => back_by,
+            Stage::Leaves { by } => Some(by),
+            Stage::Over => None,
+        }
+    }
+
+    /// Whether there is a launcher yet that a signal reaches.
+    const fn hears(&self) -> bool {
+        match self.mode {
+            Mode::Local => self.member.is_some(),
+            Mode::Head | Mode::Outside => self.joined,
+        }
+    }
+
+    /// Its launcher has ended. False if that was known.
+    fn end(&mut self, now: Instant) -> bool {
+        let is_news = matches!(self.stage, Stage::Runs { .. });
+        if is_news {
+            self.stage = match self.member {
+                Some(_) => Stage::Leaves { by: now + SSH_END },
+                None => Stage::Over,
+            };
+        }
+        is_news
+    }
+
+    /// The end of its ssh is none of its own: that has lost its way, and the cluster is still heard.
+    fn goes_on_without(&self, code: i32) -> bool {
+        let is_joined = self.mode == Mode::Head && self.joined;
+        is_joined && code == SSH_FAILED && matches!(self.stage, Stage::Runs { .. })
     }
 }
 
@@ -102,6 +157,8 @@ pub(crate) struct Supervisor {
     doctor: Option<CommandLine>,
     /// Exit code of a job that the user has asked to stop and that stops by itself.
     interrupted: Option<i32>,
+    /// When this process stops, as the user wants it to.
+    stop_at: Option<Instant>,
     closing: Option<Closing>,
 }
 
@@ -138,6 +195,7 @@ impl Supervisor {
             notice: (started + FIRST_NOTICE, FIRST_NOTICE),
             doctor: None,
             interrupted: None,
+            stop_at: None,
             closing: None,
         }
     }
@@ -179,8 +237,11 @@ impl Supervisor {
                 })
             }
         };
-        self.crew.finish();
-        code
+        let Self { mut crew, events, .. } = self;
+        crew.sweep();
+        // Those who read our output may take their time, but the user need not.
+        std::thread::spawn(move || heed(&events));
+        if crew.close(None) || code != 0 { code } else { UNWRITTEN }
     }
 
     fn is_over(&self) -> bool {
@@ -191,14 +252,15 @@ impl Supervisor {
             late || (closing.is_some() && seat.mode == Mode::Outside && !seat.joined)
         };
         let settled = self.closing.is_some() || self.ledger.is_settled(now);
-        settled && self.seats.iter().all(|seat| seat.over || given_up(seat))
+        settled && self.seats.iter().all(|seat| seat.stage == Stage::Over || given_up(seat))
     }
 
     fn next_look(&self) -> Instant {
         let mut next = Instant::now() + Duration::from_secs(60);
         let mut by = |when: Option<Instant>| next = when.map_or(next, |when| next.min(when));
         by(self.ledger.next_look(Instant::now()).filter(|_| self.closing.is_none()));
-        by(self.seats.iter().filter_map(Seat::back_by).min());
+        by(self.seats.iter().filter_map(Seat::next_look).min());
+        by(self.stop_at);
         match &self.closing {
             Some(closing) if closing.killed => by(Some(closing.since + GRACE + REMOTE_GRACE)),
             Some(closing) => by(Some(closing.since + GRACE)),
@@ -253,10 +315,10 @@ impl Supervisor {
                 );
             }
             Event::JoinAway(who, parting) => {
-                self.seats[who.cluster].away = Some(now + self.ledger.patience(parting));
+                self.returns(who.cluster, Some(now + self.ledger.patience(parting)));
             }
             Event::JoinBack(who) => {
-                self.seats[who.cluster].away = None;
+                self.returns(who.cluster, None);
                 say!(
                     "the connection with `gridmpi join` of cluster `{}` was lost and made again",
                     self.seats[who.cluster].name
@@ -287,36 +349,70 @@ impl Supervisor {
         }
     }
 
+    /// When the lost `gridmpi join` of a cluster must be back, if it is lost.
+    fn returns(&mut self, cluster: usize, by: Option<Instant>) {
+        if let Stage::Runs { back_by } = &mut self.seats[cluster].stage {
+            *back_by = by;
+        }
+    }
+
     /// A launcher has ended: reported by `gridmpi join`, or seen here.
     fn exited(&mut self, cluster: usize, code: i32) {
-        let seat = &mut self.seats[cluster];
-        if !std::mem::replace(&mut seat.exited, true) {
-            self.ledger.exited(cluster, code, Instant::now());
+        let now = Instant::now();
+        if self.seats[cluster].end(now) {
+            self.ledger.exited(cluster, code, now);
         }
-        seat.over |= seat.member.is_none();
     }
 
     fn reap(&mut self) {
         for (member, code) in self.crew.reap() {
             if let Some(cluster) = self.seats.iter().position(|seat| seat.member == Some(member)) {
-                self.seats[cluster].over = true;
-                self.exited(cluster, code);
+                self.reaped(cluster, code);
             }
         }
     }
 
-    /// Those who have been away for too long.
+    /// What we have started for a cluster has ended.
+    fn reaped(&mut self, cluster: usize, code: i32) {
+        let is_closing = self.closing.is_some();
+        let seat = &mut self.seats[cluster];
+        seat.member = None;
+        if !is_closing && seat.goes_on_without(code) {
+            return say!(
+                "warning: the ssh to the head node of cluster `{}` has failed; the cluster is still connected and goes on, but \
+                 what its program prints does not come here any more",
+                seat.name
+            );
+        }
+        self.exited(cluster, code);
+        self.seats[cluster].stage = Stage::Over;
+    }
+
+    /// Those who have been away, or have taken their leave, for too long.
     fn lose(&mut self, now: Instant) {
         for cluster in 0..self.seats.len() {
-            let seat = &self.seats[cluster];
-            if seat.back_by().is_some_and(|until| now >= until) {
-                say!("lost `gridmpi join` of cluster `{}`", seat.name);
-                self.exited(cluster, 1);
+            let seat = &mut self.seats[cluster];
+            match seat.stage {
+                Stage::Runs { back_by: Some(by) } if now >= by => {
+                    say!("lost `gridmpi join` of cluster `{}`", seat.name);
+                    self.exited(cluster, 1);
+                }
+                Stage::Leaves { by } if now >= by => {
+                    say!(
+                        "the ssh to the head node of cluster `{}` has not ended {} s after its launcher: ending it",
+                        seat.name,
+                        SSH_END.as_secs()
+                    );
+                    seat.stage = Stage::Over;
+                    seat.member.into_iter().for_each(|member| self.crew.kill(member));
+                }
+                _ => {}
             }
         }
     }
 
     fn look(&mut self) {
+        self.stop_in_time();
         self.reap();
         let now = Instant::now();
         self.lose(now);
@@ -414,16 +510,34 @@ impl Supervisor {
     fn signal(&mut self, number: i32) {
         let Some(signal) = signals::named(number) else { return };
         match signal {
-            Signal::INT | Signal::QUIT if self.interrupted.is_none() && self.closing.is_none() => {
+            Signal::INT | Signal::QUIT
+                if self.interrupted.is_none()
+                    && self.closing.is_none()
+                    && self.seats.iter().any(Seat::hears) =>
+            {
                 self.interrupted = Some(128 + number);
                 self.forward(signal);
             }
             Signal::INT | Signal::QUIT | Signal::TERM | Signal::HUP => self.stop(number),
             Signal::TSTP => {
                 self.forward(signal);
-                signals::stop_self();
+                let is_told = self.seats.iter().any(|seat| seat.joined);
+                let rest = if is_told { ORDERS_OUT } else { Duration::ZERO };
+                self.stop_at = Some(Instant::now() + rest);
+            }
+            Signal::CONT => {
+                self.stop_at = None;
+                self.forward(signal);
             }
             _ => self.forward(signal),
+        }
+    }
+
+    /// Stops this process when it is time; what follows happens when somebody continues it.
+    fn stop_in_time(&mut self) {
+        if self.stop_at.is_some_and(|at| Instant::now() >= at) {
+            self.stop_at = None;
+            signals::stop_self();
         }
     }
 
@@ -443,6 +557,20 @@ impl Supervisor {
                 (Mode::Local, Some(member)) => self.crew.forward(member, signal),
                 _ => self.coordinator.signal(cluster, signal.as_raw()),
             }
+        }
+    }
+}
+
+/// Does what signals ask of this process when there is nobody left to pass them on to.
+fn heed(events: &Receiver<Happening>) {
+    for happening in events {
+        let Happening::Signal(number) = happening else { continue };
+        match signals::named(number) {
+            Some(Signal::INT | Signal::QUIT | Signal::TERM | Signal::HUP) => {
+                std::process::exit(128 + number)
+            }
+            Some(Signal::TSTP) => signals::stop_self(),
+            _ => {}
         }
     }
 }

@@ -1,13 +1,72 @@
 //! The join token: how it is handed over without showing in anybody's arguments.
 
+use crate::private;
 use gridmpi_bootstrap::Secret;
 use gridmpi_bootstrap::env::TOKEN;
+use std::ffi::OsString;
 use std::fs::OpenOptions;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-const MAX_FILE: u64 = 4096;
+/// A token file that is written, but not in its place yet. Goes if it never gets there.
+pub(crate) struct TokenFile {
+    path: PathBuf,
+    /// Beside its place.
+    ready: PathBuf,
+}
+
+impl TokenFile {
+    /// Writes it where nobody looks for it, which shows whether it can be written at all. Only its owner may read it.
+    ///
+    /// # Errors
+    /// Names the file and what is wrong with it.
+    pub(crate) fn prepare(path: &Path, secret: &Secret) -> Result<Self, String> {
+        let failed = |error| cannot(path, error);
+        let name = path.file_name().filter(|_| !path.is_dir());
+        let name = name.ok_or_else(|| failed(io::ErrorKind::IsADirectory.into()))?;
+        let mut hidden = OsString::from(".");
+        hidden.push(name);
+        hidden.push(format!(".{}", std::process::id()));
+        let ready = path.with_file_name(hidden);
+        // Left by one who was killed and had our number.
+        match std::fs::remove_file(&ready) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+            _ => {}
+        }
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&ready);
+        let file = file.map(|file| (file, Self { path: path.to_owned(), ready }));
+        let written = file
+            .and_then(|(mut file, token)| writeln!(file, "{}", secret.reveal()).map(|()| token));
+        written.map_err(failed)
+    }
+
+    /// Puts it into its place, once. An existing file is replaced, as it may be open to others.
+    ///
+    /// # Errors
+    /// As [`TokenFile::prepare`].
+    pub(crate) fn publish(&self) -> Result<(), String> {
+        match std::fs::rename(&self.ready, &self.path) {
+            // It is there already.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && self.path.is_file() => Ok(()),
+            done => done.map_err(|error| cannot(&self.path, error)),
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for TokenFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.ready);
+    }
+}
+
+fn cannot(path: &Path, error: io::Error) -> String {
+    format!("cannot write the token file {}: {error}", path.display())
+}
 
 /// Writes the token into a file that only its owner may read. An existing file is replaced, as it
 /// may be open to others.
@@ -15,15 +74,7 @@ const MAX_FILE: u64 = 4096;
 /// # Errors
 /// Names the file and what is wrong with it.
 pub fn write(path: &Path, secret: &Secret) -> Result<(), String> {
-    let create = || -> io::Result<()> {
-        match std::fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-        writeln!(file, "{}", secret.reveal())
-    };
-    create().map_err(|error| format!("cannot write the token file {}: {error}", path.display()))
+    TokenFile::prepare(path, secret)?.publish()
 }
 
 /// Reads the token from `file`, or from the environment.
@@ -32,7 +83,7 @@ pub fn write(path: &Path, secret: &Secret) -> Result<(), String> {
 /// Says where the token is to be put. Never repeats what was read.
 pub fn read(file: Option<&Path>) -> Result<Secret, String> {
     let (text, place) = match file {
-        Some(path) => (read_file(path)?, format!("the token file {}", path.display())),
+        Some(path) => (private::read(path, "token")?, format!("the token file {}", path.display())),
         None => {
             let text = std::env::var(TOKEN).map_err(|_| {
                 format!(
@@ -46,17 +97,30 @@ pub fn read(file: Option<&Path>) -> Result<Secret, String> {
     Secret::parse(&text).map_err(|error| format!("{place} holds no join token: it {error}"))
 }
 
-fn read_file(path: &Path) -> Result<String, String> {
-    let mut text = String::new();
-    let read = std::fs::File::open(path).and_then(|f| f.take(MAX_FILE).read_to_string(&mut text));
-    read.map_err(|error| format!("cannot read the token file {}: {error}", path.display()))?;
-    Ok(text)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_token_file_appears_when_it_is_published() {
+        let directory = std::env::temp_dir().join(format!("gridmpi-tokens-{}", std::process::id()));
+        std::fs::create_dir(&directory).unwrap();
+        let entries = || std::fs::read_dir(&directory).unwrap().count();
+        let (path, secret) = (directory.join("token"), Secret::random().unwrap());
+        drop(TokenFile::prepare(&path, &secret).unwrap());
+        assert_eq!(entries(), 0);
+        let file = TokenFile::prepare(&path, &secret).unwrap();
+        assert!(!path.exists());
+        file.publish().unwrap();
+        file.publish().unwrap();
+        drop(file);
+        assert_eq!((read(Some(&path)).unwrap().job(), entries()), (secret.job(), 1));
+        for bad in [&directory, Path::new("/proc/none/token"), Path::new("/"), Path::new("")] {
+            assert!(TokenFile::prepare(bad, &secret).is_err(), "{}", bad.display());
+        }
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
 
     #[test]
     fn a_token_file_is_private_and_read_back() {
@@ -67,6 +131,10 @@ mod tests {
         write(&path, &secret).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(read(Some(&path)).unwrap().job(), secret.job());
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o640)).unwrap();
+        let error = read(Some(&path)).unwrap_err();
+        assert!(error.contains("can be read by others (mode 640): chmod 600 /"), "{error}");
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
         std::fs::write(&path, "not a token").unwrap();
         let error = read(Some(&path)).unwrap_err();
         assert!(error.contains("holds no join token") && !error.contains("not a token"), "{error}");

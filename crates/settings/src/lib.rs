@@ -6,4 +6,4 @@ mod suggest;
 mod table;
 
 pub use suggest::nearest;
-pub use table::{At, FileError, Source, Table};
+pub use table::{At, FileError, LONGEST, Source, Table};

@@ -7,6 +7,9 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+/// The longest time that makes sense anywhere; clocks count so far without overflow.
+pub const LONGEST: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
+
 /// What is wrong with a file, and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}: {message}")]
@@ -179,24 +182,50 @@ impl<'a> Table<'a> {
         Ok(Some(At { value: size?, at }))
     }
 
-    /// Seconds as a number, or a text such as `"90 s"`.
+    /// Seconds as a number, or a text such as `"90 s"`; up to [`LONGEST`].
     ///
     /// # Errors
     /// It is something else.
     pub fn duration(&mut self, key: &'static str) -> Result<Option<Duration>, FileError> {
+        Ok(self.duration_at(key)?.map(|found| found.value))
+    }
+
+    /// The same, but more than 0.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn time(&mut self, key: &'static str) -> Result<Option<Duration>, FileError> {
+        match self.duration_at(key)? {
+            Some(At { value: Duration::ZERO, at }) => {
+                self.wrong(key, at, "more than 0; leave it out for the default")
+            }
+            found => Ok(found.map(|found| found.value)),
+        }
+    }
+
+    fn duration_at(&mut self, key: &'static str) -> Result<Option<At<Duration>>, FileError> {
         let Some(found) = self.take(key) else { return Ok(None) };
-        match &found.value {
+        let at = found.at;
+        let value = match &found.value {
             DeValue::Integer(number) => {
                 match u64::from_str_radix(number.as_str(), number.radix()) {
-                    Ok(seconds) => Ok(Some(Duration::from_secs(seconds))),
-                    Err(_) => self.wrong(key, found.at, "a number of seconds"),
+                    Ok(seconds) => Duration::from_secs(seconds),
+                    Err(_) => return self.wrong(key, at, "a number of seconds"),
                 }
             }
-            DeValue::String(text) => parse_duration(text)
-                .map(Some)
-                .map_err(|error| self.error(found.at, format!("`{key}`: {error}"))),
-            _ => self.wrong(key, found.at, "a number of seconds or a text such as \"10 ms\""),
+            DeValue::String(text) => {
+                let read = parse_duration(text);
+                read.map_err(|error| self.error(at, format!("`{key}`: {error}")))?
+            }
+            _ => {
+                return self.wrong(key, at, "a number of seconds or a text such as \"10 ms\"");
+            }
+        };
+        if value > LONGEST {
+            let most = format!("at most ten years, {} seconds", LONGEST.as_secs());
+            return self.wrong(key, at, &most);
         }
+        Ok(Some(At { value, at }))
     }
 
     /// A text with a unit: a bare number would be read as seconds by some, milliseconds by others.

@@ -29,6 +29,7 @@ for word; do
 done
 eval "behaviour=\$FAKE_$GRIDMPI_CLUSTER"
 export FAKE_RANKS="$ranks" FAKE_BEHAVIOUR="${behaviour:-ok}"
+env >"$FAKE_DIR/$GRIDMPI_CLUSTER.env"
 echo "$@" >"$FAKE_DIR/$GRIDMPI_CLUSTER.args"
 case $FAKE_BEHAVIOUR in
     fail:*) exit "${FAKE_BEHAVIOUR#fail:}" ;;
@@ -80,6 +81,14 @@ impl Bench {
         path
     }
 
+    /// A file that nobody else may read.
+    pub fn secret(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+        path
+    }
+
     pub fn launcher(&self) -> String {
         self.path("mpiexec").display().to_string()
     }
@@ -90,7 +99,17 @@ impl Bench {
     }
 
     pub fn command(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_gridmpi"));
+        self.dressed(Command::new(env!("CARGO_BIN_EXE_gridmpi")))
+    }
+
+    /// `gridmpi` started by a shell, which runs `script` with it as `$0` and its arguments as `$@`.
+    pub fn by_shell(&self, script: &str) -> Command {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script, env!("CARGO_BIN_EXE_gridmpi")]);
+        self.dressed(shell)
+    }
+
+    fn dressed(&self, mut command: Command) -> Command {
         command
             .env(MARK, &self.mark)
             .env("GRIDMPI_LIBDIR", &self.directory)
@@ -130,6 +149,19 @@ impl Bench {
         outcome
     }
 
+    /// Has what `child` says on stderr written into a file, where it can be looked at while it runs.
+    pub fn log(&self, child: &mut Child) -> PathBuf {
+        let path = self.path(&format!("{}.err", child.id()));
+        let (mut from, mut to) = (child.stderr.take().unwrap(), fs::File::create(&path).unwrap());
+        std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+        path
+    }
+
+    /// Waits until this stands in a log.
+    pub fn said(&self, log: &Path, part: &str) {
+        self.until(part, || fs::read_to_string(log).unwrap().contains(part));
+    }
+
     /// Runs to the end beside others that stay.
     pub fn finish_beside(&self, mut command: Command) -> Outcome {
         let mut child = self.start(&mut command);
@@ -162,6 +194,13 @@ impl Bench {
             .collect()
     }
 
+    /// The rank that lives, if it is the only one.
+    pub fn rank(&self) -> Option<u32> {
+        let is_rank = |(pid, args): (u32, String)| args.contains("--exact rank").then_some(pid);
+        let ranks: Vec<_> = self.marked().into_iter().filter_map(is_rank).collect();
+        if let [only] = ranks[..] { Some(only) } else { None }
+    }
+
     /// Waits until `found` is true.
     pub fn until(&self, what: &str, mut found: impl FnMut() -> bool) {
         let deadline = Instant::now() + LIMIT;
@@ -186,6 +225,18 @@ impl Outcome {
             assert!(self.err.contains(part), "{part:?} is missing from {self:#?}");
         }
     }
+}
+
+/// Sends a signal, by its name.
+pub fn send(signal: &str, pid: u32) {
+    let arguments = [format!("-{signal}"), pid.to_string()];
+    assert!(Command::new("kill").args(arguments).status().unwrap().success());
+}
+
+/// What a process does, in the kernel's letter: `T` if it is stopped.
+pub fn state(pid: u32) -> char {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    text.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next()).unwrap_or('?')
 }
 
 pub fn arguments(pid: u32) -> String {
@@ -281,6 +332,12 @@ fn behave(behaviour: &str, mut env: JobEnv, size: u32) -> i32 {
             let _ = Command::new("kill").args(["-9", &std::process::id().to_string()]).status();
         }
         "hang" => sleep(),
+        "until_go" => {
+            while !PathBuf::from(std::env::var_os("FAKE_DIR").unwrap()).join("go").exists() {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            println!("[0] {} goes", env.cluster);
+        }
         "stubborn" => stubborn(),
         "stdin" => {
             std::io::copy(&mut std::io::stdin(), &mut std::io::stdout()).unwrap();
@@ -292,6 +349,7 @@ fn behave(behaviour: &str, mut env: JobEnv, size: u32) -> i32 {
             println!("{line}");
         }
         "shout" => println!("\nshout from {}", env.cluster),
+        "flood" => (0..number).for_each(|n| println!("[0] line {n:090}")),
         "say" => println!("[0] hello from {}", env.cluster),
         _ => {}
     }
