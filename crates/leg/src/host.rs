@@ -59,12 +59,6 @@ impl Host {
         self.inbox.space()
     }
 
-    /// Whether the hello has come.
-    #[must_use]
-    pub fn has_hello(&self) -> bool {
-        self.said.is_some()
-    }
-
     /// `count` bytes were read into [`Self::space`]. `token` finds a token by its name.
     ///
     /// # Errors

@@ -170,7 +170,9 @@ impl Daemon {
         let link = self.core.trunk_up(key.into(), peer, is_dialer, jobs);
         (trunk.stage, trunk.since) = (TrunkStage::Up(link), Instant::now());
         options::prepare_trunk(&trunk.channel.fd);
-        self.crowd.is_through();
+        if !is_dialer {
+            self.crowd.is_through();
+        }
         self.end_pending(key);
         self.peer_is_up(known, is_dialer);
         self.share_rates();
