@@ -83,6 +83,9 @@ impl Endpoint {
 
     /// The message has begun: what has come of it goes to its place.
     pub(crate) fn place_early(&mut self, id: ProcId, message: u64) -> Result<(), PeerMisbehaved> {
+        if self.peers.get(id).is_none_or(|peer| peer.early.by_message.is_empty()) {
+            return Ok(());
+        }
         for mut early in self.take_whole(id, message) {
             let len = early.bytes.capacity();
             let Target::Message { key, offset } =
@@ -91,7 +94,7 @@ impl Endpoint {
                 continue;
             };
             self.store(key, offset, &mut early.bytes);
-            self.landed(id, key, offset, len)?;
+            self.landed(id, key, (offset, len), false)?;
         }
         Ok(())
     }

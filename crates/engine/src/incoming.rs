@@ -316,10 +316,11 @@ impl Endpoint {
     fn handle(&mut self, id: ProcId, sink: &Sink) -> Result<(), PeerMisbehaved> {
         match (sink.target, sink.frame) {
             (Target::Message { key, offset }, frame) => {
-                if let Frame::Envelope(_) = frame {
+                let begins = matches!(frame, Frame::Envelope(_));
+                if begins {
                     self.peers.open(id, &self.config).opened = None;
                 }
-                self.landed(id, key, offset, u64::from(sink.len))
+                self.landed(id, key, (offset, u64::from(sink.len)), begins)
             }
             (_, Frame::ClearToSend { message }) => self.cleared(id, message),
             (_, Frame::Matched { message }) => self.matched(id, message),
@@ -345,13 +346,13 @@ impl Endpoint {
         Ok(())
     }
 
-    /// `len` more bytes of a message are in their place.
+    /// `len` more bytes of a message from `offset` on are in their place. `begins`: they came in the frame that begins it.
     pub(crate) fn landed(
         &mut self,
         id: ProcId,
         key: Key,
-        offset: u64,
-        len: u64,
+        (offset, len): (u64, u64),
+        begins: bool,
     ) -> Result<(), PeerMisbehaved> {
         let peer = self.peers.open(id, &self.config);
         let is_opened = peer.opened.is_some_and(|opened| opened.key == key);
@@ -367,7 +368,10 @@ impl Endpoint {
         if !incoming.is_complete() || is_opened {
             return Ok(());
         }
-        peer.arriving.remove(&incoming.envelope.message);
+        let has_come_at_once = begins && len == incoming.envelope.len;
+        if !has_come_at_once {
+            peer.arriving.remove(&incoming.envelope.message);
+        }
         if matches!(incoming.place, Place::Matched { .. }) {
             self.finish(key);
         }
