@@ -4,8 +4,8 @@ use gridmpi_bootstrap::line::{self, Line, Pass};
 use gridmpi_bootstrap::{RelayAccess, Stranger, Strangers};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 const HANDSHAKE: Duration = Duration::from_secs(5);
 /// Connections served before they have proven themselves; then somebody makes room, or is turned away and may come again.
 const MAX_STRANGERS: usize = 64;
+/// Strangers are told of one by one, in each second so many: people read it.
+const MOST_TOLD: u32 = 16;
 /// How soon the end of a door is noticed.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -58,7 +60,8 @@ pub(crate) fn open(
 ) -> std::io::Result<Door> {
     let closing = Arc::new(AtomicBool::new(false));
     let strangers = Arc::new(Strangers::new(MAX_STRANGERS));
-    let hall = Arc::new(Hall { pass: pass.clone(), strangers, visit });
+    let told = Mutex::new((Instant::now(), 0));
+    let hall = Arc::new(Hall { pass: pass.clone(), strangers, told, visit });
     let mut door = Door { closing, keepers: Vec::new(), relays: None };
     if let Some(Outpost { relays, trouble }) = outpost {
         let at = relays.resolve().map_err(std::io::Error::other)?;
@@ -89,6 +92,8 @@ fn is_ready(listener: &TcpListener) -> bool {
 struct Hall<V> {
     pass: Pass,
     strangers: Arc<Strangers>,
+    /// How many were told of since then.
+    told: Mutex<(Instant, u32)>,
     visit: V,
 }
 
@@ -121,11 +126,24 @@ impl<V: Fn(Visitor) + Send + Sync + 'static> Hall<V> {
             .map_err(|error| error.to_string())
             .and_then(|()| line::answer(stream, &self.pass, deadline));
         let was_ended = !stranger.leave();
-        (self.visit)(match proven {
-            _ if was_ended => Visitor::Stranger(peer, "had to make room for others".to_owned()),
-            Ok(line) => Visitor::Proven(line),
-            Err(problem) => Visitor::Stranger(peer, problem),
-        });
+        let problem = match proven {
+            _ if was_ended => "had to make room for others".to_owned(),
+            Ok(line) => return (self.visit)(Visitor::Proven(line)),
+            Err(problem) => problem,
+        };
+        if self.may_tell(Instant::now()) {
+            (self.visit)(Visitor::Stranger(peer, problem));
+        }
+    }
+
+    /// Whether people are to hear of one more stranger.
+    fn may_tell(&self, now: Instant) -> bool {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if now.saturating_duration_since(told.0) >= Duration::from_secs(1) {
+            *told = (now, 0);
+        }
+        told.1 += 1;
+        told.1 <= MOST_TOLD
     }
 }
 
@@ -134,6 +152,7 @@ mod tests {
     use super::*;
     use gridmpi_bootstrap::Secret;
     use std::net::Ipv4Addr;
+    use std::sync::atomic::AtomicU32;
 
     fn from(ip: Ipv4Addr, to: SocketAddr) -> TcpStream {
         let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
@@ -148,7 +167,12 @@ mod tests {
         let pass = Pass::from(&Secret::random().unwrap());
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = listener.local_addr().unwrap();
-        let _door = open(vec![listener], &pass, None, drop).unwrap();
+        let told = Arc::new(AtomicU32::new(0));
+        let tell = Arc::clone(&told);
+        let visit = move |visitor| {
+            tell.fetch_add(u32::from(matches!(visitor, Visitor::Stranger(..))), Ordering::AcqRel);
+        };
+        let _door = open(vec![listener], &pass, None, visit).unwrap();
         let other = Ipv4Addr::new(127, 0, 0, 2);
         let _silent: Vec<_> = (0..2 * MAX_STRANGERS).map(|_| from(other, at)).collect();
         let (began, in_time) = (Instant::now(), HANDSHAKE / 2);
@@ -156,5 +180,7 @@ mod tests {
         while line::open(from(other, at), &pass, began + in_time).is_err() {
             assert!(began.elapsed() < in_time, "nobody comes in from where the silent ones are");
         }
+        // In up to four seconds begun.
+        assert!((1..=4 * MOST_TOLD).contains(&told.load(Ordering::Acquire)), "{told:?}");
     }
 }
