@@ -131,6 +131,7 @@ ALL = [
         "MPI_Ibarrier", "MPI_Ialltoallw", "MPI_Comm_idup", "MPI_Neighbor_alltoallv", "MPI_Ineighbor_allgather",
         "MPI_Win_create", "MPI_Win_allocate_shared", "MPI_File_open", "MPI_Intercomm_create", "MPI_Comm_spawn"))),
     _c("onecluster"),
+    _c("within", chosen=True),
     # Debian's MPICH and Intel MPI fail to spawn on this kind of machine, without us, too.
     _c("spawn", vendors=("do", "m5", "o5")),
     _c("onesided", vendor_bugs=("dm",), bug_everywhere=True),

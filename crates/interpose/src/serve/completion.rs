@@ -178,6 +178,15 @@ pub(crate) fn wait_vendor<A: Abi>(rt: &Runtime<A>, mut request: A::Request) -> R
     }
 }
 
+/// The same, in the vendor where nothing of ours depends on this thread.
+pub(super) fn wait_in_cluster<A: Abi>(rt: &Runtime<A>, mut request: A::Request) -> Result<()> {
+    if rt.job().is_patient(rt) {
+        return wait_vendor(rt, request).map(drop);
+    }
+    // SAFETY: a request of ours.
+    forward(|| unsafe { rt.vendor.wait(&raw mut request, A::status_ignore()) })
+}
+
 /// `MPI_Wait`.
 pub unsafe fn wait<A: Abi>(
     rt: &'static Runtime<A>,

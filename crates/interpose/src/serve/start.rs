@@ -59,7 +59,7 @@ fn enter_job<A: Abi>(rt: &'static Runtime<A>) {
         let world = Spanning::new(A::comm_world(), world);
         let tag_ub = *rt.job().tag_ub;
         let direct = Direct::new(&rt.vendor, rt.spanning.kinds(), &world, tag_ub);
-        rt.adopt(world);
+        rt.join_clusters(world);
         if let Some(direct) = direct.filter(|_| !rt.job().yields) {
             rt.open_direct(direct);
         }
