@@ -103,6 +103,7 @@ ALL = [
     _c("large", seconds=120),
     _c("cancel"),
     _c("persistent"),
+    _c("persistent_types"),
     _c("completion", chosen=True),
     # Intel MPI takes a long message that was probed for, and so unexpected, as complete when it was truncated.
     _c("truncated", vendor_bugs=("im",), bug_everywhere=True),

@@ -3,7 +3,8 @@
 //! sees it.
 
 use crate::communicator::Spanning;
-use crate::error::{Result, check};
+use crate::datatype::Lasting;
+use crate::error::Result;
 use crate::operation::{Address, Data, counted, vendor_irecv_under_lock};
 use crate::runtime::Runtime;
 use crate::status::{Outcome, Told};
@@ -18,8 +19,7 @@ use std::sync::Arc;
 pub(crate) struct Held<A: Abi> {
     comm: Arc<Spanning<A>>,
     data: Data<A>,
-    /// The datatype is our duplicate, since the program may free its own at once (MPI 4.1 §5.1.9).
-    duplicate: bool,
+    datatype: Lasting<A>,
     state: State<A>,
 }
 
@@ -34,21 +34,13 @@ enum State<A: Abi> {
 
 impl<A: Abi> Held<A> {
     pub(crate) fn new(rt: &Runtime<A>, comm: &Arc<Spanning<A>>, mut data: Data<A>) -> Result<Self> {
-        let duplicate = rt.layouts.is_derived(&rt.vendor, data.datatype)?;
-        if duplicate {
-            let mut copy = A::datatype_null();
-            // SAFETY: a datatype of the program and a place of our own.
-            check(unsafe { rt.vendor.type_dup(data.datatype, &raw mut copy) })?;
-            data.datatype = copy;
-        }
-        Ok(Self { comm: Arc::clone(comm), data, duplicate, state: State::Waiting })
+        let datatype = Lasting::new(rt, data.datatype)?;
+        data.datatype = datatype.get();
+        Ok(Self { comm: Arc::clone(comm), data, datatype, state: State::Waiting })
     }
 
-    fn release(mut self, rt: &Runtime<A>) -> Option<Outcome<A>> {
-        if self.duplicate {
-            // SAFETY: the duplicate is ours and nobody else's.
-            unsafe { rt.vendor.type_free(&raw mut self.data.datatype) };
-        }
+    fn release(self, rt: &Runtime<A>) -> Option<Outcome<A>> {
+        self.datatype.release(rt);
         match self.state {
             State::Ended { outcome, .. } => Some(outcome),
             _ => None,

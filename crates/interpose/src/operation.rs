@@ -2,6 +2,7 @@
 //! engine for other clusters and wildcards, the vendor for the rest), and how it ends.
 
 use crate::communicator::{From, Peer, Spanning};
+use crate::datatype::Lasting;
 use crate::error::{Error, Result, check, forward};
 use crate::guard::Lift;
 use crate::local::Held;
@@ -102,6 +103,8 @@ pub(crate) struct Persistent<A: Abi> {
     pub(crate) comm: Arc<Spanning<A>>,
     pub(crate) kind: PersistentKind,
     pub(crate) data: Data<A>,
+    /// That of the data.
+    pub(crate) datatype: Lasting<A>,
     pub(crate) address: Address,
     /// What `MPI_Start` started and nobody completed yet.
     pub(crate) active: Mutex<Option<Active<A>>>,

@@ -533,6 +533,7 @@ pub unsafe fn request_free<A: Abi>(
             if let Some(active) = persistent.active.lock().take() {
                 active.detach(rt)?;
             }
+            persistent.datatype.release(rt);
             // SAFETY: a token of ours, never started at the vendor.
             check(unsafe { rt.vendor.request_free(request) })
         }

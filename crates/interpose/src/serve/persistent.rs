@@ -2,6 +2,7 @@
 //! from `MPI_PROC_NULL`, never started at the vendor.
 
 use crate::communicator::Spanning;
+use crate::datatype::Lasting;
 use crate::error::{Error, Result, check, forward};
 use crate::operation::{
     Address, Data, Persistent, PersistentKind, counted, start_receive, start_send,
@@ -21,13 +22,15 @@ pub(crate) unsafe fn hand_out<A: Abi>(
     rt: &Runtime<A>,
     comm: &Arc<Spanning<A>>,
     kind: PersistentKind,
-    data: Data<A>,
+    mut data: Data<A>,
     address: Address,
     request: *mut A::Request,
 ) -> Result<()> {
+    let datatype = Lasting::new(rt, data.datatype)?;
+    data.datatype = datatype.get();
     let mut token = A::request_null();
     // SAFETY: nothing is ever received, so the missing buffer is never looked at.
-    check(unsafe {
+    let made = check(unsafe {
         rt.vendor.recv_init(
             std::ptr::null_mut(),
             0,
@@ -37,9 +40,13 @@ pub(crate) unsafe fn hand_out<A: Abi>(
             comm.token,
             &raw mut token,
         )
-    })?;
+    });
+    if made.is_err() {
+        datatype.release(rt);
+        return made;
+    }
     let comm = Arc::clone(comm);
-    let persistent = Persistent { comm, kind, data, address, active: Mutex::new(None) };
+    let persistent = Persistent { comm, kind, data, datatype, address, active: Mutex::new(None) };
     rt.tokens.requests.insert(token, Request::Persistent(Arc::new(persistent)));
     // SAFETY: the program's place.
     unsafe { *request = token };
