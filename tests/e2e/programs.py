@@ -123,6 +123,8 @@ ALL = [
     _c("attributes"),
     _c("finalize"),
     _c("errors"),
+    # Alone, a vendor may be asked about a request that it is just completing.
+    _c("handlers", ways=("two", "three", "lab")),
     _c("fork"),
     _c("info"),
     _c("mpi_t"),

@@ -106,8 +106,52 @@ pub(crate) struct Persistent<A: Abi> {
     /// That of the data.
     pub(crate) datatype: Lasting<A>,
     pub(crate) address: Address,
-    /// What `MPI_Start` started and nobody completed yet.
-    pub(crate) active: Mutex<Option<Active<A>>>,
+    activity: Mutex<Activity<A>>,
+}
+
+/// What there is of a persistent operation between `MPI_Start` and its completion.
+#[derive(Clone, Copy)]
+pub(crate) enum Activity<A: Abi> {
+    Inactive,
+    /// A thread starts it or looks at it: no lock is held meanwhile, since functions of the program's may run.
+    Busy,
+    Started(Active<A>),
+}
+
+impl<A: Abi> Persistent<A> {
+    pub(crate) fn new(
+        comm: Arc<Spanning<A>>,
+        kind: PersistentKind,
+        (data, datatype): (Data<A>, Lasting<A>),
+        address: Address,
+    ) -> Self {
+        let activity = Mutex::new(Activity::Inactive);
+        Self { comm, kind, data, datatype, address, activity }
+    }
+
+    /// Takes what was started out, to look at it; to be [`put`](Self::put) back.
+    pub(crate) fn take(&self) -> Activity<A> {
+        self.replace_if(|now| matches!(now, Activity::Started(_)))
+    }
+
+    /// Makes it busy if it is inactive; whether it was.
+    pub(crate) fn claim(&self) -> bool {
+        matches!(self.replace_if(|now| matches!(now, Activity::Inactive)), Activity::Inactive)
+    }
+
+    fn replace_if(&self, may: impl FnOnce(&Activity<A>) -> bool) -> Activity<A> {
+        let mut activity = self.activity.lock();
+        let now = *activity;
+        if may(&now) {
+            *activity = Activity::Busy;
+        }
+        now
+    }
+
+    /// Ends being busy.
+    pub(crate) fn put(&self, activity: Activity<A>) {
+        *self.activity.lock() = activity;
+    }
 }
 
 /// Which persistent operation.

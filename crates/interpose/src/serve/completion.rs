@@ -4,7 +4,7 @@
 use crate::communicator::Spanning;
 use crate::error::{Error, Result, check, forward};
 use crate::guard::Lift;
-use crate::operation::{self, Active, Persistent};
+use crate::operation::{self, Active, Activity, Persistent};
 use crate::progress::{Turn, advance};
 use crate::runtime::Runtime;
 use crate::status::{Outcome, Told, is_ignored};
@@ -125,12 +125,14 @@ fn look_active<A: Abi>(rt: &Runtime<A>, active: &mut Active<A>, comm: &Spanning<
 }
 
 fn look_persistent<A: Abi>(rt: &Runtime<A>, persistent: &Persistent<A>) -> Seen<A> {
-    let mut active = persistent.active.lock();
-    let Some(under_way) = active.as_mut() else { return Seen::Inactive };
-    let seen = look_active(rt, under_way, &persistent.comm);
-    if matches!(seen, Seen::Ended(_)) {
-        *active = None;
-    }
+    let mut active = match persistent.take() {
+        Activity::Inactive => return Seen::Inactive,
+        Activity::Busy => return Seen::Pending { local: true },
+        Activity::Started(active) => active,
+    };
+    let seen = look_active(rt, &mut active, &persistent.comm);
+    let ended = matches!(seen, Seen::Ended(_));
+    persistent.put(if ended { Activity::Inactive } else { Activity::Started(active) });
     seen
 }
 
@@ -530,10 +532,14 @@ pub unsafe fn request_free<A: Abi>(
             Ok(())
         }
         Some(Request::Persistent(persistent)) => {
-            if let Some(active) = persistent.active.lock().take() {
+            if let Activity::Started(active) = persistent.take() {
                 active.detach(rt)?;
             }
-            persistent.datatype.release(rt);
+            {
+                // Delete functions of the program's may run, where its own datatype is gone.
+                let _lift = Lift::new();
+                persistent.datatype.release(rt);
+            }
             // SAFETY: a token of ours, never started at the vendor.
             check(unsafe { rt.vendor.request_free(request) })
         }
@@ -548,17 +554,26 @@ pub unsafe fn request_free<A: Abi>(
 pub unsafe fn cancel<A: Abi>(rt: &'static Runtime<A>, request: *const A::Request) -> Result<()> {
     // SAFETY: the program's request.
     let handle = unsafe { *request };
+    let mut persistent = None;
     let ours = rt.tokens.requests.with(handle, |ours| match ours {
         Request::Active { active, .. } => Some(active.cancel(rt)),
-        Request::Persistent(persistent) => match persistent.active.lock().as_mut() {
-            Some(active) => Some(active.cancel(rt)),
-            None => Some(Ok(())),
-        },
+        Request::Persistent(found) => {
+            persistent = Some(Arc::clone(found));
+            None
+        }
         Request::Translate { .. } => None,
     });
-    match ours.flatten() {
-        Some(done) => done,
+    match (ours.flatten(), persistent) {
+        (Some(done), _) => done,
+        (None, Some(persistent)) => cancel_persistent(rt, &persistent),
         // SAFETY: the program's request.
-        None => forward(|| unsafe { rt.vendor.cancel(request.cast_mut()) }),
+        (None, None) => forward(|| unsafe { rt.vendor.cancel(request.cast_mut()) }),
     }
+}
+
+fn cancel_persistent<A: Abi>(rt: &Runtime<A>, persistent: &Persistent<A>) -> Result<()> {
+    let Activity::Started(mut active) = persistent.take() else { return Ok(()) };
+    let cancelled = active.cancel(rt);
+    persistent.put(Activity::Started(active));
+    cancelled
 }

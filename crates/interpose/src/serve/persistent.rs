@@ -5,12 +5,11 @@ use crate::communicator::Spanning;
 use crate::datatype::Lasting;
 use crate::error::{Error, Result, check, forward};
 use crate::operation::{
-    Address, Data, Persistent, PersistentKind, counted, start_receive, start_send,
+    Activity, Address, Data, Persistent, PersistentKind, counted, start_receive, start_send,
 };
 use crate::runtime::Runtime;
 use crate::tokens::Request;
 use gridmpi_abi::{Abi, Count, ErrorClass, Named};
-use parking_lot::Mutex;
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
@@ -46,7 +45,7 @@ pub(crate) unsafe fn hand_out<A: Abi>(
         return made;
     }
     let comm = Arc::clone(comm);
-    let persistent = Persistent { comm, kind, data, datatype, address, active: Mutex::new(None) };
+    let persistent = Persistent::new(comm, kind, (data, datatype), address);
     rt.tokens.requests.insert(token, Request::Persistent(Arc::new(persistent)));
     // SAFETY: the program's place.
     unsafe { *request = token };
@@ -94,8 +93,7 @@ pub unsafe fn start<A: Abi>(rt: &'static Runtime<A>, request: *mut A::Request) -
 }
 
 unsafe fn start_ours<A: Abi>(rt: &Runtime<A>, persistent: &Persistent<A>) -> Result<()> {
-    let mut active = persistent.active.lock();
-    if active.is_some() {
+    if !persistent.claim() {
         return Err(Error::new(
             ErrorClass::Request,
             "a persistent request is started that is under way",
@@ -103,13 +101,15 @@ unsafe fn start_ours<A: Abi>(rt: &Runtime<A>, persistent: &Persistent<A>) -> Res
     }
     let (comm, data, address) = (&persistent.comm, persistent.data, persistent.address);
     // SAFETY: as the caller's.
-    *active = Some(unsafe {
+    let started = unsafe {
         match persistent.kind {
-            PersistentKind::Send(kind) => start_send(rt, comm, kind, data, address)?,
-            PersistentKind::Receive => start_receive(rt, comm, data, address)?,
+            PersistentKind::Send(kind) => start_send(rt, comm, kind, data, address),
+            PersistentKind::Receive => start_receive(rt, comm, data, address),
         }
-    });
-    Ok(())
+    };
+    let activity = started.as_ref().map_or(Activity::Inactive, |active| Activity::Started(*active));
+    persistent.put(activity);
+    started.map(drop)
 }
 
 /// `MPI_Startall`: in the array's order (MPI 4.1 §3.9).
