@@ -123,6 +123,7 @@ ALL = [
     _c("attributes"),
     _c("finalize"),
     _c("errors"),
+    _c("mistakes"),
     # Alone, a vendor may be asked about a request that it is just completing.
     _c("handlers", ways=("two", "three", "lab")),
     _c("fork"),

@@ -13,7 +13,7 @@ use gridmpi_abi::{Abi, Count, ErrorClass, Named};
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-/// Makes the request and its token.
+/// Makes the request and its token. Mistakes are told here, where the vendor would; the peer is right.
 ///
 /// # Safety
 /// `request` is the program's place.
@@ -25,6 +25,11 @@ pub(crate) unsafe fn hand_out<A: Abi>(
     address: Address,
     request: *mut A::Request,
 ) -> Result<()> {
+    data.elements()?;
+    match kind {
+        PersistentKind::Send(_) => rt.job().check_tag(address.tag)?,
+        PersistentKind::Receive => drop(rt.job().tag_match(address.tag)?),
+    }
     let datatype = Lasting::new(rt, data.datatype)?;
     data.datatype = datatype.get();
     let mut token = A::request_null();
@@ -92,12 +97,11 @@ pub unsafe fn start<A: Abi>(rt: &'static Runtime<A>, request: *mut A::Request) -
     }
 }
 
+/// Errors are the request's communicator's, since the call names none (MPI 4.1 §9.3).
 unsafe fn start_ours<A: Abi>(rt: &Runtime<A>, persistent: &Persistent<A>) -> Result<()> {
     if !persistent.claim() {
-        return Err(Error::new(
-            ErrorClass::Request,
-            "a persistent request is started that is under way",
-        ));
+        let message = "a persistent request is started that is under way";
+        return Err(Error::new(ErrorClass::Request, message).on(persistent.comm.token));
     }
     let (comm, data, address) = (&persistent.comm, persistent.data, persistent.address);
     // SAFETY: as the caller's.
@@ -109,7 +113,7 @@ unsafe fn start_ours<A: Abi>(rt: &Runtime<A>, persistent: &Persistent<A>) -> Res
     };
     let activity = started.as_ref().map_or(Activity::Inactive, |active| Activity::Started(*active));
     persistent.put(activity);
-    started.map(drop)
+    started.map(drop).map_err(|error| error.on(comm.token))
 }
 
 /// `MPI_Startall`: in the array's order (MPI 4.1 §3.9).
