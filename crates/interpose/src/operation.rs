@@ -161,6 +161,21 @@ pub(crate) enum PersistentKind {
     Receive,
 }
 
+/// Finds the mistakes of a send before anything is started with it.
+pub(crate) fn check_send<A: Abi>(
+    rt: &Runtime<A>,
+    comm: &Spanning<A>,
+    data: Data<A>,
+    to: Address,
+) -> Result<()> {
+    if comm.peer(to.peer)? != Peer::Null {
+        rt.job().check_tag(to.tag)?;
+        data.elements()?;
+        rt.layouts.of(&rt.vendor, data.datatype)?;
+    }
+    Ok(())
+}
+
 /// Starts a send on a spanning communicator.
 ///
 /// # Safety
@@ -322,6 +337,14 @@ pub(crate) fn wait<A: Abi>(
             return Ok(outcome);
         }
         turn.wait(active.is_local())?;
+    }
+}
+
+/// Takes back a receive that nobody will ask for, so that its memory is the program's again.
+pub(crate) fn withdraw<A: Abi>(rt: &Runtime<A>, mut receive: Active<A>, comm: &Spanning<A>) {
+    if receive.cancel(rt).is_ok() {
+        // It can only not end where the whole job does, and that is told elsewhere.
+        drop(wait(rt, receive, comm));
     }
 }
 

@@ -33,6 +33,39 @@ static void persistent(void)
     SAME(MPI_Request_free(&request), MPI_SUCCESS);
 }
 
+/* A send half that fails takes no message with it. */
+static void exchange_on(MPI_Comm on, int to, int from)
+{
+    int value = 7, never = -1, got = -1;
+    MPI_Status status;
+    SAME(class_of(MPI_Sendrecv(&value, 1, MPI_INT, to, -77, &never, 1, MPI_INT, from, 3, on, &status)), MPI_ERR_TAG);
+    SAME(class_of(MPI_Sendrecv(&value, -1, MPI_INT, to, 3, &never, 1, MPI_INT, MPI_ANY_SOURCE, 3, on, &status)), MPI_ERR_COUNT);
+    SAME(class_of(MPI_Sendrecv(&value, 1, MPI_INT, 4096, 3, &never, 1, MPI_INT, from, MPI_ANY_TAG, on, &status)), MPI_ERR_RANK);
+    MPI_Sendrecv(&value, 1, MPI_INT, to, 3, &got, 1, MPI_INT, from, 3, on, &status);
+    SAME(got, 7);
+    SAME(never, -1);
+}
+
+static void exchanges(void)
+{
+    MPI_Comm near;
+    MPI_Request held;
+    int me, n, got = -1;
+    exchange_on(comm, next, previous);
+    MPI_Comm_split(MPI_COMM_WORLD, cluster_colour(), rank, &near);
+    MPI_Comm_set_errhandler(near, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(near, &me);
+    MPI_Comm_size(near, &n);
+    exchange_on(near, (me + 1) % n, (me + n - 1) % n);
+    /* And while a wild receive is to be looked after. */
+    MPI_Irecv(&got, 1, MPI_INT, MPI_ANY_SOURCE, 5, MPI_COMM_WORLD, &held);
+    exchange_on(near, (me + 1) % n, (me + n - 1) % n);
+    MPI_Send(&rank, 1, MPI_INT, next, 5, MPI_COMM_WORLD);
+    MPI_Wait(&held, MPI_STATUS_IGNORE);
+    SAME(got, previous);
+    MPI_Comm_free(&near);
+}
+
 int main(int argc, char **argv)
 {
     start(&argc, &argv, "mistakes");
@@ -41,6 +74,7 @@ int main(int argc, char **argv)
     MPI_Comm_dup(MPI_COMM_WORLD, &comm);
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
     persistent();
+    exchanges();
     MPI_Comm_free(&comm);
     return finish();
 }
