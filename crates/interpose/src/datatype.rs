@@ -101,6 +101,11 @@ impl<A: Abi> Lasting<A> {
         Ok(Self { datatype: copy, is_copy: true })
     }
 
+    #[cfg(test)]
+    pub(crate) fn borrowed(datatype: A::Datatype) -> Self {
+        Self { datatype, is_copy: false }
+    }
+
     pub(crate) fn get(&self) -> A::Datatype {
         self.datatype
     }

@@ -4,7 +4,7 @@
 
 use crate::communicator::Spanning;
 use crate::datatype::Lasting;
-use crate::error::Result;
+use crate::error::{Result, check};
 use crate::operation::{Address, Data, counted, vendor_irecv_under_lock};
 use crate::runtime::Runtime;
 use crate::status::{Outcome, Told};
@@ -30,6 +30,19 @@ enum State<A: Abi> {
     Receiving(A::Request),
     /// The vendor is done; the engine may not know yet.
     Ended { outcome: Outcome<A>, reported: bool },
+}
+
+impl<A: Abi> State<A> {
+    /// Where a receive of the vendor's could not be started, the held one ends with its error.
+    fn started(receive: Result<A::Request>) -> Self {
+        match receive {
+            Ok(request) => Self::Receiving(request),
+            Err(error) => {
+                let outcome = Outcome { status: Told::Empty, error: Some(error) };
+                Self::Ended { outcome, reported: false }
+            }
+        }
+    }
 }
 
 impl<A: Abi> Held<A> {
@@ -241,8 +254,9 @@ impl<A: Abi> LocalMatch for Vendor<'_, A> {
         let mut receive = A::request_null();
         let data = held.data;
         // SAFETY: the message was just taken; the memory is the receive's until it completes.
-        unsafe { counted!(v, imrecv, imrecv_c, data, &raw mut message, &raw mut receive) };
-        held.state = State::Receiving(receive);
+        let code =
+            unsafe { counted!(v, imrecv, imrecv_c, data, &raw mut message, &raw mut receive) };
+        held.state = State::started(check(code).map(|()| receive));
         Some(Self::found(&held.comm, &status))
     }
 
@@ -250,12 +264,73 @@ impl<A: Abi> LocalMatch for Vendor<'_, A> {
         let Some(held) = self.held.get_mut(&request) else { return };
         let pattern = Self::pattern(&held.comm, Some(source), tag);
         // SAFETY: the memory is the receive's until it completes.
-        match unsafe { vendor_irecv_under_lock(self.rt, held.data, pattern, held.comm.token) } {
-            Ok(receive) => held.state = State::Receiving(receive),
-            Err(error) => {
-                let outcome = Outcome { status: Told::Empty, error: Some(error) };
-                held.state = State::Ended { outcome, reported: false };
-            }
-        }
+        held.state = State::started(unsafe {
+            vendor_irecv_under_lock(self.rt, held.data, pattern, held.comm.token)
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vendor::Vendor as Mpi;
+    use gridmpi_abi::{Mpich, Named};
+    use gridmpi_engine::{Communicator, JobMap};
+    use gridmpi_wire::{Plane, ProcId};
+    use std::ffi::c_void;
+
+    const FAILS: c_int = 17;
+
+    unsafe extern "C" fn improbe(
+        _source: c_int,
+        _tag: c_int,
+        _comm: <Mpich as Abi>::Comm,
+        flag: *mut c_int,
+        _message: *mut <Mpich as Abi>::Message,
+        _status: *mut <Mpich as Abi>::Status,
+    ) -> c_int {
+        unsafe { *flag = 1 };
+        0
+    }
+
+    unsafe extern "C" fn imrecv(
+        _buf: *mut c_void,
+        _count: c_int,
+        _datatype: <Mpich as Abi>::Datatype,
+        _message: *mut <Mpich as Abi>::Message,
+        _request: *mut <Mpich as Abi>::Request,
+    ) -> c_int {
+        FAILS
+    }
+
+    #[test]
+    fn a_message_that_the_vendor_cannot_receive_ends_the_receive_with_the_error() {
+        let vendor = unsafe {
+            Mpi::of(&[
+                (c"MPI_Improbe", improbe as *const c_void),
+                (c"MPI_Imrecv", imrecv as *const c_void),
+            ])
+        };
+        let rt = Runtime::<Mpich>::over(vendor);
+        let map = JobMap::contiguous([("a".into(), 2), ("b".into(), 1)]);
+        let world = Communicator::world(ProcId(0), &map).unwrap();
+        let comm = Arc::new(Spanning::new(Mpich::comm_world(), world));
+        let data = Data::new(std::ptr::null(), 1, Mpich::datatype(Named::Byte));
+        let datatype = Lasting::borrowed(data.datatype);
+        let id = RequestId::from_bits(1);
+        let mut held = HashMap::from([(
+            id,
+            Held { comm: Arc::clone(&comm), data, datatype, state: State::Waiting },
+        )]);
+        let context = comm.context().on(Plane::PointToPoint);
+        let found = Vendor { rt: &rt, held: &mut held }.improbe_receive(
+            id,
+            context,
+            Some(Rank(1)),
+            TagMatch::Any,
+        );
+        assert!(found.is_some(), "it took the message");
+        let outcome = held.remove(&id).unwrap().release(&rt).expect("it has ended");
+        assert_eq!(outcome.error, Some(crate::error::Error::Vendor(FAILS)));
     }
 }

@@ -64,7 +64,14 @@ impl<A: Abi> Runtime<A> {
             eprintln!("gridmpi: {reason}");
             std::process::abort();
         });
-        let runtime: &'static Self = Box::leak(Box::new(Self {
+        let runtime: &'static Self = Box::leak(Box::new(Self::over(vendor)));
+        RUNTIME.store(ptr::from_ref(runtime).cast_mut().cast(), Ordering::Release);
+        runtime
+    }
+
+    /// Inert.
+    pub(crate) fn over(vendor: Vendor<A>) -> Self {
+        Self {
             vendor,
             spanning: SpanningTable::new(),
             layouts: Layouts::default(),
@@ -75,9 +82,7 @@ impl<A: Abi> Runtime<A> {
             active: AtomicBool::new(false),
             several: AtomicBool::new(false),
             held: AtomicUsize::new(0),
-        }));
-        RUNTIME.store(ptr::from_ref(runtime).cast_mut().cast(), Ordering::Release);
-        runtime
+        }
     }
 
     /// Takes part in a job from now on.

@@ -66,6 +66,30 @@ static void exchanges(void)
     MPI_Comm_free(&near);
 }
 
+/* A matched message stays where it is until it is received without a mistake. */
+static void matched(void)
+{
+    for (int way = 0; way < 2; way++) {
+        int got = -1;
+        MPI_Message message, before;
+        MPI_Status status;
+        MPI_Request request;
+        MPI_Isend(&rank, 1, MPI_INT, next, 6, comm, &request);
+        MPI_Mprobe(previous, 6, comm, &message, &status);
+        before = message;
+        if (way == 0) SAME(class_of(MPI_Mrecv(&got, -1, MPI_INT, &message, &status)), MPI_ERR_COUNT);
+        else {
+            MPI_Request never;
+            SAME(class_of(MPI_Imrecv(&got, -1, MPI_INT, &message, &never)), MPI_ERR_COUNT);
+        }
+        CHECK(message == before, "a receive that failed took the message");
+        MPI_Mrecv(&got, 1, MPI_INT, &message, &status);
+        STATUS_IS(status, previous, 6, MPI_INT, 1);
+        SAME(got, previous);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+    }
+}
+
 int main(int argc, char **argv)
 {
     start(&argc, &argv, "mistakes");
@@ -75,6 +99,11 @@ int main(int argc, char **argv)
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
     persistent();
     exchanges();
+    /* These calls name no communicator. */
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    matched();
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
     MPI_Comm_free(&comm);
     return finish();
 }
