@@ -1,4 +1,4 @@
-/* Error handlers of the program's ask MPI about the very thing that failed: nothing of ours is locked meanwhile. */
+/* Functions of the program's that MPI calls back ask MPI: they are answered as the program is, and nothing of ours is locked meanwhile. */
 #include "check.h"
 
 static MPI_Request request;
@@ -38,9 +38,43 @@ static void truncated(MPI_Comm comm, int from)
     MPI_Request_free(&request);
 }
 
+/* An operation may ask about its communicator, wherever it runs. */
+static void add(void *in, void *inout, int *count, MPI_Datatype *type)
+{
+    int n = -1, me = -1, *from = in, *into = inout;
+    (void)type;
+    MPI_Comm_size(MPI_COMM_WORLD, &n);
+    MPI_Comm_rank(MPI_COMM_WORLD, &me);
+    SAME(n, size);
+    SAME(me, rank);
+    for (int i = 0; i < *count; i++) into[i] += from[i];
+}
+
+static void operations(MPI_Comm comm)
+{
+    int n, me;
+    MPI_Op op;
+    MPI_Comm_size(comm, &n);
+    MPI_Comm_rank(comm, &me);
+    for (int commutative = 0; commutative < 2; commutative++)
+        for (int count = 1; count <= 10000; count *= 100) {
+            int *in = need(count * sizeof *in), *out = need(count * sizeof *out);
+            MPI_Op_create(add, commutative, &op);
+            for (int i = 0; i < count; i++) in[i] = me + 1;
+            MPI_Allreduce(in, out, count, MPI_INT, op, comm);
+            SAME(out[count - 1], n * (n + 1) / 2);
+            MPI_Reduce(in, out, count, MPI_INT, op, n - 1, comm);
+            MPI_Scan(in, out, count, MPI_INT, op, comm);
+            SAME(out[count - 1], (me + 1) * (me + 2) / 2);
+            MPI_Op_free(&op);
+            free(in);
+            free(out);
+        }
+}
+
 int main(int argc, char **argv)
 {
-    MPI_Comm comm;
+    MPI_Comm comm, near;
     MPI_Errhandler handler;
     start(&argc, &argv, "handlers");
     MPI_Comm_dup(MPI_COMM_WORLD, &comm);
@@ -49,6 +83,11 @@ int main(int argc, char **argv)
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, handler);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, handler);
     truncated(comm, (rank + size - 1) % size);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+    operations(comm);
+    MPI_Comm_split(MPI_COMM_WORLD, cluster_colour(), rank, &near);
+    operations(near);
+    MPI_Comm_free(&near);
     MPI_Errhandler_free(&handler);
     MPI_Comm_free(&comm);
     return finish();

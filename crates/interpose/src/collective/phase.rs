@@ -1,7 +1,8 @@
 //! A phase inside the cluster: the vendor's own nonblocking collective on the token.
 
 use super::memory::Memory;
-use crate::error::{Error, Result, check};
+use crate::error::{Error, Result, check, forward};
+use crate::guard::Lift;
 use crate::runtime::Runtime;
 use gridmpi_abi::{Abi, ErrorClass, Named};
 use gridmpi_coll::{BufferId, LocalCollective, Span};
@@ -65,8 +66,10 @@ impl<A: Abi> Phase<A> {
     /// Whether it has ended; its results are in place then.
     pub(crate) fn test(&mut self, rt: &Runtime<A>, stage: &Stage<A>) -> Result<bool> {
         let mut flag = 0;
-        // SAFETY: our request, under way.
-        check(unsafe { rt.vendor.test(&raw mut self.request, &raw mut flag, A::status_ignore()) })?;
+        // SAFETY: our request, under way. Operations and error handlers of the program's may run.
+        forward(|| unsafe {
+            rt.vendor.test(&raw mut self.request, &raw mut flag, A::status_ignore())
+        })?;
         if flag == 0 {
             return Ok(false);
         }
@@ -122,6 +125,8 @@ impl<A: Abi> Starter<'_, A> {
     fn start(&mut self, what: &LocalCollective, request: *mut A::Request) -> Result<()> {
         let (v, comm, r) = (&self.rt.vendor, self.stage.token, request);
         let byte = A::datatype(Named::Byte);
+        // Operations and error handlers of the program's may run.
+        let _lift = Lift::new();
         // SAFETY: all memory is the collective's until it ends, and the arrays live in the phase.
         let code = unsafe {
             match what {
