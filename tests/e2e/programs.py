@@ -110,6 +110,7 @@ ALL = [
     _c("types", chosen=True),
     _c("types_darray", vendor_bugs=("im",), bug_everywhere=True),
     _c("types_more"),
+    _c("types_f90"),
     _c("types_collective", vendor_bugs=("im",)),
     _c("collectives", chosen=True, seconds=120),
     _c("inplace"),

@@ -358,15 +358,15 @@ fn derived<A: Abi>(combiner: c_int) -> Result<Option<Combiner>> {
     }
 }
 
-/// Gives back a type that `MPI_Type_get_contents` handed out: derived ones are references
-/// (MPI 4.1 §5.1.13).
+/// Gives back a type that `MPI_Type_get_contents` handed out: derived ones are references, and those of Fortran's
+/// kinds must not be freed (MPI 4.1 §5.1.13, §19.1.9).
 fn release<A: Abi>(vendor: &Vendor<A>, mut datatype: A::Datatype) -> Result<()> {
     let (mut n, mut combiner) = ([0; 3], 0);
     // SAFETY: a datatype of the vendor's and places of our own.
     unsafe {
         let [i, a, d] = &mut n;
         check(vendor.type_get_envelope(datatype, i, a, d, &raw mut combiner))?;
-        if A::combiner(combiner) != Some(Combiner::Named) {
+        if derived::<A>(combiner)?.is_some() {
             check(vendor.type_free(&raw mut datatype))?;
         }
     }
