@@ -119,6 +119,7 @@ ALL = [
     _c("mixed"),
     _c("groups"),
     _c("comms", seconds=120),
+    _c("freed"),
     _c("cart"),
     _c("graph"),
     _c("attributes"),

@@ -280,12 +280,16 @@ pub unsafe fn comm_free<A: Abi>(rt: &'static Runtime<A>, comm: *mut A::Comm) -> 
     if !rt.tokens.retire_communicator(handle) {
         return Err(Error::new(ErrorClass::Comm, "the communicator was freed before"));
     }
-    for unused in rt.tokens.unused_communicators() {
-        free(rt, &unused)?;
-    }
+    reap(rt)?;
     // SAFETY: the program's handle.
     unsafe { *comm = A::comm_null() };
     Ok(())
+}
+
+/// Frees what the program gave back and nothing uses any more: at once, or when the last request on it has ended. No lock of ours
+/// may be held.
+pub(super) fn reap<A: Abi>(rt: &Runtime<A>) -> Result<()> {
+    rt.tokens.unused_communicators().iter().try_for_each(|unused| free(rt, unused))
 }
 
 /// Frees the token. Delete callbacks of the program run in it and may use the communicator, so it is

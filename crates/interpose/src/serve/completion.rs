@@ -1,6 +1,7 @@
 //! Completion: the Wait and Test family over arrays that mix our requests and the vendor's
 //! (MPI 4.1 §3.7.3, §3.7.5), `MPI_Request_free`, `MPI_Cancel`.
 
+use super::communicator::reap;
 use crate::communicator::Spanning;
 use crate::error::{Error, Result, check, forward};
 use crate::guard::Lift;
@@ -87,6 +88,16 @@ fn release_token<A: Abi>(rt: &Runtime<A>, mut token: A::Request) {
 /// # Safety
 /// `request` is the program's.
 unsafe fn look<A: Abi>(rt: &'static Runtime<A>, request: *mut A::Request) -> Seen<A> {
+    // SAFETY: as this function's.
+    let seen = unsafe { look_at(rt, request) };
+    if matches!(seen, Seen::Ended(_)) {
+        // It may have been the last on its communicator. Where that fails the vendor has run the error handler.
+        drop(reap(rt));
+    }
+    seen
+}
+
+unsafe fn look_at<A: Abi>(rt: &'static Runtime<A>, request: *mut A::Request) -> Seen<A> {
     // SAFETY: as this function's.
     let handle = unsafe { *request };
     if handle.bits() == A::request_null().bits() {
@@ -533,12 +544,13 @@ pub unsafe fn request_free<A: Abi>(
     // SAFETY: the program's request.
     let handle = unsafe { *request };
     match rt.tokens.requests.remove(handle) {
-        Some(Request::Active { active, .. }) => {
+        Some(Request::Active { active, comm }) => {
             active.detach(rt)?;
             release_token(rt, handle);
             // SAFETY: as above.
             unsafe { *request = A::request_null() };
-            Ok(())
+            drop(comm);
+            reap(rt)
         }
         Some(Request::Persistent(persistent)) => {
             if let Activity::Started(active) = persistent.take() {
@@ -549,8 +561,10 @@ pub unsafe fn request_free<A: Abi>(
                 let _lift = Lift::new();
                 persistent.datatype.release(rt);
             }
+            drop(persistent);
             // SAFETY: a token of ours, never started at the vendor.
-            check(unsafe { rt.vendor.request_free(request) })
+            check(unsafe { rt.vendor.request_free(request) })?;
+            reap(rt)
         }
         // SAFETY: the program's request.
         Some(Request::Translate { .. }) | None => {
