@@ -157,6 +157,7 @@ ALL = [
     _c("retransmits", case="clean", args=("clean",), matb="20 Mbit/s", ways=("two", "three", "lab"), chosen=True),
     Program("matb-fortran", PROGRAMS / "fortran" / "matb.f90", needs="usempi", env=(("GRIDMPI_PACING", "auto"),),
             bandwidth="160 Mbit/s", ways=("two", "three", "lab"), chosen=True),
+    Program("job_attributes", PROGRAMS / "fortran" / "job_attributes.f90", needs="usempi", ways=("two", "three", "lab")),
     Program("heat", ROOT / "demo" / "heat.c", args=("-n", "300", "-t", "100", "-v"), chosen=True,
             expect=("heat: equal to the serial result",)),
     _c("stdio", seconds=20, vendor_bugs=("o5",), bug_everywhere=True, stdin="first line\nsecond line\n", args=("two words", "*", "$HOME"),
