@@ -181,7 +181,7 @@ pub unsafe fn buffer_attach<A: Abi>(
             Err(_) => rt.vendor.buffer_attach_c(buffer, size),
         }
     })?;
-    rt.job().attached.set(u64::try_from(size).unwrap_or(0));
+    rt.job().attached.set::<A>(buffer, size);
     Ok(())
 }
 
@@ -193,9 +193,7 @@ pub unsafe fn buffer_detach<A: Abi>(
 ) -> Result<()> {
     let mut detached: c_int = 0;
     let mut detached_large: Count = 0;
-    let was = rt.job().attached.size();
-    rt.job().attached.set(0);
-    let small = c_int::try_from(was).is_ok();
+    let small = rt.job().attached.take();
     // SAFETY: the program's place for the address, and places of our own for the size.
     forward(|| unsafe {
         if small {
