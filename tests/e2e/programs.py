@@ -91,6 +91,7 @@ ALL = [
     _c("environment"),
     _c("modes", chosen=True),
     _c("bsend"),
+    _c("bsend_held"),
     _c("bsend_automatic", vendors=("m5", "im")),
     _c("synchronous"),
     _c("sendrecv"),

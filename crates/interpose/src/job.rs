@@ -1,5 +1,6 @@
 //! The job that this process takes part in, from `MPI_Init` to `MPI_Finalize`.
 
+use crate::buffered::Buffered;
 use crate::error::{Error, Result};
 use crate::local::Side;
 use crate::matb::Matb;
@@ -33,6 +34,8 @@ pub(crate) struct Job<A: Abi> {
     pub(crate) own: A::Comm,
     /// What `MPI_Buffer_attach` gave.
     pub(crate) attached: Attached,
+    /// Buffered sends that go inside the cluster.
+    pub(crate) buffered: Buffered<A>,
     /// `MPI_TAG_UB`: the least of all clusters. The program gets its address.
     pub(crate) tag_ub: Box<c_int>,
     /// `MPI_UNIVERSE_SIZE`: the processes of the job. The program gets its address.
@@ -82,6 +85,7 @@ impl<A: Abi> Job<A> {
             quiet: parts.quiet,
             own: parts.own,
             attached: Attached::default(),
+            buffered: Buffered::default(),
             tag_ub: Box::new(parts.tag_ub),
             universe,
             matb: parts.matb,
@@ -153,7 +157,7 @@ impl<A: Abi> Job<A> {
     }
 }
 
-/// The program's buffer for `MPI_Bsend`: its size counts, its memory serves the vendor alone.
+/// The program's buffer for `MPI_Bsend`: its size counts, its memory serves what the vendor buffers by itself.
 #[derive(Debug, Default)]
 pub(crate) struct Attached(AtomicU64);
 

@@ -94,7 +94,7 @@ pub(crate) enum Active<A: Abi> {
     Engine { id: RequestId, receive: bool, held: bool },
     /// In the vendor, among the members of the communicator in this cluster.
     Vendor { request: A::Request, receive: bool },
-    /// A receive from `MPI_PROC_NULL`, which has ended (MPI 4.1 §3.10).
+    /// A receive from `MPI_PROC_NULL` (MPI 4.1 §3.10) or a send that left from a copy: it has ended.
     Null,
 }
 
@@ -196,10 +196,29 @@ pub(crate) unsafe fn start_send<A: Abi>(
         Peer::Local(rank) => rank,
         Peer::Null => A::PROC_NULL,
     };
-    let to = Address { peer: rank, ..to };
     // SAFETY: as this function's.
-    let request = unsafe { vendor_isend(rt, kind, data, to, comm.token)? };
-    Ok(Active::Vendor { request, receive: false })
+    unsafe { start_send_near(rt, kind, data, Address { peer: rank, ..to }, comm.token) }
+}
+
+/// Starts a send to a rank of the vendor's.
+///
+/// # Safety
+/// The data is the operation's until it has completed.
+pub(crate) unsafe fn start_send_near<A: Abi>(
+    rt: &Runtime<A>,
+    kind: SendKind,
+    data: Data<A>,
+    to: Address,
+    comm: A::Comm,
+) -> Result<Active<A>> {
+    // SAFETY: as this function's.
+    unsafe {
+        if kind == SendKind::Buffered && rt.job().buffered.send(rt, data, to, comm)? {
+            return Ok(Active::Null);
+        }
+        let request = vendor_isend(rt, kind, data, to, comm)?;
+        Ok(Active::Vendor { request, receive: false })
+    }
 }
 
 unsafe fn send_remote<A: Abi>(

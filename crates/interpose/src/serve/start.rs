@@ -77,6 +77,7 @@ pub unsafe fn finalize<A: Abi>(rt: &'static Runtime<A>) -> Result<()> {
         // What had messages under way when it was given back.
         advance(rt)?;
         reap(rt)?;
+        rt.job().buffered.drain(rt)?;
     }
     super::probe::release_tokens(rt)?;
     // Delete callbacks of attributes run in it, and may communicate (MPI 4.1 §11.2.4).
