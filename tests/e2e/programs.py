@@ -179,5 +179,6 @@ ALL = [
 EXTRA = [
     _c("large", case="huge", args=("--huge",), seconds=300),
     _c("large_count", case="huge", args=("--huge",), seconds=300, vendors=MPI_4),
+    _c("large_collectives", seconds=300, ways=("two", "three", "lab")),
     _c("storm", case="long", args=("11", "500"), seconds=300),
 ]

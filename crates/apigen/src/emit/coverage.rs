@@ -65,6 +65,11 @@ In a job of several clusters, on a communicator that lies in one of them:
   `MPI_Neighbor_*`, `MPI_Buffer_flush`, and `MPI_Buffer_detach` where a request of `MPI_Bsend_init` or a buffer of a communicator's own is
   concerned. A program hangs where a member of the communicator comes there only when such a receive of another member, who is
   there already, has been served.
+
+On communicators across clusters:
+
+* A reduction takes 2^31-1 elements at most. Collectives whose parts inside a cluster are more than 2^31-1 bytes in all need parts whose lengths in bytes have a common
+  divisor: the elements of one type have. Where they have none that is great enough the call returns `MPI_ERR_COUNT`.
 ";
 
 /// `docs/coverage.md`.
