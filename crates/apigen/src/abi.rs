@@ -32,6 +32,8 @@ pub struct AbiFacts {
     pub marker: String,
     /// Has the large-count procedures.
     pub large_counts: bool,
+    /// What the keys of predefined attributes are in Fortran above those in C.
+    pub fortran_keys: i64,
     /// The newest version of MPI from which any supported vendor has procedures.
     pub newest: String,
     /// What the header of a vendor lacks, by vendor and version.

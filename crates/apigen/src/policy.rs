@@ -33,6 +33,10 @@ pub struct Served {
     /// long as the runtime has something to move meanwhile (MPI 4.1 §3.5, progress).
     #[serde(default)]
     pub progress: bool,
+    /// Goes to us in a job of several clusters, also when a communicator of one cluster is meant: all its members must
+    /// come to the vendor by the same procedure, whatever each of them has to move meanwhile (MPI 4.1 §6.12).
+    #[serde(default)]
+    pub several: bool,
     /// Passed on, it makes no call of MPI's from inside the vendor: it needs no guard then.
     #[serde(default)]
     pub plain: bool,

@@ -9,6 +9,7 @@ use std::ffi::c_int;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use crate::runtime::Runtime;
 use crate::vendor::Vendor;
 
 /// Flattened datatypes by vendor handle.
@@ -73,6 +74,50 @@ impl Layouts {
     /// How many are known; one relaxed load.
     pub(crate) fn live(&self) -> usize {
         self.live.load(Relaxed)
+    }
+}
+
+/// A datatype that lasts as long as an operation needs it. A derived one is a copy of ours, since the program may free its own at once
+/// (MPI 4.1 §5.1.9); not by `MPI_Type_dup`, so that the program's copy functions do not run.
+#[derive(Debug)]
+pub(crate) struct Lasting<A: Abi> {
+    datatype: A::Datatype,
+    is_copy: bool,
+}
+
+impl<A: Abi> Lasting<A> {
+    /// # Errors
+    /// As [`Layouts::of`], and those of the vendor.
+    pub(crate) fn new(rt: &Runtime<A>, of: A::Datatype) -> Result<Self> {
+        if !rt.layouts.is_derived(&rt.vendor, of)? {
+            return Ok(Self { datatype: of, is_copy: false });
+        }
+        let mut copy = A::datatype_null();
+        // SAFETY: a datatype of the program and a place of our own.
+        unsafe {
+            check(rt.vendor.type_contiguous(1, of, &raw mut copy))?;
+            check(rt.vendor.type_commit(&raw mut copy))?;
+        }
+        Ok(Self { datatype: copy, is_copy: true })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn borrowed(datatype: A::Datatype) -> Self {
+        Self { datatype, is_copy: false }
+    }
+
+    pub(crate) fn get(&self) -> A::Datatype {
+        self.datatype
+    }
+
+    /// To be called once, when nothing needs it any more.
+    pub(crate) fn release(&self, rt: &Runtime<A>) {
+        if self.is_copy {
+            let mut copy = self.datatype;
+            rt.layouts.forget(copy);
+            // SAFETY: ours and nobody else's.
+            unsafe { rt.vendor.type_free(&raw mut copy) };
+        }
     }
 }
 
@@ -313,15 +358,15 @@ fn derived<A: Abi>(combiner: c_int) -> Result<Option<Combiner>> {
     }
 }
 
-/// Gives back a type that `MPI_Type_get_contents` handed out: derived ones are references
-/// (MPI 4.1 §5.1.13).
+/// Gives back a type that `MPI_Type_get_contents` handed out: derived ones are references, and those of Fortran's
+/// kinds must not be freed (MPI 4.1 §5.1.13, §19.1.9).
 fn release<A: Abi>(vendor: &Vendor<A>, mut datatype: A::Datatype) -> Result<()> {
     let (mut n, mut combiner) = ([0; 3], 0);
     // SAFETY: a datatype of the vendor's and places of our own.
     unsafe {
         let [i, a, d] = &mut n;
         check(vendor.type_get_envelope(datatype, i, a, d, &raw mut combiner))?;
-        if A::combiner(combiner) != Some(Combiner::Named) {
+        if derived::<A>(combiner)?.is_some() {
             check(vendor.type_free(&raw mut datatype))?;
         }
     }

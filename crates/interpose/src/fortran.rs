@@ -1,4 +1,4 @@
-//! Attributes about rates for Fortran programs. The vendors' Fortran bindings reach attributes by ways of their own below C, so
+//! Attributes about rates, and those that tell about the whole job, for Fortran programs. The vendors' Fortran bindings reach attributes by ways of their own below C, so
 //! the few procedures that take a key are exported here, and everything that is not ours is passed on.
 //!
 //! Values go by Fortran's rules (MPI 4.1 §7.7.2): what is got and put is an integer, not an address. All three bindings call by
@@ -6,8 +6,8 @@
 
 use crate::entry::enter;
 use crate::runtime::Runtime;
-use crate::serve::attribute::{of_rates, set_rate};
-use gridmpi_abi::Abi;
+use crate::serve::attribute::{of_job, of_rates, set_rate};
+use gridmpi_abi::{Abi, Handle};
 use std::ffi::{CString, c_int, c_void};
 
 /// An integer that an attribute's value is in Fortran: `INTEGER`, or one of `MPI_ADDRESS_KIND`.
@@ -70,6 +70,41 @@ pub unsafe fn get<A: Abi, V: Value>(
     true
 }
 
+/// Puts our value in the place of what the vendor told, where it is about the whole job.
+pub unsafe fn correct<A: Abi, V: Value>(
+    comm: *const c_int,
+    keyval: *const c_int,
+    value: *mut V,
+    flag: *mut c_int,
+) {
+    let rt = Runtime::<A>::get();
+    let Some(_guard) = enter(rt) else { return };
+    // SAFETY: the program's places.
+    unsafe {
+        let comm = handle(rt, *comm);
+        if !rt.spanning.contains(comm.bits()) {
+            return;
+        }
+        if let Some(ours) = of_job(rt, comm, (*keyval).wrapping_sub(A::FORTRAN_KEYS), *flag != 0) {
+            *value = V::from_int(*ours);
+            // What is not false stays as the program's compiler has it.
+            if *flag == 0 {
+                *flag = 1;
+            }
+        }
+    }
+}
+
+/// `MPI_Comm_f2c`: where it is but a macro, handles are integers in both languages.
+fn handle<A: Abi>(rt: &Runtime<A>, comm: c_int) -> A::Comm {
+    if rt.vendor.has_comm_f2c() {
+        // SAFETY: a handle of the program, which the vendor judges.
+        unsafe { rt.vendor.comm_f2c(comm) }
+    } else {
+        Handle::from_bits(comm.cast_unsigned() as usize)
+    }
+}
+
 /// Puts a value, or deletes the attribute, if the key is ours; whether it is.
 pub unsafe fn put<A: Abi>(keyval: *const c_int, value: Option<c_int>, ierror: *mut c_int) -> bool {
     let rt = Runtime::<A>::get();
@@ -106,6 +141,7 @@ macro_rules! fortran_symbols {
                 if !fortran::get::<A, $value>(keyval, value, flag, ierror) {
                     let own: Own = std::mem::transmute(fortran::vendors(stringify!($name)));
                     own(comm, keyval, value, flag, ierror);
+                    fortran::correct::<A, $value>(comm, keyval, value, flag);
                 }
             }
         })*

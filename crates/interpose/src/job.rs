@@ -1,17 +1,18 @@
 //! The job that this process takes part in, from `MPI_Init` to `MPI_Finalize`.
 
+use crate::buffered::Buffered;
 use crate::error::{Error, Result};
 use crate::local::Side;
 use crate::matb::Matb;
 use crate::progress::Eagerness;
 use crate::runtime::Runtime;
-use gridmpi_abi::{Abi, ErrorClass};
+use gridmpi_abi::{Abi, Count, ErrorClass};
 use gridmpi_bootstrap::{Control, JobEnv, Pacing};
 use gridmpi_engine::{JobMap, TagMatch};
 use gridmpi_net::Net;
 use gridmpi_wire::ProcId;
 use parking_lot::Mutex;
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -33,6 +34,8 @@ pub(crate) struct Job<A: Abi> {
     pub(crate) own: A::Comm,
     /// What `MPI_Buffer_attach` gave.
     pub(crate) attached: Attached,
+    /// Buffered sends that go inside the cluster.
+    pub(crate) buffered: Buffered<A>,
     /// `MPI_TAG_UB`: the least of all clusters. The program gets its address.
     pub(crate) tag_ub: Box<c_int>,
     /// `MPI_UNIVERSE_SIZE`: the processes of the job. The program gets its address.
@@ -82,6 +85,7 @@ impl<A: Abi> Job<A> {
             quiet: parts.quiet,
             own: parts.own,
             attached: Attached::default(),
+            buffered: Buffered::default(),
             tag_ub: Box::new(parts.tag_ub),
             universe,
             matb: parts.matb,
@@ -153,18 +157,29 @@ impl<A: Abi> Job<A> {
     }
 }
 
-/// The program's buffer for `MPI_Bsend`: its size counts, its memory serves the vendor alone.
+/// The program's buffer for `MPI_Bsend`: its size counts, its memory serves what the vendor buffers by itself.
 #[derive(Debug, Default)]
 pub(crate) struct Attached(AtomicU64);
 
 impl Attached {
-    /// Bytes attached; 0 if none.
-    pub(crate) fn size(&self) -> u64 {
-        self.0.load(Relaxed)
+    /// As large as need be (`MPI_BUFFER_AUTOMATIC`).
+    const AUTOMATIC: u64 = u64::MAX;
+
+    /// What `MPI_Buffer_attach` was given.
+    pub(crate) fn set<A: Abi>(&self, buffer: *mut c_void, bytes: Count) {
+        let is_automatic = buffer == A::buffer_automatic();
+        let bytes = u64::try_from(bytes).unwrap_or(0);
+        self.0.store(if is_automatic { Self::AUTOMATIC } else { bytes }, Relaxed);
     }
 
-    pub(crate) fn set(&self, bytes: u64) {
-        self.0.store(bytes, Relaxed);
+    /// Nothing is attached any more. Whether an `int` holds the size that was.
+    pub(crate) fn take(&self) -> bool {
+        let was = self.0.swap(0, Relaxed);
+        was == Self::AUTOMATIC || c_int::try_from(was).is_ok()
+    }
+
+    fn size(&self) -> u64 {
+        self.0.load(Relaxed)
     }
 
     /// Whether a message of `bytes` may be buffered (MPI 4.1 §3.6).

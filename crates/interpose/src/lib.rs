@@ -9,6 +9,7 @@
 #![allow(unsafe_code)]
 #![allow(clippy::missing_safety_doc, clippy::too_many_arguments)]
 
+mod buffered;
 mod collective;
 mod communicator;
 pub mod counts;

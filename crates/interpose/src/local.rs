@@ -3,6 +3,7 @@
 //! sees it.
 
 use crate::communicator::Spanning;
+use crate::datatype::Lasting;
 use crate::error::{Result, check};
 use crate::operation::{Address, Data, counted, vendor_irecv_under_lock};
 use crate::runtime::Runtime;
@@ -18,8 +19,7 @@ use std::sync::Arc;
 pub(crate) struct Held<A: Abi> {
     comm: Arc<Spanning<A>>,
     data: Data<A>,
-    /// The datatype is our duplicate, since the program may free its own at once (MPI 4.1 §5.1.9).
-    duplicate: bool,
+    datatype: Lasting<A>,
     state: State<A>,
 }
 
@@ -32,23 +32,28 @@ enum State<A: Abi> {
     Ended { outcome: Outcome<A>, reported: bool },
 }
 
+impl<A: Abi> State<A> {
+    /// Where a receive of the vendor's could not be started, the held one ends with its error.
+    fn started(receive: Result<A::Request>) -> Self {
+        match receive {
+            Ok(request) => Self::Receiving(request),
+            Err(error) => {
+                let outcome = Outcome { status: Told::Empty, error: Some(error) };
+                Self::Ended { outcome, reported: false }
+            }
+        }
+    }
+}
+
 impl<A: Abi> Held<A> {
     pub(crate) fn new(rt: &Runtime<A>, comm: &Arc<Spanning<A>>, mut data: Data<A>) -> Result<Self> {
-        let duplicate = rt.layouts.is_derived(&rt.vendor, data.datatype)?;
-        if duplicate {
-            let mut copy = A::datatype_null();
-            // SAFETY: a datatype of the program and a place of our own.
-            check(unsafe { rt.vendor.type_dup(data.datatype, &raw mut copy) })?;
-            data.datatype = copy;
-        }
-        Ok(Self { comm: Arc::clone(comm), data, duplicate, state: State::Waiting })
+        let datatype = Lasting::new(rt, data.datatype)?;
+        data.datatype = datatype.get();
+        Ok(Self { comm: Arc::clone(comm), data, datatype, state: State::Waiting })
     }
 
-    fn release(mut self, rt: &Runtime<A>) -> Option<Outcome<A>> {
-        if self.duplicate {
-            // SAFETY: the duplicate is ours and nobody else's.
-            unsafe { rt.vendor.type_free(&raw mut self.data.datatype) };
-        }
+    fn release(self, rt: &Runtime<A>) -> Option<Outcome<A>> {
+        self.datatype.release(rt);
         match self.state {
             State::Ended { outcome, .. } => Some(outcome),
             _ => None,
@@ -249,8 +254,9 @@ impl<A: Abi> LocalMatch for Vendor<'_, A> {
         let mut receive = A::request_null();
         let data = held.data;
         // SAFETY: the message was just taken; the memory is the receive's until it completes.
-        unsafe { counted!(v, imrecv, imrecv_c, data, &raw mut message, &raw mut receive) };
-        held.state = State::Receiving(receive);
+        let code =
+            unsafe { counted!(v, imrecv, imrecv_c, data, &raw mut message, &raw mut receive) };
+        held.state = State::started(check(code).map(|()| receive));
         Some(Self::found(&held.comm, &status))
     }
 
@@ -258,12 +264,73 @@ impl<A: Abi> LocalMatch for Vendor<'_, A> {
         let Some(held) = self.held.get_mut(&request) else { return };
         let pattern = Self::pattern(&held.comm, Some(source), tag);
         // SAFETY: the memory is the receive's until it completes.
-        match unsafe { vendor_irecv_under_lock(self.rt, held.data, pattern, held.comm.token) } {
-            Ok(receive) => held.state = State::Receiving(receive),
-            Err(error) => {
-                let outcome = Outcome { status: Told::Empty, error: Some(error) };
-                held.state = State::Ended { outcome, reported: false };
-            }
-        }
+        held.state = State::started(unsafe {
+            vendor_irecv_under_lock(self.rt, held.data, pattern, held.comm.token)
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vendor::Vendor as Mpi;
+    use gridmpi_abi::{Mpich, Named};
+    use gridmpi_engine::{Communicator, JobMap};
+    use gridmpi_wire::{Plane, ProcId};
+    use std::ffi::c_void;
+
+    const FAILS: c_int = 17;
+
+    unsafe extern "C" fn improbe(
+        _source: c_int,
+        _tag: c_int,
+        _comm: <Mpich as Abi>::Comm,
+        flag: *mut c_int,
+        _message: *mut <Mpich as Abi>::Message,
+        _status: *mut <Mpich as Abi>::Status,
+    ) -> c_int {
+        unsafe { *flag = 1 };
+        0
+    }
+
+    unsafe extern "C" fn imrecv(
+        _buf: *mut c_void,
+        _count: c_int,
+        _datatype: <Mpich as Abi>::Datatype,
+        _message: *mut <Mpich as Abi>::Message,
+        _request: *mut <Mpich as Abi>::Request,
+    ) -> c_int {
+        FAILS
+    }
+
+    #[test]
+    fn a_message_that_the_vendor_cannot_receive_ends_the_receive_with_the_error() {
+        let vendor = unsafe {
+            Mpi::of(&[
+                (c"MPI_Improbe", improbe as *const c_void),
+                (c"MPI_Imrecv", imrecv as *const c_void),
+            ])
+        };
+        let rt = Runtime::<Mpich>::over(vendor);
+        let map = JobMap::contiguous([("a".into(), 2), ("b".into(), 1)]);
+        let world = Communicator::world(ProcId(0), &map).unwrap();
+        let comm = Arc::new(Spanning::new(Mpich::comm_world(), world));
+        let data = Data::new(std::ptr::null(), 1, Mpich::datatype(Named::Byte));
+        let datatype = Lasting::borrowed(data.datatype);
+        let id = RequestId::from_bits(1);
+        let mut held = HashMap::from([(
+            id,
+            Held { comm: Arc::clone(&comm), data, datatype, state: State::Waiting },
+        )]);
+        let context = comm.context().on(Plane::PointToPoint);
+        let found = Vendor { rt: &rt, held: &mut held }.improbe_receive(
+            id,
+            context,
+            Some(Rank(1)),
+            TagMatch::Any,
+        );
+        assert!(found.is_some(), "it took the message");
+        let outcome = held.remove(&id).unwrap().release(&rt).expect("it has ended");
+        assert_eq!(outcome.error, Some(crate::error::Error::Vendor(FAILS)));
     }
 }

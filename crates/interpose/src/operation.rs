@@ -2,6 +2,7 @@
 //! engine for other clusters and wildcards, the vendor for the rest), and how it ends.
 
 use crate::communicator::{From, Peer, Spanning};
+use crate::datatype::Lasting;
 use crate::error::{Error, Result, check, forward};
 use crate::guard::Lift;
 use crate::local::Held;
@@ -93,7 +94,7 @@ pub(crate) enum Active<A: Abi> {
     Engine { id: RequestId, receive: bool, held: bool },
     /// In the vendor, among the members of the communicator in this cluster.
     Vendor { request: A::Request, receive: bool },
-    /// A receive from `MPI_PROC_NULL`, which has ended (MPI 4.1 §3.10).
+    /// A receive from `MPI_PROC_NULL` (MPI 4.1 §3.10) or a send that left from a copy: it has ended.
     Null,
 }
 
@@ -102,9 +103,55 @@ pub(crate) struct Persistent<A: Abi> {
     pub(crate) comm: Arc<Spanning<A>>,
     pub(crate) kind: PersistentKind,
     pub(crate) data: Data<A>,
+    /// That of the data.
+    pub(crate) datatype: Lasting<A>,
     pub(crate) address: Address,
-    /// What `MPI_Start` started and nobody completed yet.
-    pub(crate) active: Mutex<Option<Active<A>>>,
+    activity: Mutex<Activity<A>>,
+}
+
+/// What there is of a persistent operation between `MPI_Start` and its completion.
+#[derive(Clone, Copy)]
+pub(crate) enum Activity<A: Abi> {
+    Inactive,
+    /// A thread starts it or looks at it: no lock is held meanwhile, since functions of the program's may run.
+    Busy,
+    Started(Active<A>),
+}
+
+impl<A: Abi> Persistent<A> {
+    pub(crate) fn new(
+        comm: Arc<Spanning<A>>,
+        kind: PersistentKind,
+        (data, datatype): (Data<A>, Lasting<A>),
+        address: Address,
+    ) -> Self {
+        let activity = Mutex::new(Activity::Inactive);
+        Self { comm, kind, data, datatype, address, activity }
+    }
+
+    /// Takes what was started out, to look at it; to be [`put`](Self::put) back.
+    pub(crate) fn take(&self) -> Activity<A> {
+        self.replace_if(|now| matches!(now, Activity::Started(_)))
+    }
+
+    /// Makes it busy if it is inactive; whether it was.
+    pub(crate) fn claim(&self) -> bool {
+        matches!(self.replace_if(|now| matches!(now, Activity::Inactive)), Activity::Inactive)
+    }
+
+    fn replace_if(&self, may: impl FnOnce(&Activity<A>) -> bool) -> Activity<A> {
+        let mut activity = self.activity.lock();
+        let now = *activity;
+        if may(&now) {
+            *activity = Activity::Busy;
+        }
+        now
+    }
+
+    /// Ends being busy.
+    pub(crate) fn put(&self, activity: Activity<A>) {
+        *self.activity.lock() = activity;
+    }
 }
 
 /// Which persistent operation.
@@ -112,6 +159,21 @@ pub(crate) struct Persistent<A: Abi> {
 pub(crate) enum PersistentKind {
     Send(SendKind),
     Receive,
+}
+
+/// Finds the mistakes of a send before anything is started with it.
+pub(crate) fn check_send<A: Abi>(
+    rt: &Runtime<A>,
+    comm: &Spanning<A>,
+    data: Data<A>,
+    to: Address,
+) -> Result<()> {
+    if comm.peer(to.peer)? != Peer::Null {
+        rt.job().check_tag(to.tag)?;
+        data.elements()?;
+        rt.layouts.of(&rt.vendor, data.datatype)?;
+    }
+    Ok(())
 }
 
 /// Starts a send on a spanning communicator.
@@ -134,10 +196,29 @@ pub(crate) unsafe fn start_send<A: Abi>(
         Peer::Local(rank) => rank,
         Peer::Null => A::PROC_NULL,
     };
-    let to = Address { peer: rank, ..to };
     // SAFETY: as this function's.
-    let request = unsafe { vendor_isend(rt, kind, data, to, comm.token)? };
-    Ok(Active::Vendor { request, receive: false })
+    unsafe { start_send_near(rt, kind, data, Address { peer: rank, ..to }, comm.token) }
+}
+
+/// Starts a send to a rank of the vendor's.
+///
+/// # Safety
+/// The data is the operation's until it has completed.
+pub(crate) unsafe fn start_send_near<A: Abi>(
+    rt: &Runtime<A>,
+    kind: SendKind,
+    data: Data<A>,
+    to: Address,
+    comm: A::Comm,
+) -> Result<Active<A>> {
+    // SAFETY: as this function's.
+    unsafe {
+        if kind == SendKind::Buffered && rt.job().buffered.send(rt, data, to, comm)? {
+            return Ok(Active::Null);
+        }
+        let request = vendor_isend(rt, kind, data, to, comm)?;
+        Ok(Active::Vendor { request, receive: false })
+    }
 }
 
 unsafe fn send_remote<A: Abi>(
@@ -275,6 +356,14 @@ pub(crate) fn wait<A: Abi>(
             return Ok(outcome);
         }
         turn.wait(active.is_local())?;
+    }
+}
+
+/// Takes back a receive that nobody will ask for, so that its memory is the program's again.
+pub(crate) fn withdraw<A: Abi>(rt: &Runtime<A>, mut receive: Active<A>, comm: &Spanning<A>) {
+    if receive.cancel(rt).is_ok() {
+        // It can only not end where the whole job does, and that is told elsewhere.
+        drop(wait(rt, receive, comm));
     }
 }
 

@@ -30,6 +30,7 @@ pub struct Runtime<A: Abi> {
     job: OnceLock<Job<A>>,
     direct: OnceLock<Direct>,
     active: AtomicBool,
+    several: AtomicBool,
     held: AtomicUsize,
 }
 
@@ -63,7 +64,14 @@ impl<A: Abi> Runtime<A> {
             eprintln!("gridmpi: {reason}");
             std::process::abort();
         });
-        let runtime: &'static Self = Box::leak(Box::new(Self {
+        let runtime: &'static Self = Box::leak(Box::new(Self::over(vendor)));
+        RUNTIME.store(ptr::from_ref(runtime).cast_mut().cast(), Ordering::Release);
+        runtime
+    }
+
+    /// Inert.
+    pub(crate) fn over(vendor: Vendor<A>) -> Self {
+        Self {
             vendor,
             spanning: SpanningTable::new(),
             layouts: Layouts::default(),
@@ -72,16 +80,21 @@ impl<A: Abi> Runtime<A> {
             job: OnceLock::new(),
             direct: OnceLock::new(),
             active: AtomicBool::new(false),
+            several: AtomicBool::new(false),
             held: AtomicUsize::new(0),
-        }));
-        RUNTIME.store(ptr::from_ref(runtime).cast_mut().cast(), Ordering::Release);
-        runtime
+        }
     }
 
     /// Takes part in a job from now on.
     pub(crate) fn activate(&self, job: Job<A>) {
         assert!(self.job.set(job).is_ok(), "MPI_Init was served twice");
         self.active.store(true, Ordering::Release);
+    }
+
+    /// `MPI_COMM_WORLD` has members in several clusters; before the program makes its first call.
+    pub(crate) fn join_clusters(&self, world: Spanning<A>) {
+        self.adopt(world);
+        self.several.store(true, Ordering::Release);
     }
 
     /// Opens the short way within the cluster, before the program makes its first call.
@@ -92,6 +105,7 @@ impl<A: Abi> Runtime<A> {
 
     /// Leaves everything to the vendor again (`MPI_Finalize`).
     pub(crate) fn deactivate(&self) {
+        self.several.store(false, Ordering::Release);
         self.active.store(false, Ordering::Release);
     }
 
@@ -109,6 +123,12 @@ impl<A: Abi> Runtime<A> {
     #[inline]
     pub fn is_active(&self) -> bool {
         self.active.load(Ordering::Relaxed)
+    }
+
+    /// The job has several clusters.
+    #[inline]
+    pub fn spans_clusters(&self) -> bool {
+        self.several.load(Ordering::Relaxed)
     }
 
     /// Something of ours moves only while the program's thread polls for it.

@@ -110,6 +110,8 @@ pub(crate) struct Tokens<A: Abi> {
     contexts: RwLock<HashMap<ContextId, Arc<Spanning<A>>>>,
     /// Given back by the program.
     retired: Mutex<Vec<Arc<Spanning<A>>>>,
+    /// How many of those there are, for a look without the lock.
+    waiting: AtomicUsize,
     pub(crate) requests: Table<Request<A>>,
     pub(crate) groups: Table<Arc<Group>>,
     pub(crate) messages: Table<Message<A>>,
@@ -124,6 +126,7 @@ impl<A: Abi> Default for Tokens<A> {
             communicators: RwLock::default(),
             contexts: RwLock::default(),
             retired: Mutex::default(),
+            waiting: AtomicUsize::new(0),
             requests: Table::default(),
             groups: Table::default(),
             messages: Table::default(),
@@ -163,17 +166,22 @@ impl<A: Abi> Tokens<A> {
         let is_new = !retired.iter().any(|other| Arc::ptr_eq(other, &spanning));
         if is_new {
             retired.push(spanning.to_arc());
+            self.waiting.store(retired.len(), Relaxed);
         }
         is_new
     }
 
     /// The retired communicators that no operation uses: each is to be freed, then forgotten.
     pub(crate) fn unused_communicators(&self) -> Vec<Arc<Spanning<A>>> {
+        if self.waiting.load(Relaxed) == 0 {
+            return Vec::new();
+        }
         let mut retired = self.retired.lock();
         // One reference is here, one by handle and one by context.
         let (unused, used) =
             retired.drain(..).partition(|spanning| Arc::strong_count(spanning) <= 3);
         *retired = used;
+        self.waiting.store(retired.len(), Relaxed);
         unused
     }
 

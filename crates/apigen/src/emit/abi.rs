@@ -114,6 +114,7 @@ fn trait_definition(model: &AbiFacts) -> String {
          /// As in file names: `mpich`.\nconst NAME: &'static str;\n\
          /// A symbol that only a library of this family has.\nconst MARKER: &'static std::ffi::CStr;\n\
          /// Has the large-count procedures.\nconst LARGE_COUNTS: bool;\n\
+         /// What the keys of predefined attributes are in Fortran above those in C.\nconst FORTRAN_KEYS: c_int;\n\
          /// What only the loaded library knows; to be looked up and given to [`Abi::set_symbol`] at start.\n\
          const SYMBOLS: &'static [Symbol];\n\
          /// Gives the value of `SYMBOLS[index]`. Before that it is 0.\nfn set_symbol(index: usize, value: usize);\n\
@@ -234,13 +235,14 @@ fn implementation(facts: &AbiFacts, neutral: &Neutral) -> String {
         "{status}/// The ABI `{file}`.\n#[derive(Clone, Copy, PartialEq, Eq, Debug)]\npub struct {name};\n\n\
          static {table}: [AtomicUsize; {len}] = [const {{ AtomicUsize::new(0) }}; {len}];\n\n\
          impl Abi for {name} {{\nconst NAME: &'static str = \"{file}\";\nconst MARKER: &'static std::ffi::CStr = c\"{marker}\";\n\
-         const LARGE_COUNTS: bool = {large};\nconst SYMBOLS: &'static [Symbol] = &[{rows}];\n\
+         const LARGE_COUNTS: bool = {large};\nconst FORTRAN_KEYS: c_int = {fortran_keys};\nconst SYMBOLS: &'static [Symbol] = &[{rows}];\n\
          fn set_symbol(index: usize, value: usize) {{ {table}[index].store(value, Ordering::Relaxed); }}\n\
          type Status = {name}Status;\n{body}}}\n\n",
         status = status(facts),
         file = facts.name,
         marker = facts.marker,
         large = facts.large_counts,
+        fortran_keys = facts.fortran_keys,
         len = symbols.0.len(),
     )
 }

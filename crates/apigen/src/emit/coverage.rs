@@ -51,6 +51,27 @@ fn when(gate: Gate) -> &'static str {
     }
 }
 
+/// What no table says.
+const LIMITS: &str = "\
+## Limits
+
+In a job of several clusters, on a communicator that lies in one of them:
+
+* Blocking collectives, `MPI_Comm_dup` and `MPI_Comm_dup_with_info` run as the vendor's nonblocking procedures, whatever else is under way, so that
+  receives which may match messages of several clusters (`MPI_ANY_SOURCE` on a communicator across clusters, and what must come after such a one)
+  are served meanwhile. `MPI_Bsend` and `MPI_Ibsend` leave from copies of GridMPI's for the same reason.
+* Such receives are not served while a process waits inside the vendor in one of these: `MPI_Comm_split`, `MPI_Comm_split_type`, `MPI_Comm_create`,
+  `MPI_Comm_create_group`, `MPI_Cart_create`, `MPI_Graph_create` and all else that makes a communicator, `MPI_Win_*`, `MPI_File_*`,
+  `MPI_Neighbor_*`, `MPI_Buffer_flush`, and `MPI_Buffer_detach` where a request of `MPI_Bsend_init` or a buffer of a communicator's own is
+  concerned. A program hangs where a member of the communicator comes there only when such a receive of another member, who is
+  there already, has been served.
+
+On communicators across clusters:
+
+* A reduction takes 2^31-1 elements at most. Collectives whose parts inside a cluster are more than 2^31-1 bytes in all need parts whose lengths in bytes have a common
+  divisor: the elements of one type have. Where they have none that is great enough the call returns `MPI_ERR_COUNT`.
+";
+
 /// `docs/coverage.md`.
 pub fn markdown(table: &Table) -> String {
     let rows = rows(table);
@@ -58,7 +79,8 @@ pub fn markdown(table: &Table) -> String {
         "# Coverage of MPI {}\n\n\
          Written from `api/` by `cargo run -p gridmpi-apigen --bin apigen coverage`; a test compares. `gridmpi coverage` prints\n\
          the same. A row stands for the large-count form (`_c`) too, where there is one and the vendor has it.\n\
-         On a communicator that lies in one cluster everything is the vendor's own, and everything works.\n\n",
+         On a communicator that lies in one cluster everything is the vendor's own, and everything works; see Limits at\n\
+         the end.\n\n",
         table.standard
     );
     for (class, title, meaning) in [
@@ -88,6 +110,5 @@ pub fn markdown(table: &Table) -> String {
         }
         out.push('\n');
     }
-    out.truncate(out.trim_end().len());
-    out + "\n"
+    out + LIMITS
 }

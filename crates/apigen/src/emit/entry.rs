@@ -58,7 +58,7 @@ fn is_direct(entry: &Entry) -> bool {
 fn quick(entry: &Entry, row: &Served, pass: &str) -> Option<String> {
     // One communicator decides: what is plain meets nothing else of ours.
     let comm = rust::name(communicator(&entry.procedure).filter(|_| row.plain)?);
-    let waits = if row.progress { "\n        && !rt.needs_progress()" } else { "" };
+    let waits = passed_while(row).map_or_else(String::new, |idle| format!("\n        && {idle}"));
     Some(format!(
         "    if let Some(rt) = Runtime::<A>::started()\n        && !may_span(rt, {comm}){waits}\n    {{\n        {pass};\n    }}\n"
     ))
@@ -68,7 +68,7 @@ fn served(entry: &Entry, row: &Served, large: bool, pass: &str) -> String {
     let enter = if entry.gate() == Gate::Always { "Guard::enter()" } else { "enter(rt)" };
     let mut out = format!("    let Some(guard) = {enter} else {{\n        {pass};\n    }};\n");
     if let Some(ours) = meets_ours(entry) {
-        let waits = if row.progress { " && !rt.needs_progress()" } else { "" };
+        let waits = passed_while(row).map_or_else(String::new, |idle| format!(" && {idle}"));
         out +=
             &format!("    let ours = {ours};\n    if !ours{waits} {{\n        {pass};\n    }}\n");
     }
@@ -81,6 +81,15 @@ fn served(entry: &Entry, row: &Served, large: bool, pass: &str) -> String {
         normalised.join(", "),
         handler(&entry.procedure),
     )
+}
+
+/// What must hold, besides meeting nothing of ours, for a call to be passed on.
+fn passed_while(row: &Served) -> Option<&'static str> {
+    if row.several {
+        Some("!rt.spans_clusters()")
+    } else {
+        row.progress.then_some("!rt.needs_progress()")
+    }
 }
 
 fn refused(entry: &Entry, remedy: &str, name: &str, pass: &str) -> String {

@@ -78,11 +78,11 @@ impl Memory {
     }
 
     fn allocate(count: u64, layout: Arc<Layout>) -> Self {
-        let bytes = room(count, &layout);
+        let (lowest, bytes) = room(count, &layout);
         let mut storage = vec![0u128; bytes.div_ceil(16)].into_boxed_slice();
         let address: *mut u8 = storage.as_mut_ptr().cast();
-        // The first data byte of element 0 comes first in the storage.
-        let address = address.wrapping_offset(-offset(layout.true_lb()));
+        // The lowest byte of all elements comes first in the storage.
+        let address = address.wrapping_offset(-offset(lowest));
         Self { blocks: vec![Block { address, count, layout, start: 0 }], _storage: Some(storage) }
     }
 
@@ -145,9 +145,70 @@ fn offset(bytes: i64) -> isize {
     isize::try_from(bytes).unwrap_or(0)
 }
 
-/// Bytes from the first to the last data byte of `count` elements.
-fn room(count: u64, layout: &Layout) -> usize {
-    let between = layout.extent().unsigned_abs().saturating_mul(count.saturating_sub(1));
-    let last = layout.true_extent().unsigned_abs();
-    if count == 0 { 0 } else { usize::try_from(between.saturating_add(last)).unwrap_or(usize::MAX) }
+/// Where `count` elements begin, seen from the address of the first, and their bytes. The bounds count with the data, since vendors may
+/// copy them along; elements go down in memory where the extent is negative.
+fn room(count: u64, layout: &Layout) -> (i64, usize) {
+    if count == 0 {
+        return (0, 0);
+    }
+    let (true_lb, true_ub) = (layout.true_lb(), layout.true_lb() + layout.true_extent());
+    let first = true_lb.min(layout.lb()).min(layout.ub());
+    let last = true_ub.max(layout.lb()).max(layout.ub());
+    let between = layout.extent().saturating_mul(i64::try_from(count - 1).unwrap_or(i64::MAX));
+    let bytes = last.abs_diff(first).saturating_add(between.unsigned_abs());
+    (first.saturating_add(between.min(0)), usize::try_from(bytes).unwrap_or(usize::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every byte of every element, bounds and data, lies in the storage.
+    fn holds(count: u64, layout: &Layout) {
+        let memory = Memory::temporary(Temporary::Elements(count), &Arc::new(layout.clone()));
+        let storage = memory._storage.as_deref().unwrap().as_ptr_range();
+        let (from, to) = (storage.start.addr() as i64, storage.end.addr() as i64);
+        let block = &memory.blocks[0];
+        for element in 0..count as i64 {
+            let at = block.address.addr() as i64 + element * layout.extent();
+            let data = [layout.true_lb(), layout.true_lb() + layout.true_extent()];
+            for edge in [layout.lb(), layout.ub(), data[0], data[1]] {
+                let at = at + edge;
+                assert!((from..=to).contains(&at), "{at} of {from}..{to}: {element} of {layout:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn temporary_buffers_hold_types_of_any_bounds() {
+        let double = Layout::predefined(8, 8);
+        let late = Layout::structure([(1, 40, &double)]).unwrap();
+        for layout in [
+            double.clone(),
+            double.resized(0, 64).unwrap(),
+            double.resized(-16, 48).unwrap(),
+            double.resized(0, -8).unwrap(),
+            double.resized(100, -24).unwrap(),
+            double.resized(0, 0).unwrap(),
+            late.resized(0, 48).unwrap(),
+            late.resized(0, -48).unwrap(),
+        ] {
+            for count in [1, 2, 7] {
+                holds(count, &layout);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_written_to_elements_that_go_down_comes_back() {
+        let layout = Arc::new(Layout::predefined(8, 8).resized(0, -8).unwrap());
+        let memory = Memory::temporary(Temporary::Elements(5), &layout);
+        let all = Span { buffer: gridmpi_coll::BufferId(0), offset: 0, len: 40 };
+        let bytes: Vec<u8> = (0..40).collect();
+        // SAFETY: the memory lives longer than both buffers.
+        unsafe {
+            memory.to_receive(all).write_at(0, &bytes);
+            assert_eq!(memory.to_send(all).to_bytes().as_ref(), bytes);
+        }
+    }
 }

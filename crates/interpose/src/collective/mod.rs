@@ -39,9 +39,14 @@ pub(crate) fn run<A: Abi>(
     buffers.extend(schedule.temporaries.iter().map(|t| Memory::temporary(*t, &element)));
     let stage = Stage { buffers, reduction, token: comm.token };
     let result = Run::new(rt, comm, &schedule, &stage).finish();
+    spare(result, stage)
+}
+
+/// Drops what a collective worked on, but not after an error: steps under way still point into it, and go on in the vendor and the
+/// engine for as long as the program does.
+fn spare<T>(result: Result<()>, used: T) -> Result<()> {
     if result.is_err() {
-        // Steps under way still point into the buffers, and the program is about to end.
-        std::mem::forget(stage);
+        std::mem::forget(used);
     }
     result
 }
@@ -63,4 +68,20 @@ pub(crate) fn allgather_bytes<A: Abi>(
     let (send, recv) = (Memory::of_bytes(own), Memory::of_bytes(all));
     run(rt, comm, &Collective::Allgather { blocks, in_place: false }, send, recv, None)?;
     Ok(ManuallyDrop::into_inner(memory).1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Error;
+    use gridmpi_abi::ErrorClass;
+
+    #[test]
+    fn what_steps_point_into_outlives_an_error() {
+        let used = Arc::new(());
+        assert!(spare(Ok(()), Arc::clone(&used)).is_ok());
+        assert_eq!(Arc::strong_count(&used), 1);
+        assert!(spare(Err(Error::new(ErrorClass::Intern, "")), Arc::clone(&used)).is_err());
+        assert_eq!(Arc::strong_count(&used), 2, "it is still there");
+    }
 }

@@ -1,9 +1,10 @@
 //! A phase inside the cluster: the vendor's own nonblocking collective on the token.
 
 use super::memory::Memory;
-use crate::error::{Error, Result, check};
+use crate::error::{Error, Result, check, forward};
+use crate::guard::Lift;
 use crate::runtime::Runtime;
-use gridmpi_abi::{Abi, ErrorClass, Named};
+use gridmpi_abi::{Abi, Aint, ErrorClass, Named};
 use gridmpi_coll::{BufferId, LocalCollective, Span};
 use std::ffi::{c_int, c_void};
 
@@ -40,12 +41,15 @@ impl<A: Abi> Stage<A> {
 pub(crate) struct Phase<A: Abi> {
     pub(crate) request: A::Request,
     _arrays: Vec<Places>,
+    /// Made for it.
+    types: Vec<A::Datatype>,
     /// Results to spread over memory that is not contiguous.
     unpack: Vec<(Vec<u8>, Vec<Span>)>,
 }
 
-/// Parts of one buffer as vendor procedures take them: a base address, counts and displacements in bytes.
+/// Parts of one buffer as vendor procedures take them: a base address, counts and displacements in units of so many bytes.
 struct Places {
+    unit: u64,
     base: *mut c_void,
     counts: Vec<c_int>,
     displs: Vec<c_int>,
@@ -56,22 +60,30 @@ struct Places {
 impl<A: Abi> Phase<A> {
     /// Starts the collective. The stage stays as it is until the phase has ended.
     pub(crate) fn start(rt: &Runtime<A>, stage: &Stage<A>, what: &LocalCollective) -> Result<Self> {
-        let mut starter = Starter { rt, stage, arrays: Vec::new(), unpack: Vec::new() };
+        let mut starter =
+            Starter { rt, stage, arrays: Vec::new(), types: Vec::new(), unpack: Vec::new() };
         let mut request = A::request_null();
         starter.start(what, &raw mut request)?;
-        Ok(Self { request, _arrays: starter.arrays, unpack: starter.unpack })
+        let Starter { arrays, types, unpack, .. } = starter;
+        Ok(Self { request, _arrays: arrays, types, unpack })
     }
 
     /// Whether it has ended; its results are in place then.
     pub(crate) fn test(&mut self, rt: &Runtime<A>, stage: &Stage<A>) -> Result<bool> {
         let mut flag = 0;
-        // SAFETY: our request, under way.
-        check(unsafe { rt.vendor.test(&raw mut self.request, &raw mut flag, A::status_ignore()) })?;
+        // SAFETY: our request, under way. Operations and error handlers of the program's may run.
+        forward(|| unsafe {
+            rt.vendor.test(&raw mut self.request, &raw mut flag, A::status_ignore())
+        })?;
         if flag == 0 {
             return Ok(false);
         }
         for (bytes, spans) in self.unpack.drain(..) {
             spread(stage, &bytes, &spans);
+        }
+        for mut made in self.types.drain(..) {
+            // SAFETY: ours, and the collective has ended.
+            unsafe { rt.vendor.type_free(&raw mut made) };
         }
         Ok(true)
     }
@@ -104,9 +116,7 @@ fn collect<A: Abi>(stage: &Stage<A>, spans: &[Span]) -> Vec<u8> {
 
 fn small(n: u64) -> Result<c_int> {
     c_int::try_from(n).map_err(|_| {
-        let message = format!(
-            "a collective across clusters moves {n} bytes or elements at once; the limit is 2^31-1"
-        );
+        let message = format!("a collective across clusters has {n} elements; the limit is 2^31-1");
         Error::new(ErrorClass::Count, message)
     })
 }
@@ -115,72 +125,74 @@ struct Starter<'a, A: Abi> {
     rt: &'a Runtime<A>,
     stage: &'a Stage<A>,
     arrays: Vec<Places>,
+    types: Vec<A::Datatype>,
     unpack: Vec<(Vec<u8>, Vec<Span>)>,
 }
 
 impl<A: Abi> Starter<'_, A> {
     fn start(&mut self, what: &LocalCollective, request: *mut A::Request) -> Result<()> {
         let (v, comm, r) = (&self.rt.vendor, self.stage.token, request);
-        let byte = A::datatype(Named::Byte);
+        // Operations and error handlers of the program's may run.
+        let _lift = Lift::new();
         // SAFETY: all memory is the collective's until it ends, and the arrays live in the phase.
         let code = unsafe {
             match what {
                 LocalCollective::Barrier => v.ibarrier(comm, r),
                 LocalCollective::Bcast { data, root } => {
                     let is_root = self.is_me(*root);
-                    let (at, count) =
+                    let (at, count, kind) =
                         if is_root { self.source(*data)? } else { self.target(*data)? };
-                    v.ibcast(at, count, byte, small((*root).into())?, comm, r)
+                    v.ibcast(at, count, kind, small((*root).into())?, comm, r)
                 }
                 LocalCollective::Gatherv { send, recv, root } => {
-                    let (from, count) = self.optional_source(*send)?;
-                    let (base, counts, displs) = self.targets(recv, send.is_none())?;
+                    let (from, count, sent) = self.optional_source(*send)?;
+                    let (base, counts, displs, kind) = self.targets(recv, send.is_none())?;
                     v.igatherv(
                         from,
                         count,
-                        byte,
+                        sent,
                         base,
                         counts,
                         displs,
-                        byte,
+                        kind,
                         small((*root).into())?,
                         comm,
                         r,
                     )
                 }
                 LocalCollective::Scatterv { send, recv, root } => {
-                    let (base, counts, displs) = self.sources(send)?;
-                    let (into, count) = self.optional_target(*recv)?;
+                    let (base, counts, displs, kind) = self.sources(send)?;
+                    let (into, count, received) = self.optional_target(*recv)?;
                     v.iscatterv(
                         base,
                         counts,
                         displs,
-                        byte,
+                        kind,
                         into,
                         count,
-                        byte,
+                        received,
                         small((*root).into())?,
                         comm,
                         r,
                     )
                 }
                 LocalCollective::Allgatherv { send, recv } => {
-                    let (from, count) = self.optional_source(*send)?;
-                    let (base, counts, displs) = self.targets(recv, send.is_none())?;
-                    v.iallgatherv(from, count, byte, base, counts, displs, byte, comm, r)
+                    let (from, count, sent) = self.optional_source(*send)?;
+                    let (base, counts, displs, kind) = self.targets(recv, send.is_none())?;
+                    v.iallgatherv(from, count, sent, base, counts, displs, kind, comm, r)
                 }
                 LocalCollective::Alltoallv { send, recv } => {
-                    let (from, send_counts, send_displs) = self.sources(send)?;
-                    let (into, counts, displs) = self.targets(recv, false)?;
+                    let (from, send_counts, send_displs, sent) = self.sources(send)?;
+                    let (into, counts, displs, kind) = self.targets(recv, false)?;
                     v.ialltoallv(
                         from,
                         send_counts,
                         send_displs,
-                        byte,
+                        sent,
                         into,
                         counts,
                         displs,
-                        byte,
+                        kind,
                         comm,
                         r,
                     )
@@ -233,8 +245,9 @@ impl<A: Abi> Starter<'_, A> {
                     let counts = counts.collect::<Result<Vec<_>>>()?;
                     let base =
                         from.first().map_or(std::ptr::null_mut(), |s| self.stage.elements(*s).0);
+                    let displs = Vec::new();
                     let places =
-                        self.keep(Places { base, counts, displs: Vec::new(), _staged: None });
+                        self.keep(Places { unit: 1, base, counts, displs, _staged: None })?;
                     let into = self.stage.elements(*into).0;
                     v.ireduce_scatter(places.0, into, places.1, datatype, op, comm, r)
                 }
@@ -251,48 +264,72 @@ impl<A: Abi> Starter<'_, A> {
     }
 
     /// Keeps arrays alive until the phase ends; what the vendor is told of them.
-    fn keep(&mut self, places: Places) -> (*mut c_void, *const c_int, *const c_int) {
-        let told = (places.base, places.counts.as_ptr(), places.displs.as_ptr());
+    fn keep(&mut self, places: Places) -> Result<Told<A>> {
+        let kind = match places.unit {
+            1 => A::datatype(Named::Byte),
+            unit => self.bytes_type(unit)?,
+        };
+        let told = (places.base, places.counts.as_ptr(), places.displs.as_ptr(), kind);
         self.arrays.push(places);
-        told
+        Ok(told)
+    }
+
+    /// A datatype of so many bytes, which lasts until the phase ends.
+    fn bytes_type(&mut self, bytes: u64) -> Result<A::Datatype> {
+        let (v, byte) = (&self.rt.vendor, A::datatype(Named::Byte));
+        let (mut block, mut whole) = (A::datatype_null(), A::datatype_null());
+        let rest = bytes % BLOCK;
+        let at = Aint::try_from(bytes - rest).unwrap_or(0);
+        let (lens, displs) = ([small(bytes / BLOCK)?, small(rest)?], [0, at]);
+        // SAFETY: places of our own.
+        unsafe {
+            check(v.type_contiguous(small(BLOCK)?, byte, &raw mut block))?;
+            let (types, r) = ([block, byte], &raw mut whole);
+            let made = v.type_create_struct(2, lens.as_ptr(), displs.as_ptr(), types.as_ptr(), r);
+            check(v.type_free(&raw mut block))?;
+            check(made)?;
+            self.types.push(whole);
+            check(v.type_commit(r))?;
+        }
+        Ok(whole)
     }
 
     /// The bytes of a span, for the vendor to read.
-    fn source(&mut self, span: Span) -> Result<(*mut c_void, c_int)> {
-        let (base, ..) = self.sources(&[span])?;
-        Ok((base, small(span.len)?))
+    fn source(&mut self, span: Span) -> Result<(*mut c_void, c_int, A::Datatype)> {
+        self.sources(&[span]).map(|told| self.only(told))
     }
 
-    fn optional_source(&mut self, span: Option<Span>) -> Result<(*mut c_void, c_int)> {
-        span.map_or(Ok((A::in_place(), 0)), |span| self.source(span))
+    fn optional_source(&mut self, span: Option<Span>) -> Result<(*mut c_void, c_int, A::Datatype)> {
+        span.map_or(Ok((A::in_place(), 0, A::datatype(Named::Byte))), |span| self.source(span))
     }
 
     /// The place of a span, for the vendor to write.
-    fn target(&mut self, span: Span) -> Result<(*mut c_void, c_int)> {
-        let (base, ..) = self.targets(&[span], false)?;
-        Ok((base, small(span.len)?))
+    fn target(&mut self, span: Span) -> Result<(*mut c_void, c_int, A::Datatype)> {
+        self.targets(&[span], false).map(|told| self.only(told))
     }
 
-    fn optional_target(&mut self, span: Option<Span>) -> Result<(*mut c_void, c_int)> {
-        span.map_or(Ok((A::in_place(), 0)), |span| self.target(span))
+    fn optional_target(&mut self, span: Option<Span>) -> Result<(*mut c_void, c_int, A::Datatype)> {
+        span.map_or(Ok((A::in_place(), 0, A::datatype(Named::Byte))), |span| self.target(span))
     }
 
-    fn sources(&mut self, spans: &[Span]) -> Result<(*mut c_void, *const c_int, *const c_int)> {
-        let places = match in_memory(self.stage, spans)? {
+    /// What was just kept, of one part.
+    fn only(&self, (base, _, _, kind): Told<A>) -> (*mut c_void, c_int, A::Datatype) {
+        let count = self.arrays.last().and_then(|places| places.counts.first());
+        (base, count.copied().unwrap_or(0), kind)
+    }
+
+    fn sources(&mut self, spans: &[Span]) -> Result<Told<A>> {
+        let places = match in_memory(self.stage, spans) {
             Some(places) => places,
             None => staged(collect(self.stage, spans), spans)?,
         };
-        Ok(self.keep(places))
+        self.keep(places)
     }
 
     /// `in_place`: this process's own part is among the places already.
-    fn targets(
-        &mut self,
-        spans: &[Span],
-        in_place: bool,
-    ) -> Result<(*mut c_void, *const c_int, *const c_int)> {
-        if let Some(places) = in_memory(self.stage, spans)? {
-            return Ok(self.keep(places));
+    fn targets(&mut self, spans: &[Span], in_place: bool) -> Result<Told<A>> {
+        if let Some(places) = in_memory(self.stage, spans) {
+            return self.keep(places);
         }
         let total: u64 = spans.iter().map(|s| s.len).sum();
         let mut bytes = if in_place {
@@ -303,50 +340,98 @@ impl<A: Abi> Starter<'_, A> {
         let base = bytes.as_mut_ptr().cast();
         // The heap block stays where it is when the vector moves.
         self.unpack.push((bytes, spans.to_vec()));
-        let (counts, displs) = one_after_the_other(spans)?;
-        Ok(self.keep(Places { base, counts, displs, _staged: None }))
+        let (unit, counts, displs) = one_after_the_other(spans)?;
+        self.keep(Places { unit, base, counts, displs, _staged: None })
     }
+}
+
+/// A base address, counts, displacements, and the datatype that both count.
+type Told<A> = (*mut c_void, *const c_int, *const c_int, <A as Abi>::Datatype);
+
+/// What types of many bytes are made of, bytes.
+const BLOCK: u64 = 1 << 30;
+
+/// Lengths and displacements, in bytes, as `int` holds them: in units of a byte where it does, else of the greatest that divides all
+/// lengths. Members may count the same bytes in different units.
+fn counted(lens: &[u64], displs: &[u64]) -> Option<(u64, Vec<c_int>, Vec<c_int>)> {
+    let fits = |n: &u64| c_int::try_from(*n).is_ok();
+    let unit = if lens.iter().chain(displs).all(fits) {
+        1
+    } else {
+        lens.iter().copied().fold(0, greatest_common_divisor).max(1)
+    };
+    let in_units =
+        |n: &u64| n.is_multiple_of(unit).then(|| c_int::try_from(n / unit).ok()).flatten();
+    let counts = lens.iter().map(in_units).collect::<Option<_>>()?;
+    Some((unit, counts, displs.iter().map(in_units).collect::<Option<_>>()?))
+}
+
+fn greatest_common_divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
 /// The spans where they are, if each is contiguous and `int` reaches from the lowest to all.
-fn in_memory<A: Abi>(stage: &Stage<A>, spans: &[Span]) -> Result<Option<Places>> {
-    let mut found = Vec::with_capacity(spans.len());
-    for span in spans {
-        let Some(address) = stage.memory(span.buffer).contiguous(*span) else { return Ok(None) };
-        found.push((address, small(span.len)?));
-    }
-    let occupied = found.iter().filter(|(_, len)| *len > 0).map(|(address, _)| address.addr());
-    let Some(lowest) = occupied.min() else {
-        let zeros = vec![0; spans.len()];
-        return Ok(Some(Places {
-            base: std::ptr::null_mut(),
-            counts: zeros.clone(),
-            displs: zeros,
-            _staged: None,
-        }));
+fn in_memory<A: Abi>(stage: &Stage<A>, spans: &[Span]) -> Option<Places> {
+    let found: Option<Vec<_>> = spans
+        .iter()
+        .map(|span| Some((stage.memory(span.buffer).contiguous(*span)?, span.len)))
+        .collect();
+    let found = found?;
+    let occupied = found.iter().filter(|(_, len)| *len > 0);
+    let base = occupied.map(|(address, _)| *address).min_by_key(|address| address.addr());
+    let base = base.unwrap_or(std::ptr::null_mut());
+    let lens: Vec<_> = found.iter().map(|(_, len)| *len).collect();
+    let from_base = |(address, len): &(*mut u8, u64)| {
+        if *len == 0 { 0 } else { (address.addr() - base.addr()) as u64 }
     };
-    let base = found.iter().map(|(address, _)| *address).find(|a| a.addr() == lowest);
-    let displs = found.iter().map(|(address, len)| {
-        if *len == 0 { Some(0) } else { c_int::try_from(address.addr() - lowest).ok() }
-    });
-    let Some(displs) = displs.collect::<Option<Vec<_>>>() else { return Ok(None) };
-    let counts = found.iter().map(|(_, len)| *len).collect();
-    Ok(base.map(|base| Places { base: base.cast(), counts, displs, _staged: None }))
+    let (unit, counts, displs) = counted(&lens, &found.iter().map(from_base).collect::<Vec<_>>())?;
+    Some(Places { unit, base: base.cast(), counts, displs, _staged: None })
 }
 
-fn one_after_the_other(spans: &[Span]) -> Result<(Vec<c_int>, Vec<c_int>)> {
+fn one_after_the_other(spans: &[Span]) -> Result<(u64, Vec<c_int>, Vec<c_int>)> {
+    let lens: Vec<_> = spans.iter().map(|span| span.len).collect();
     let mut next = 0;
-    let (mut counts, mut displs) =
-        (Vec::with_capacity(spans.len()), Vec::with_capacity(spans.len()));
-    for span in spans {
-        counts.push(small(span.len)?);
-        displs.push(small(next)?);
-        next += span.len;
-    }
-    Ok((counts, displs))
+    let place = |len: &u64| {
+        next += len;
+        next - len
+    };
+    let displs: Vec<_> = lens.iter().map(place).collect();
+    counted(&lens, &displs).ok_or_else(|| {
+        let message = format!(
+            "a collective across clusters moves {next} bytes at once, in parts of lengths that have no great common divisor; \
+             the limit is 2^31-1 times that"
+        );
+        Error::new(ErrorClass::Count, message)
+    })
 }
 
 fn staged(mut bytes: Vec<u8>, spans: &[Span]) -> Result<Places> {
-    let (counts, displs) = one_after_the_other(spans)?;
-    Ok(Places { base: bytes.as_mut_ptr().cast(), counts, displs, _staged: Some(bytes) })
+    let (unit, counts, displs) = one_after_the_other(spans)?;
+    let base = bytes.as_mut_ptr().cast();
+    Ok(Places { unit, base, counts, displs, _staged: Some(bytes) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_int_holds_is_counted_in_bytes() {
+        assert_eq!(counted(&[3, 0, 5], &[0, 0, 3]), Some((1, vec![3, 0, 5], vec![0, 0, 3])));
+        assert_eq!(counted(&[], &[]), Some((1, vec![], vec![])));
+    }
+
+    #[test]
+    fn what_int_does_not_hold_is_counted_in_greater_units() {
+        const G: u64 = 1 << 30;
+        assert_eq!(counted(&[3 * G + 1], &[0]), Some((3 * G + 1, vec![1], vec![0])));
+        let third = 1_000_000_008;
+        let lens = [third, third, third, 16];
+        let displs = [0, third, 2 * third, 3 * third];
+        let counts = vec![125_000_001, 125_000_001, 125_000_001, 2];
+        let places = vec![0, 125_000_001, 250_000_002, 375_000_003];
+        assert_eq!(counted(&lens, &displs), Some((8, counts, places)));
+        assert_eq!(counted(&[3 * G, 5], &[0, 3 * G]), None, "no unit divides both");
+        assert_eq!(counted(&[8, 8], &[0, 3 * G + 1]), None, "the displacement is no multiple");
+    }
 }

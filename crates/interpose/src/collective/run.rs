@@ -1,6 +1,7 @@
 //! Runs a schedule on the program's thread: every step starts as soon as its predecessors are done.
 
 use super::phase::{Phase, Reduction, Stage};
+use super::spare;
 use crate::communicator::Spanning;
 use crate::error::{Error, Result, check};
 use crate::guard::Lift;
@@ -82,6 +83,11 @@ impl<'a, A: Abi> Run<'a, A> {
     /// # Errors
     /// A message of the wrong length, an error of the vendor's, a lost cluster.
     pub(crate) fn finish(mut self) -> Result<()> {
+        let result = self.go_on();
+        spare(result, std::mem::take(&mut self.states))
+    }
+
+    fn go_on(&mut self) -> Result<()> {
         let mut turn = Turn::new(self.rt);
         loop {
             while self.pass()? {}

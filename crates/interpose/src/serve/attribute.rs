@@ -22,6 +22,18 @@ fn predefined<A: Abi>(rt: &'static Runtime<A>, keyval: c_int) -> Option<&'static
     }
 }
 
+/// The value of ours for a predefined attribute of a communicator that spans clusters, for which the vendor `found` one or not.
+pub(crate) fn of_job<A: Abi>(
+    rt: &'static Runtime<A>,
+    comm: A::Comm,
+    keyval: c_int,
+    found: bool,
+) -> Option<&'static c_int> {
+    // The vendor need not know a size of the universe (MPI 4.1 §11.10.1), but we do.
+    let known = keyval == A::UNIVERSE_SIZE && comm == A::comm_world();
+    predefined(rt, keyval).filter(|_| known || found)
+}
+
 /// The address of the value, if it is known, of an attribute about rates; `None` for another one.
 pub(crate) fn of_rates<A: Abi>(rt: &Runtime<A>, keyval: c_int) -> Option<Option<*const c_int>> {
     match keyval {
@@ -120,13 +132,9 @@ pub unsafe fn comm_get_attr<A: Abi>(
     }
     // SAFETY: the program's arguments. The vendor decides which communicators have the attribute.
     forward(|| unsafe { rt.vendor.comm_get_attr(comm, comm_keyval, attribute_val, flag) })?;
-    // The vendor need not know a size of the universe (MPI 4.1 §11.10.1), but we do.
-    let known = comm_keyval == A::UNIVERSE_SIZE && comm == A::comm_world();
     // SAFETY: the program's places; the value of an attribute is a pointer, here to an int.
     unsafe {
-        if let Some(value) = predefined(rt, comm_keyval)
-            && (known || *flag != 0)
-        {
+        if let Some(value) = of_job(rt, comm, comm_keyval, *flag != 0) {
             attribute_val.cast::<*const c_int>().write(value);
             *flag = 1;
         }

@@ -1,11 +1,12 @@
-//! Blocking collectives (MPI 4.1 §6): on a spanning communicator a schedule of ours; on one of this
-//! cluster, while something of ours must be moved, the vendor's nonblocking form, waited for by us.
+//! Blocking collectives (MPI 4.1 §6): on a spanning communicator a schedule of ours; on one of this cluster the
+//! vendor's nonblocking form, waited for by us, in every job of several clusters: one member may have a held receive to
+//! move meanwhile, and blocking and nonblocking forms do not match (MPI 4.1 §6.12).
 
-use super::completion::wait_vendor;
+use super::completion::wait_in_cluster;
 use crate::collective::{self, Memory};
 use crate::communicator::Spanning;
 use crate::counts::Counts;
-use crate::error::{Error, Result, check};
+use crate::error::{Error, Result, forward};
 use crate::operation::Data;
 use crate::runtime::Runtime;
 use gridmpi_abi::{Abi, Count, ErrorClass};
@@ -18,8 +19,8 @@ macro_rules! in_cluster {
     ($rt:expr, $small:ident($($argument:expr),*)) => {{
         let mut request = A::request_null();
         // SAFETY: the program's arguments; we wait until it has ended.
-        check(unsafe { $rt.vendor.$small($($argument,)* &raw mut request) })?;
-        wait_vendor($rt, request).map(drop)
+        forward(|| unsafe { $rt.vendor.$small($($argument,)* &raw mut request) })?;
+        wait_in_cluster($rt, request)
     }};
     ($rt:expr, $is_small:expr, $small:ident($($argument:expr),*), $large:ident($($wide:expr),*)) => {
         if $is_small { in_cluster!($rt, $small($($argument),*)) } else { in_cluster!($rt, $large($($wide),*)) }

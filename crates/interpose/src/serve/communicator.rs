@@ -124,26 +124,30 @@ pub unsafe fn comm_dup_with_info<A: Abi>(
 }
 
 /// The vendor duplicates the token, attributes and all; copy callbacks of the program run in it. The
-/// nonblocking form lets us yield while it waits, which counts where ranks outnumber cores; `copy` may
-/// leave the request null.
+/// nonblocking form lets us yield while it waits, which counts where ranks outnumber cores, and lets held receives move, also on a
+/// communicator of one cluster; `copy` may leave the request null.
 fn duplicate<A: Abi>(
     rt: &Runtime<A>,
     comm: A::Comm,
     copy: impl FnOnce(A::Comm, *mut A::Comm, *mut A::Request) -> c_int,
 ) -> Result<A::Comm> {
-    let old = spanning(rt, comm)?;
-    let context = Contexts::agree(rt, &old)?.of(Rank(0));
+    let old = rt.tokens.spanning(comm);
+    let view = old.as_ref().map(|old| {
+        let context = Contexts::agree(rt, old)?.of(Rank(0));
+        Ok(old.view.duplicate(context))
+    });
+    let view = view.transpose()?;
     // The vendor fills it later; if that is never told, it stays for ever.
     let token = Box::into_raw(Box::new(A::comm_null()));
     let mut request = A::request_null();
     {
         let _lift = Lift::new();
-        check(copy(old.token, token, &raw mut request))?;
+        check(copy(comm, token, &raw mut request))?;
     }
     wait_vendor(rt, request)?;
     // SAFETY: made above, and nobody else's any more.
     let token = *unsafe { Box::from_raw(token) };
-    Ok(rt.adopt(Spanning::new(token, old.view.duplicate(context))))
+    Ok(view.map_or(token, |view| rt.adopt(Spanning::new(token, view))))
 }
 
 /// `MPI_Comm_split`.
@@ -280,12 +284,16 @@ pub unsafe fn comm_free<A: Abi>(rt: &'static Runtime<A>, comm: *mut A::Comm) -> 
     if !rt.tokens.retire_communicator(handle) {
         return Err(Error::new(ErrorClass::Comm, "the communicator was freed before"));
     }
-    for unused in rt.tokens.unused_communicators() {
-        free(rt, &unused)?;
-    }
+    reap(rt)?;
     // SAFETY: the program's handle.
     unsafe { *comm = A::comm_null() };
     Ok(())
+}
+
+/// Frees what the program gave back and nothing uses any more: at once, or when the last request on it has ended. No lock of ours
+/// may be held.
+pub(super) fn reap<A: Abi>(rt: &Runtime<A>) -> Result<()> {
+    rt.tokens.unused_communicators().iter().try_for_each(|unused| free(rt, unused))
 }
 
 /// Frees the token. Delete callbacks of the program run in it and may use the communicator, so it is

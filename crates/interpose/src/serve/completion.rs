@@ -1,10 +1,11 @@
 //! Completion: the Wait and Test family over arrays that mix our requests and the vendor's
 //! (MPI 4.1 §3.7.3, §3.7.5), `MPI_Request_free`, `MPI_Cancel`.
 
+use super::communicator::reap;
 use crate::communicator::Spanning;
 use crate::error::{Error, Result, check, forward};
 use crate::guard::Lift;
-use crate::operation::{self, Active, Persistent};
+use crate::operation::{self, Active, Activity, Persistent};
 use crate::progress::{Turn, advance};
 use crate::runtime::Runtime;
 use crate::status::{Outcome, Told, is_ignored};
@@ -88,6 +89,16 @@ fn release_token<A: Abi>(rt: &Runtime<A>, mut token: A::Request) {
 /// `request` is the program's.
 unsafe fn look<A: Abi>(rt: &'static Runtime<A>, request: *mut A::Request) -> Seen<A> {
     // SAFETY: as this function's.
+    let seen = unsafe { look_at(rt, request) };
+    if matches!(seen, Seen::Ended(_)) {
+        // It may have been the last on its communicator. Where that fails the vendor has run the error handler.
+        drop(reap(rt));
+    }
+    seen
+}
+
+unsafe fn look_at<A: Abi>(rt: &'static Runtime<A>, request: *mut A::Request) -> Seen<A> {
+    // SAFETY: as this function's.
     let handle = unsafe { *request };
     if handle.bits() == A::request_null().bits() {
         return Seen::Inactive;
@@ -125,12 +136,14 @@ fn look_active<A: Abi>(rt: &Runtime<A>, active: &mut Active<A>, comm: &Spanning<
 }
 
 fn look_persistent<A: Abi>(rt: &Runtime<A>, persistent: &Persistent<A>) -> Seen<A> {
-    let mut active = persistent.active.lock();
-    let Some(under_way) = active.as_mut() else { return Seen::Inactive };
-    let seen = look_active(rt, under_way, &persistent.comm);
-    if matches!(seen, Seen::Ended(_)) {
-        *active = None;
-    }
+    let mut active = match persistent.take() {
+        Activity::Inactive => return Seen::Inactive,
+        Activity::Busy => return Seen::Pending { local: true },
+        Activity::Started(active) => active,
+    };
+    let seen = look_active(rt, &mut active, &persistent.comm);
+    let ended = matches!(seen, Seen::Ended(_));
+    persistent.put(if ended { Activity::Inactive } else { Activity::Started(active) });
     seen
 }
 
@@ -176,6 +189,24 @@ pub(crate) fn wait_vendor<A: Abi>(rt: &Runtime<A>, mut request: A::Request) -> R
         }
         turn.wait(true)?;
     }
+}
+
+/// Takes back a receive of the vendor's that the program does not know.
+pub(super) fn withdraw_vendor<A: Abi>(rt: &Runtime<A>, mut receive: A::Request) {
+    // SAFETY: a receive of ours that is under way.
+    if forward(|| unsafe { rt.vendor.cancel(&raw mut receive) }).is_ok() {
+        // How it ended is of no use to anybody.
+        drop(wait_vendor(rt, receive));
+    }
+}
+
+/// Waits for a collective of the vendor's, in the vendor where nothing of ours depends on this thread.
+pub(super) fn wait_in_cluster<A: Abi>(rt: &Runtime<A>, mut request: A::Request) -> Result<()> {
+    if rt.job().is_patient(rt) {
+        return wait_vendor(rt, request).map(drop);
+    }
+    // SAFETY: a request of ours.
+    forward(|| unsafe { rt.vendor.wait(&raw mut request, A::status_ignore()) })
 }
 
 /// `MPI_Wait`.
@@ -513,19 +544,27 @@ pub unsafe fn request_free<A: Abi>(
     // SAFETY: the program's request.
     let handle = unsafe { *request };
     match rt.tokens.requests.remove(handle) {
-        Some(Request::Active { active, .. }) => {
+        Some(Request::Active { active, comm }) => {
             active.detach(rt)?;
             release_token(rt, handle);
             // SAFETY: as above.
             unsafe { *request = A::request_null() };
-            Ok(())
+            drop(comm);
+            reap(rt)
         }
         Some(Request::Persistent(persistent)) => {
-            if let Some(active) = persistent.active.lock().take() {
+            if let Activity::Started(active) = persistent.take() {
                 active.detach(rt)?;
             }
+            {
+                // Delete functions of the program's may run, where its own datatype is gone.
+                let _lift = Lift::new();
+                persistent.datatype.release(rt);
+            }
+            drop(persistent);
             // SAFETY: a token of ours, never started at the vendor.
-            check(unsafe { rt.vendor.request_free(request) })
+            check(unsafe { rt.vendor.request_free(request) })?;
+            reap(rt)
         }
         // SAFETY: the program's request.
         Some(Request::Translate { .. }) | None => {
@@ -538,17 +577,26 @@ pub unsafe fn request_free<A: Abi>(
 pub unsafe fn cancel<A: Abi>(rt: &'static Runtime<A>, request: *const A::Request) -> Result<()> {
     // SAFETY: the program's request.
     let handle = unsafe { *request };
+    let mut persistent = None;
     let ours = rt.tokens.requests.with(handle, |ours| match ours {
         Request::Active { active, .. } => Some(active.cancel(rt)),
-        Request::Persistent(persistent) => match persistent.active.lock().as_mut() {
-            Some(active) => Some(active.cancel(rt)),
-            None => Some(Ok(())),
-        },
+        Request::Persistent(found) => {
+            persistent = Some(Arc::clone(found));
+            None
+        }
         Request::Translate { .. } => None,
     });
-    match ours.flatten() {
-        Some(done) => done,
+    match (ours.flatten(), persistent) {
+        (Some(done), _) => done,
+        (None, Some(persistent)) => cancel_persistent(rt, &persistent),
         // SAFETY: the program's request.
-        None => forward(|| unsafe { rt.vendor.cancel(request.cast_mut()) }),
+        (None, None) => forward(|| unsafe { rt.vendor.cancel(request.cast_mut()) }),
     }
+}
+
+fn cancel_persistent<A: Abi>(rt: &Runtime<A>, persistent: &Persistent<A>) -> Result<()> {
+    let Activity::Started(mut active) = persistent.take() else { return Ok(()) };
+    let cancelled = active.cancel(rt);
+    persistent.put(Activity::Started(active));
+    cancelled
 }

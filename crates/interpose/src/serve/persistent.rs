@@ -2,18 +2,18 @@
 //! from `MPI_PROC_NULL`, never started at the vendor.
 
 use crate::communicator::Spanning;
+use crate::datatype::Lasting;
 use crate::error::{Error, Result, check, forward};
 use crate::operation::{
-    Address, Data, Persistent, PersistentKind, counted, start_receive, start_send,
+    Activity, Address, Data, Persistent, PersistentKind, counted, start_receive, start_send,
 };
 use crate::runtime::Runtime;
 use crate::tokens::Request;
 use gridmpi_abi::{Abi, Count, ErrorClass, Named};
-use parking_lot::Mutex;
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-/// Makes the request and its token.
+/// Makes the request and its token. Mistakes are told here, where the vendor would; the peer is right.
 ///
 /// # Safety
 /// `request` is the program's place.
@@ -21,13 +21,20 @@ pub(crate) unsafe fn hand_out<A: Abi>(
     rt: &Runtime<A>,
     comm: &Arc<Spanning<A>>,
     kind: PersistentKind,
-    data: Data<A>,
+    mut data: Data<A>,
     address: Address,
     request: *mut A::Request,
 ) -> Result<()> {
+    data.elements()?;
+    match kind {
+        PersistentKind::Send(_) => rt.job().check_tag(address.tag)?,
+        PersistentKind::Receive => drop(rt.job().tag_match(address.tag)?),
+    }
+    let datatype = Lasting::new(rt, data.datatype)?;
+    data.datatype = datatype.get();
     let mut token = A::request_null();
     // SAFETY: nothing is ever received, so the missing buffer is never looked at.
-    check(unsafe {
+    let made = check(unsafe {
         rt.vendor.recv_init(
             std::ptr::null_mut(),
             0,
@@ -37,9 +44,13 @@ pub(crate) unsafe fn hand_out<A: Abi>(
             comm.token,
             &raw mut token,
         )
-    })?;
+    });
+    if made.is_err() {
+        datatype.release(rt);
+        return made;
+    }
     let comm = Arc::clone(comm);
-    let persistent = Persistent { comm, kind, data, address, active: Mutex::new(None) };
+    let persistent = Persistent::new(comm, kind, (data, datatype), address);
     rt.tokens.requests.insert(token, Request::Persistent(Arc::new(persistent)));
     // SAFETY: the program's place.
     unsafe { *request = token };
@@ -86,23 +97,23 @@ pub unsafe fn start<A: Abi>(rt: &'static Runtime<A>, request: *mut A::Request) -
     }
 }
 
+/// Errors are the request's communicator's, since the call names none (MPI 4.1 §9.3).
 unsafe fn start_ours<A: Abi>(rt: &Runtime<A>, persistent: &Persistent<A>) -> Result<()> {
-    let mut active = persistent.active.lock();
-    if active.is_some() {
-        return Err(Error::new(
-            ErrorClass::Request,
-            "a persistent request is started that is under way",
-        ));
+    if !persistent.claim() {
+        let message = "a persistent request is started that is under way";
+        return Err(Error::new(ErrorClass::Request, message).on(persistent.comm.token));
     }
     let (comm, data, address) = (&persistent.comm, persistent.data, persistent.address);
     // SAFETY: as the caller's.
-    *active = Some(unsafe {
+    let started = unsafe {
         match persistent.kind {
-            PersistentKind::Send(kind) => start_send(rt, comm, kind, data, address)?,
-            PersistentKind::Receive => start_receive(rt, comm, data, address)?,
+            PersistentKind::Send(kind) => start_send(rt, comm, kind, data, address),
+            PersistentKind::Receive => start_receive(rt, comm, data, address),
         }
-    });
-    Ok(())
+    };
+    let activity = started.as_ref().map_or(Activity::Inactive, |active| Activity::Started(*active));
+    persistent.put(activity);
+    started.map(drop).map_err(|error| error.on(comm.token))
 }
 
 /// `MPI_Startall`: in the array's order (MPI 4.1 §3.9).

@@ -8,7 +8,7 @@ use crate::runtime::Runtime;
 use crate::status::Told;
 use crate::tokens::Message;
 use gridmpi_abi::{Abi, Count, Named};
-use gridmpi_engine::{MessageId, Source, TagMatch};
+use gridmpi_engine::{Source, TagMatch};
 use gridmpi_wire::{Plane, Rank};
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
@@ -259,21 +259,54 @@ pub unsafe fn mprobe<A: Abi>(
     }
 }
 
-/// Starts to receive a claimed message of another cluster.
+/// A receive of a matched message under way, and the message's communicator.
+type Started<A> = (Active<A>, Arc<Spanning<A>>);
+
+/// A message of ours that the program wants received, started; `None` for one of the vendor's own. What fails leaves the message as it
+/// is, for another try.
 ///
 /// # Safety
-/// The data is the operation's until it has completed.
-unsafe fn start_claimed<A: Abi>(
+/// The data is the operation's until it has completed; `message` is the program's.
+unsafe fn start_matched<A: Abi>(
     rt: &Runtime<A>,
-    id: MessageId,
-    token: A::Message,
     data: Data<A>,
-) -> Result<Active<A>> {
+    message: *mut A::Message,
+) -> Result<Option<Started<A>>> {
     // SAFETY: as this function's.
-    let buffer = unsafe { data.to_receive(rt)? };
-    rt.tokens.spare_messages.lock().push(token);
-    let id = rt.job().net.lock().receive_claimed(id, buffer);
-    Ok(Active::Engine { id, receive: true, held: false })
+    let token = unsafe { *message };
+    let is_remote = |ours: &mut Message<A>| matches!(ours, Message::Engine { .. });
+    // SAFETY: as this function's.
+    let buffer = match rt.tokens.messages.with(token, is_remote) {
+        Some(true) => Some(unsafe { data.to_receive(rt)? }),
+        _ => None,
+    };
+    // Out of the table first: once the vendor has freed the handle, another thread may get it again.
+    match (rt.tokens.messages.remove(token), buffer) {
+        (Some(Message::Engine { id, comm }), Some(buffer)) => {
+            rt.tokens.spare_messages.lock().push(token);
+            let id = rt.job().net.lock().receive_claimed(id, buffer);
+            // SAFETY: as this function's.
+            unsafe { *message = A::message_null() };
+            Ok(Some((Active::Engine { id, receive: true, held: false }, comm)))
+        }
+        (Some(ours), _) => {
+            // SAFETY: as this function's.
+            let started = unsafe { vendor_imrecv(rt, data, message) };
+            match (started, ours) {
+                (Ok(request), Message::Translate { comm } | Message::Engine { comm, .. }) => {
+                    Ok(Some((Active::Vendor { request, receive: true }, comm)))
+                }
+                (Err(error), ours) => {
+                    // SAFETY: as this function's.
+                    if unsafe { *message } == token {
+                        rt.tokens.messages.insert(token, ours);
+                    }
+                    Err(error)
+                }
+            }
+        }
+        (None, _) => Ok(None),
+    }
 }
 
 /// `MPI_Mrecv`.
@@ -288,18 +321,8 @@ pub unsafe fn mrecv<A: Abi>(
     let data = Data::new(buf, count, datatype);
     // SAFETY: the program's arguments; we wait until the buffer is free.
     unsafe {
-        let token = *message;
-        match rt.tokens.messages.remove(token) {
-            Some(Message::Engine { id, comm }) => {
-                let active = start_claimed(rt, id, token, data)?;
-                *message = A::message_null();
-                operation::wait(rt, active, &comm)?.finish(rt, status)
-            }
-            Some(Message::Translate { comm }) => {
-                let active =
-                    Active::Vendor { request: vendor_imrecv(rt, data, message)?, receive: true };
-                operation::wait(rt, active, &comm)?.finish(rt, status)
-            }
+        match start_matched(rt, data, message)? {
+            Some((active, comm)) => operation::wait(rt, active, &comm)?.finish(rt, status),
             None => forward(|| counted!(rt.vendor, mrecv, mrecv_c, data, message, status)),
         }
     }
@@ -328,19 +351,8 @@ pub unsafe fn imrecv<A: Abi>(
     let data = Data::new(buf, count, datatype);
     // SAFETY: the program gives the memory to the operation, and a place for the request.
     unsafe {
-        let token = *message;
-        let (active, comm) = match rt.tokens.messages.remove(token) {
-            Some(Message::Engine { id, comm }) => {
-                let active = start_claimed(rt, id, token, data)?;
-                *message = A::message_null();
-                (active, comm)
-            }
-            Some(Message::Translate { comm }) => {
-                (Active::Vendor { request: vendor_imrecv(rt, data, message)?, receive: true }, comm)
-            }
-            None => {
-                return forward(|| counted!(rt.vendor, imrecv, imrecv_c, data, message, request));
-            }
+        let Some((active, comm)) = start_matched(rt, data, message)? else {
+            return forward(|| counted!(rt.vendor, imrecv, imrecv_c, data, message, request));
         };
         *request = super::completion::hand_out(rt, active, &comm)?;
     }

@@ -1,5 +1,6 @@
 //! Receives and combined sends and receives: MPI 4.1 §3.2.4, §3.7.2, §3.10.
 
+use super::completion::{wait_vendor, withdraw_vendor};
 use crate::communicator::{From, Spanning};
 use crate::error::{Error, Result, check, forward};
 use crate::guard::Lift;
@@ -28,7 +29,7 @@ pub unsafe fn recv<A: Abi>(
     let Some(spanning) = rt.tokens.spanning(comm) else {
         // SAFETY: the program's arguments; we wait until the buffer is free.
         let request = unsafe { vendor_irecv(rt, data, from, comm)? };
-        let told = super::completion::wait_vendor(rt, request)?;
+        let told = wait_vendor(rt, request)?;
         // SAFETY: the program's status.
         return unsafe { Outcome::<A>::told(told).finish(rt, status) };
     };
@@ -155,16 +156,22 @@ pub unsafe fn sendrecv<A: Abi>(
         let Some(spanning) = rt.tokens.spanning(comm) else {
             return exchange_in_cluster(rt, (out, to), (into, from), comm, status);
         };
+        // A mistake in one half must not leave the other one to take a message.
+        operation::check_send(rt, &spanning, out, to)?;
         let receive = start_receive(rt, &spanning, into, from)?;
-        let send = start_send(rt, &spanning, SendKind::Standard, out, to)?;
-        let sent = operation::wait(rt, send, &spanning)?;
-        let received = operation::wait(rt, receive, &spanning)?;
-        let told = received.finish(rt, status);
-        sent.error.map_or(told, Err)
+        let sent = start_send(rt, &spanning, SendKind::Standard, out, to)
+            .and_then(|send| operation::wait(rt, send, &spanning))
+            .and_then(|sent| sent.error.map_or(Ok(()), Err));
+        if sent.is_err() {
+            operation::withdraw(rt, receive, &spanning);
+            return sent;
+        }
+        operation::wait(rt, receive, &spanning)?.finish(rt, status)
     }
 }
 
-/// The vendor's own exchange, moved by us while something of ours waits.
+/// The vendor's own exchange, moved by us while something of ours waits. The send is a persistent one, so that the vendor finds its
+/// mistakes before the receive takes a message.
 unsafe fn exchange_in_cluster<A: Abi>(
     rt: &'static Runtime<A>,
     (out, to): (Data<A>, Address),
@@ -172,13 +179,21 @@ unsafe fn exchange_in_cluster<A: Abi>(
     comm: A::Comm,
     status: *mut A::Status,
 ) -> Result<()> {
+    let (v, mut send) = (&rt.vendor, A::request_null());
+    let r = &raw mut send;
     // SAFETY: as the caller's; we wait until both buffers are free.
     unsafe {
-        let receive = vendor_irecv(rt, into, from, comm)?;
-        let send = operation::vendor_isend(rt, SendKind::Standard, out, to, comm)?;
-        super::completion::wait_vendor(rt, send)?;
-        let told = super::completion::wait_vendor(rt, receive)?;
-        Outcome::<A>::told(told).finish(rt, status)
+        forward(|| counted!(v, send_init, send_init_c, out, to.peer, to.tag, comm, r))?;
+        let told = vendor_irecv(rt, into, from, comm).and_then(|receive| {
+            let sent = forward(|| v.start(&raw mut send)).and_then(|()| wait_vendor(rt, send));
+            if let Err(error) = sent {
+                withdraw_vendor(rt, receive);
+                return Err(error);
+            }
+            wait_vendor(rt, receive)
+        });
+        check(v.request_free(&raw mut send))?;
+        Outcome::<A>::told(told?).finish(rt, status)
     }
 }
 

@@ -1,11 +1,11 @@
 //! Blocking reductions (MPI 4.1 §6.9 to §6.11), served as the other collectives are.
 
 use super::collective::{bytes, fits, in_cluster, int, is_in_place, memory};
-use super::completion::wait_vendor;
+use super::completion::wait_in_cluster;
 use crate::collective::{self, Memory, Reduction};
 use crate::communicator::Spanning;
 use crate::counts::Counts;
-use crate::error::{Error, Result, check};
+use crate::error::{Error, Result, check, forward};
 use crate::runtime::Runtime;
 use gridmpi_abi::{Abi, Count, ErrorClass};
 use gridmpi_coll::{Blocks, Collective, Elements};

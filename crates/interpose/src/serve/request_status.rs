@@ -3,13 +3,14 @@
 
 use super::completion::{Requests, position, status_at};
 use crate::error::{Result, forward};
-use crate::operation;
+use crate::operation::{self, Activity, Persistent};
 use crate::progress::advance;
 use crate::runtime::Runtime;
 use crate::status::{Told, is_ignored};
 use crate::tokens::Request;
 use gridmpi_abi::{Abi, Handle, StatusFields};
 use std::ffi::c_int;
+use std::sync::Arc;
 
 /// `MPI_Request_get_status`.
 pub unsafe fn request_get_status<A: Abi>(
@@ -146,6 +147,18 @@ pub unsafe fn request_get_status_some<A: Abi>(
     Ok(())
 }
 
+fn peek_persistent<A: Abi>(rt: &Runtime<A>, persistent: &Persistent<A>) -> Option<Told<A>> {
+    match persistent.take() {
+        Activity::Inactive => Some(Told::Empty),
+        Activity::Busy => None,
+        Activity::Started(active) => {
+            let told = operation::peek(rt, &active, &persistent.comm);
+            persistent.put(Activity::Started(active));
+            told
+        }
+    }
+}
+
 /// Whether a request has ended, with its status, leaving it as it is.
 ///
 /// # Safety
@@ -156,15 +169,17 @@ pub(super) unsafe fn peek<A: Abi>(
     flag: *mut c_int,
     status: *mut A::Status,
 ) -> Result<()> {
+    let mut persistent = None;
     let told = rt.tokens.requests.with(request, |ours| match ours {
         Request::Active { active, comm } => Some(operation::peek(rt, active, comm)),
-        Request::Persistent(persistent) => Some(match persistent.active.lock().as_mut() {
-            Some(active) => operation::peek(rt, active, &persistent.comm),
-            None => Some(Told::Empty),
-        }),
+        Request::Persistent(found) => {
+            persistent = Some(Arc::clone(found));
+            None
+        }
         Request::Translate { .. } => None,
     });
-    if let Some(Some(told)) = told {
+    let told = told.flatten().or_else(|| persistent.map(|found| peek_persistent(rt, &found)));
+    if let Some(told) = told {
         // SAFETY: as this function's.
         unsafe {
             *flag = c_int::from(told.is_some());

@@ -2,13 +2,14 @@
 
 use crate::communicator::Peer;
 use crate::counts::CountOut;
-use crate::error::{Result, check, forward};
+use crate::error::{Error, Result, check, forward};
 use crate::guard::Lift;
 use crate::operation::{
-    Address, Data, PersistentKind, SendKind, counted, start_send, vendor_isend,
+    Active, Address, Data, PersistentKind, SendKind, counted, start_send, start_send_near,
+    vendor_isend,
 };
 use crate::runtime::Runtime;
-use gridmpi_abi::{Abi, Count};
+use gridmpi_abi::{Abi, Count, ErrorClass};
 use std::ffi::{c_int, c_void};
 
 /// The twelve procedures differ in mode and form alone.
@@ -86,6 +87,10 @@ unsafe fn within_cluster<A: Abi>(
     comm: A::Comm,
 ) -> Result<()> {
     let v = &rt.vendor;
+    // SAFETY: as the caller's.
+    if kind == SendKind::Buffered && unsafe { rt.job().buffered.send(rt, data, to, comm)? } {
+        return Ok(());
+    }
     if rt.job().is_patient(rt) && kind != SendKind::Buffered {
         // SAFETY: as the caller's; we wait until the buffer is free.
         let request = unsafe { vendor_isend(rt, kind, data, to, comm)? };
@@ -112,14 +117,22 @@ unsafe fn nonblocking<A: Abi>(
     comm: A::Comm,
     request: *mut A::Request,
 ) -> Result<()> {
-    let started = match rt.tokens.spanning(comm) {
-        // SAFETY: the program gives the memory to the operation.
-        Some(spanning) => {
-            let active = unsafe { start_send(rt, &spanning, kind, data, to)? };
-            super::completion::hand_out(rt, active, &spanning)?
+    let world = A::comm_world();
+    // SAFETY: the program gives the memory to the operation.
+    let active = unsafe {
+        match rt.tokens.spanning(comm) {
+            Some(spanning) => start_send(rt, &spanning, kind, data, to)?,
+            None => start_send_near(rt, kind, data, to, comm)?,
         }
-        // SAFETY: as above.
-        None => unsafe { vendor_isend(rt, kind, data, to, comm)? },
+    };
+    // Sends have no rank in their status, so that any communicator will do for one of a single cluster.
+    let spanning = rt.tokens.spanning(comm).or_else(|| rt.tokens.spanning(world));
+    let started = match (spanning, active) {
+        (Some(spanning), active) => super::completion::hand_out(rt, active, &spanning)?,
+        (None, Active::Vendor { request, .. }) => request,
+        (None, Active::Engine { .. } | Active::Null) => {
+            return Err(Error::new(ErrorClass::Intern, "a send of no communicator is ours"));
+        }
     };
     // SAFETY: the program's place for the request.
     unsafe { *request = started };
@@ -167,8 +180,8 @@ unsafe fn persistent<A: Abi>(
     })
 }
 
-/// `MPI_Buffer_attach` (MPI 4.1 §3.6): the vendor uses the buffer inside the cluster; what goes to
-/// others is copied out of the program's memory at once and only counted against its size.
+/// `MPI_Buffer_attach` (MPI 4.1 §3.6): the vendor uses the buffer in a job of one cluster, and for persistent requests inside one; all else
+/// is copied out of the program's memory at once and only counted against its size.
 pub unsafe fn buffer_attach<A: Abi>(
     rt: &'static Runtime<A>,
     buffer: *mut c_void,
@@ -181,7 +194,7 @@ pub unsafe fn buffer_attach<A: Abi>(
             Err(_) => rt.vendor.buffer_attach_c(buffer, size),
         }
     })?;
-    rt.job().attached.set(u64::try_from(size).unwrap_or(0));
+    rt.job().attached.set::<A>(buffer, size);
     Ok(())
 }
 
@@ -191,11 +204,10 @@ pub unsafe fn buffer_detach<A: Abi>(
     buffer_addr: *mut c_void,
     size: CountOut,
 ) -> Result<()> {
+    rt.job().buffered.drain(rt)?;
     let mut detached: c_int = 0;
     let mut detached_large: Count = 0;
-    let was = rt.job().attached.size();
-    rt.job().attached.set(0);
-    let small = c_int::try_from(was).is_ok();
+    let small = rt.job().attached.take();
     // SAFETY: the program's place for the address, and places of our own for the size.
     forward(|| unsafe {
         if small {

@@ -1,11 +1,13 @@
 //! `MPI_Init`, `MPI_Finalize`, `MPI_Abort` (MPI 4.1 §11.2).
 
+use super::communicator::reap;
 use crate::communicator::Spanning;
 use crate::direct::Direct;
 use crate::error::{Result, check};
 use crate::guard::Lift;
 use crate::last_words;
 use crate::meeting::{self, Met};
+use crate::progress::advance;
 use crate::runtime::Runtime;
 use gridmpi_abi::Abi;
 use std::ffi::{c_char, c_int};
@@ -59,7 +61,7 @@ fn enter_job<A: Abi>(rt: &'static Runtime<A>) {
         let world = Spanning::new(A::comm_world(), world);
         let tag_ub = *rt.job().tag_ub;
         let direct = Direct::new(&rt.vendor, rt.spanning.kinds(), &world, tag_ub);
-        rt.adopt(world);
+        rt.join_clusters(world);
         if let Some(direct) = direct.filter(|_| !rt.job().yields) {
             rt.open_direct(direct);
         }
@@ -72,6 +74,10 @@ pub unsafe fn finalize<A: Abi>(rt: &'static Runtime<A>) -> Result<()> {
     if spans {
         // SAFETY: a communicator of ours.
         unsafe { super::barrier(rt, A::comm_world())? };
+        // What had messages under way when it was given back.
+        advance(rt)?;
+        reap(rt)?;
+        rt.job().buffered.drain(rt)?;
     }
     super::probe::release_tokens(rt)?;
     // Delete callbacks of attributes run in it, and may communicate (MPI 4.1 §11.2.4).

@@ -38,6 +38,20 @@ impl<A: Abi> Vendor<A> {
         Ok(Self { table, library: library.path().to_owned(), abi: PhantomData })
     }
 
+    /// One that has these procedures alone.
+    ///
+    /// # Safety
+    /// They have the signatures that the standard gives them.
+    #[cfg(test)]
+    pub(crate) unsafe fn of(procedures: &[(&CStr, *const c_void)]) -> Self {
+        let table = std::array::from_fn(|index| {
+            let found = procedures.iter().find(|(name, _)| *name == NAMES[index])?;
+            // SAFETY: a function, never called with this signature.
+            Some(unsafe { std::mem::transmute::<*const c_void, unsafe extern "C" fn()>(found.1) })
+        });
+        Self { table, library: String::new(), abi: PhantomData }
+    }
+
     /// The file that it was loaded from.
     pub fn library(&self) -> &str {
         &self.library
