@@ -339,11 +339,13 @@ impl Pacer {
             return TURN_YOUNG;
         }
         let turn = self.turn_of(ask.share);
-        let all = whole(turn + (turn as f64 * REST) as usize);
+        let all = whole(turn.saturating_add((turn as f64 * REST) as usize));
         match usize::try_from(ask.frame) {
             _ if ask.backlog <= all as u64 => all,
             // Its last bytes would wait for all others.
-            Ok(frame) if frame > turn && frame <= all => (whole(frame) + FRAME_BESIDE).min(all),
+            Ok(frame) if frame > turn && frame <= all => {
+                whole(frame).saturating_add(FRAME_BESIDE).min(all)
+            }
             _ => turn,
         }
     }

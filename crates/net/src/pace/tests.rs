@@ -420,3 +420,13 @@ fn a_rate_of_next_to_nothing_is_slow_and_no_more() {
     assert!(pacer.due().unwrap() > now + Duration::from_secs(86400));
     assert_eq!(pacer.socket_rate(1), 1);
 }
+
+#[test]
+fn a_rate_beyond_all_bounds_is_one_long_turn() {
+    let now = Instant::now();
+    for rate in [1e30, f64::MAX] {
+        let mut pacer = Pacer::new(rate, ProcId(0), now);
+        let ask = Ask { backlog: u64::MAX, frame: u64::MAX, is_young: false, share: 1.0 };
+        assert!(matches!(pacer.ask(ProcId(1), ask, now), Turn::Now(most) if most > usize::MAX / 2));
+    }
+}
