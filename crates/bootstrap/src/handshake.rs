@@ -188,13 +188,16 @@ pub(crate) fn accept(
         }
     };
     let challenge = challenge(VERDICT_GO_ON, &nonce()?);
-    wire.write_all(&challenge)?;
-    wire.write_all(&key.tag(&[b"server", &hello, &challenge]))?;
-    let mut proof = [0; TAG_LEN];
-    wire.read_exact(&mut proof).map_err(|error| match error.kind() {
+    let mut ours = [0; CHALLENGE_LEN + TAG_LEN];
+    ours[..CHALLENGE_LEN].copy_from_slice(&challenge);
+    ours[CHALLENGE_LEN..].copy_from_slice(&key.tag(&[b"server", &hello, &challenge]));
+    let left = |error: io::Error| match error.kind() {
         io::ErrorKind::TimedOut => HandshakeError::Io(error),
         _ => HandshakeError::Left,
-    })?;
+    };
+    wire.write_all(&ours).map_err(left)?;
+    let mut proof = [0; TAG_LEN];
+    wire.read_exact(&mut proof).map_err(left)?;
     if !key.verify(&[b"client", &hello, &challenge], &proof) {
         return Err(HandshakeError::WrongKey);
     }
