@@ -99,12 +99,12 @@ impl Bench {
     }
 
     pub fn command(&self) -> Command {
-        self.dressed(Command::new(env!("CARGO_BIN_EXE_gridmpi")))
+        self.dressed(heeding(env!("CARGO_BIN_EXE_gridmpi")))
     }
 
     /// `gridmpi` started by a shell, which runs `script` with it as `$0` and its arguments as `$@`.
     pub fn by_shell(&self, script: &str) -> Command {
-        let mut shell = Command::new("sh");
+        let mut shell = heeding("sh");
         shell.args(["-c", script, env!("CARGO_BIN_EXE_gridmpi")]);
         self.dressed(shell)
     }
@@ -225,6 +225,13 @@ impl Outcome {
             assert!(self.err.contains(part), "{part:?} is missing from {self:#?}");
         }
     }
+}
+
+/// A command that heeds signals, also where the tests run with some ignored: behind `&` of a script, or by `nohup`.
+fn heeding(program: &str) -> Command {
+    let mut command = Command::new("env");
+    command.args(["--default-signal=HUP,INT,QUIT", program]);
+    command
 }
 
 /// Sends a signal, by its name.
