@@ -443,16 +443,34 @@ pub(crate) mod tests {
         (listener, at)
     }
 
-    fn go(secret: &Secret, direct: &[SocketAddr], deadline: Instant) -> Result<Won, Lost> {
+    /// By these addresses, and through relays.
+    fn race(
+        secret: &Secret,
+        direct: &[SocketAddr],
+        relays: Option<(&RelayAccess, &[SocketAddr])>,
+        deadline: Instant,
+    ) -> Result<Won, Lost> {
         let goal = Goal {
             direct,
-            relays: None,
+            relays,
             role: Role::Probe,
             job: secret.job(),
             key: &secret.key(),
             listening: Listening::Now,
         };
         run(&goal, deadline)
+    }
+
+    fn go(secret: &Secret, direct: &[SocketAddr], deadline: Instant) -> Result<Won, Lost> {
+        race(secret, direct, None, deadline)
+    }
+
+    fn go_through(
+        secret: &Secret,
+        access: &RelayAccess,
+        through: &[SocketAddr],
+    ) -> Result<Won, Lost> {
+        race(secret, &[], Some((access, through)), soon())
     }
 
     /// Answers once.
@@ -547,16 +565,8 @@ pub(crate) mod tests {
         let names = vec![silent.1.to_string(), knowing.to_string()];
         let access = RelayAccess { names, token };
         let through = [silent.1, knowing];
-        let goal = Goal {
-            direct: &[],
-            relays: Some((&access, &through)),
-            role: Role::Probe,
-            job: secret.job(),
-            key: &secret.key(),
-            listening: Listening::Now,
-        };
         let began = Instant::now();
-        let won = run(&goal, soon()).ok().unwrap();
+        let won = go_through(&secret, &access, &through).ok().unwrap();
         assert!(won.address == knowing && won.is_relayed && answer.join().unwrap());
         assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     }
@@ -568,15 +578,7 @@ pub(crate) mod tests {
         let at = relay(&token, vec![LegVerdict::NoRoute], local().1);
         let access = RelayAccess { names: vec![at.to_string()], token };
         let through = [at];
-        let goal = Goal {
-            direct: &[],
-            relays: Some((&access, &through)),
-            role: Role::Probe,
-            job: secret.job(),
-            key: &secret.key(),
-            listening: Listening::Now,
-        };
-        let lost = run(&goal, soon()).err().unwrap();
+        let lost = go_through(&secret, &access, &through).err().unwrap();
         assert!(lost.is_passing() && lost.unknown_at() == [at] && lost.deserted().is_empty());
         assert!(lost.failures()[0].1.starts_with("as a relay: "));
     }

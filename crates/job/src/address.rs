@@ -19,9 +19,14 @@ pub fn own_addresses(listening: SocketAddr) -> Vec<SocketAddr> {
     reachable(listening.ip()).into_iter().map(at).collect()
 }
 
-/// Addresses in a command line for people, whose shell may take brackets for a pattern.
+/// Addresses as `gridmpi join` reads them.
+pub(crate) fn list(addresses: &[SocketAddr]) -> String {
+    addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(",")
+}
+
+/// The same in a command line for people, whose shell may take brackets for a pattern.
 pub(crate) fn word(addresses: &[SocketAddr]) -> String {
-    let list = addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(",");
+    let list = list(addresses);
     if addresses.iter().any(SocketAddr::is_ipv6) { format!("'{list}'") } else { list }
 }
 

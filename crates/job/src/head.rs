@@ -3,6 +3,7 @@
 //! The token and the cluster's description go through the connection's standard input, since
 //! arguments can be read by everybody on either machine.
 
+use crate::address;
 use crate::spec::ClusterSpec;
 use gridmpi_bootstrap::Secret;
 use gridmpi_bootstrap::env::TOKEN;
@@ -52,7 +53,6 @@ pub(crate) fn command(
     let here = std::env::current_dir().unwrap_or_default().display().to_string();
     let ours = gridmpi.display().to_string();
     let gridmpi = spec.head_gridmpi.as_deref().unwrap_or(&ours);
-    let addresses: Vec<_> = link.at.iter().map(SocketAddr::to_string).collect();
     // Sites often have one file system layout, but need not.
     let script = format!(
         "IFS= read -r {TOKEN} && IFS= read -r {DESCRIPTION} && export {TOKEN} {DESCRIPTION}; \
@@ -61,7 +61,7 @@ pub(crate) fn command(
         quote(&here),
         quote(gridmpi),
         quote(spec.name.as_str()),
-        quote(&addresses.join(",")),
+        quote(&address::list(link.at)),
     );
     let interval = format!("ServerAliveInterval={ALIVE_S}");
     let most = format!("ServerAliveCountMax={}", link.reconnect.as_secs() / ALIVE_S + 1);
