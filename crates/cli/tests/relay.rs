@@ -232,14 +232,14 @@ fn a_relay_by_settings_lives_through_signals() {
     let systemd = UnixDatagram::bind(&notify).unwrap();
     systemd.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let told = || {
-        let mut space = [0; 200];
+        let mut space = [0; 1000];
         let count = systemd.recv(&mut space).unwrap();
         String::from_utf8_lossy(&space[..count]).into_owned()
     };
     let mut relay = Running::start(&["--config", text(&settings)], &notify);
     relay.line("listening");
     let metrics = address(&relay.line("/metrics"));
-    assert_eq!(told(), "READY=1");
+    assert_eq!(told(), "READY=1\nSTATUS=serving");
     assert!(get(&metrics, "/healthz").ends_with("\r\n\r\nok\n"));
     let page = get(&metrics, "/metrics");
     assert!(
@@ -256,14 +256,20 @@ fn a_relay_by_settings_lives_through_signals() {
         said.contains("relay.toml:5: unknown key `memroy` in [relay]; did you mean `memory`?"),
         "{said}"
     );
-    assert_eq!(told(), "READY=1");
+    // What `systemctl status` shows until they are mended.
+    let status = told();
+    assert!(status.starts_with("READY=1\nSTATUS=the new settings are wrong"), "{status}");
+    assert!(status.contains("relay.toml:5: unknown key `memroy`"), "{status}");
 
     fs::write(&settings, good.replace("[[token]]", "memory = \"64 MB\"\n[[token]]")).unwrap();
     relay.signal("HUP");
     relay.line("new settings hold");
     assert!(get(&metrics, "/metrics").contains("gridmpi_relay_budget_bytes 64000000"));
+    assert!(told().starts_with("RELOADING=1"));
+    assert_eq!(told(), "READY=1\nSTATUS=serving; the settings were read again");
 
     relay.signal("TERM");
+    assert!(told().starts_with("STOPPING=1\nSTATUS=draining"));
     relay.line("the relay ends");
     assert!(relay.child.wait().unwrap().success());
 }

@@ -141,7 +141,7 @@ fn serve(args: Serve) -> Result<(), Failure> {
     }
     let relay = daemon.handle();
     daemon.heed(signals, move || reread(path.as_deref(), &relay, &level))?;
-    notify::notify(notify::READY);
+    notify::notify_ready("serving");
     Ok(daemon.run()?)
 }
 
@@ -204,6 +204,7 @@ fn start_log(format: LogFormat, level: Level) -> LevelHandle {
 fn reread(path: Option<&Path>, relay: &Handle, level: &LevelHandle) {
     // Whoever has sent the signal may wait to hear that it was heeded, also where there is nothing to be done.
     notify::notify_reloading();
+    let mut status = "serving; the settings were read again".to_owned();
     match path.map(read) {
         None => info!("there is no file with settings to read again"),
         Some(Ok(settings)) => {
@@ -213,9 +214,12 @@ fn reread(path: Option<&Path>, relay: &Handle, level: &LevelHandle) {
             // It has obeyed when it answers.
             let _ = relay.snapshot(OBEYED);
         }
-        Some(Err(wrong)) => error!("the new settings are wrong, and the old go on: {wrong}"),
+        Some(Err(wrong)) => {
+            status = format!("the new settings are wrong, and the old go on: {wrong}");
+            error!("{status}");
+        }
     }
-    notify::notify(notify::READY);
+    notify::notify_ready(&status);
 }
 
 /// Settings of a relay at which others meet; says what these need.

@@ -388,9 +388,13 @@ impl Daemon {
     }
 
     fn drain(&mut self) {
-        notify::notify(notify::STOPPING);
-        let until = Instant::now() + self.config.drain;
-        info!(circuits = self.core.circuits(), "draining: nothing new is taken");
+        let (circuits, drain) = (self.core.circuits(), self.config.drain);
+        notify::notify_stopping(&format!(
+            "draining: nothing new is taken; what is left of {circuits} circuits is cut after {} s",
+            drain.as_secs()
+        ));
+        let until = Instant::now() + drain;
+        info!(circuits, "draining: nothing new is taken");
         self.draining = Some(until);
         self.timer(until, Due::Drained);
         self.core.drain();

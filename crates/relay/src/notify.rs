@@ -6,13 +6,26 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// It serves.
-pub(crate) const READY: &str = "READY=1";
-/// It drains.
-pub(crate) const STOPPING: &str = "STOPPING=1";
+/// A status has so many characters at most.
+const STATUS: usize = 500;
+
+/// It serves; `status` is what `systemctl status` shows of it.
+pub(crate) fn notify_ready(status: &str) {
+    notify(&format!("READY=1\nSTATUS={}", line(status)));
+}
+
+/// It drains; `status` as in [`notify_ready`].
+pub(crate) fn notify_stopping(status: &str) {
+    notify(&format!("STOPPING=1\nSTATUS={}", line(status)));
+}
+
+/// One line, or what follows would be taken for further messages.
+fn line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(STATUS).collect()
+}
 
 /// Says it, if anybody wants to know.
-pub(crate) fn notify(state: &str) {
+fn notify(state: &str) {
     let Some(name) = std::env::var_os("NOTIFY_SOCKET") else { return };
     let address = match name.as_bytes().strip_prefix(b"@") {
         Some(name) => SocketAddr::from_abstract_name(name),
@@ -25,7 +38,7 @@ pub(crate) fn notify(state: &str) {
     }
 }
 
-/// It reads its settings anew; [`READY`] follows.
+/// It reads its settings anew; [`notify_ready`] follows.
 pub(crate) fn notify_reloading() {
     let now = clock_gettime(ClockId::Monotonic);
     let us = now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1000;
@@ -51,6 +64,12 @@ mod tests {
         assert_eq!(value("[Service]", "ExecReload"), Some("/bin/kill -HUP $MAINPID"));
         assert_eq!(value("[Unit]", "StartLimitIntervalSec"), Some("0"));
         assert_eq!(value("[Service]", "Restart"), Some("on-failure"));
+    }
+
+    #[test]
+    fn a_status_is_one_line_of_bounded_length() {
+        assert_eq!(super::line("a\nREADY=1\tb"), "a READY=1 b");
+        assert_eq!(super::line(&"ä".repeat(9000)).chars().count(), super::STATUS);
     }
 
     #[test]
