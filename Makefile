@@ -54,10 +54,12 @@ bench: setup build
 	$(OUT)/bin/gridmpi bench p2p
 
 install: build
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib $(DESTDIR)$(PREFIX)/include
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/systemd/system $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/share/doc/gridmpi
 	install -m 644 include/gridmpi.h include/gridmpif.h $(DESTDIR)$(PREFIX)/include/
 	install -m 755 $(OUT)/bin/gridmpi $(DESTDIR)$(PREFIX)/bin/gridmpi
 	install -m 644 $(OUT)/lib/libgridmpi-mpich.so $(OUT)/lib/libgridmpi-openmpi.so $(DESTDIR)$(PREFIX)/lib/
+	install -m 644 docs/*.md $(DESTDIR)$(PREFIX)/share/doc/gridmpi/
+	sed 's,/usr/local/,$(PREFIX)/,' tools/gridmpi-relay.service >$(DESTDIR)$(PREFIX)/lib/systemd/system/gridmpi-relay.service
 
 clean:
 	$(CARGO) clean
