@@ -304,7 +304,15 @@ fn a_job_outlives_the_ssh_to_a_head_node() {
         command.env("FAKE_a", "ok").env("FAKE_b", behaviour);
         bench.start(&mut command)
     };
-    for (behaviour, word, code) in [("until_go", "go", 0), ("abort_later:7", "stubborn", 7)] {
+    let killed = ssh.replace("exit 255", "kill -9 $$");
+    let ways = [
+        ("until_go", "go", 0, ssh),
+        ("abort_later:7", "stubborn", 7, ssh),
+        ("until_go", "go", 0, &killed),
+    ];
+    for (behaviour, word, code, ssh) in ways {
+        let _ = fs::remove_file(bench.path(word));
+        bench.script("ssh", ssh);
         let mut child = run(behaviour);
         let log = bench.log(&mut child);
         bench.said(&log, "the ssh to the head node of cluster `b` has failed");
@@ -329,13 +337,51 @@ fn a_head_node_is_reached_by_ssh_without_secrets_in_arguments() {
     };
     run("ok").expect(0, &["3 ranks in 2 clusters"]);
     let ssh = fs::read_to_string(bench.path("ssh.args")).unwrap();
-    assert!(ssh.starts_with("-T -o BatchMode=yes -o ServerAliveInterval="), "{ssh}");
-    assert!(ssh.contains(" -- me@head "), "{ssh}");
-    assert!(ssh.contains("join --described --cluster"), "{ssh}");
+    assert!(
+        ssh.starts_with("-T -o BatchMode=yes -o ControlMaster=no -o ServerAliveInterval="),
+        "{ssh}"
+    );
+    assert!(ssh.contains(" -- me@head exec sh -c "), "{ssh}");
+    assert!(!ssh.contains("GRIDMPI_TOKEN"), "{ssh}");
     run("abort:21").expect(21, &["cluster `b` aborted"]);
     run("exit:5").expect(5, &["cluster `b` ended with exit code 5"]);
-    let mut failing = bench.command();
-    bench.script("ssh", "#!/bin/sh\necho no route >&2\nexit 255\n");
-    failing.args(["run", "job.toml"]).env("PATH", &path).env("FAKE_a", "ok");
-    bench.finish(failing).expect(255, &["no route", "`b` ended with exit code 255"]);
+}
+
+#[test]
+fn a_head_node_from_which_nothing_comes_has_a_remedy() {
+    let bench = Bench::new();
+    let path = behind_head(&bench);
+    let run = |ssh: &str| {
+        bench.script("ssh", &format!("#!/bin/sh\n{ssh}\n"));
+        let mut command = bench.command();
+        command.args(["run", "job.toml"]).env("PATH", &path).env("FAKE_a", "ok");
+        bench.finish(command)
+    };
+    let try_it = "`ssh -o BatchMode=yes me@head true` must work here";
+    run("echo no route >&2\nexit 255").expect(255, &["no route", "head node `me@head`", try_it]);
+    run("echo 'sh: gridmpi: not found' >&2\nexit 127")
+        .expect(127, &["not found", "`head_gridmpi`"]);
+    // A ForceCommand that does something else, and well.
+    run("cat >/dev/null")
+        .expect(1, &["head node `me@head` ended with exit code 0", "ForceCommand"]);
+    // Start-up files that read what is not theirs: the token must not be taken for a command, and shown.
+    let greedy = run("for last; do :; done\nread -r stolen\nexec sh -c \"$last\"");
+    greedy.expect(
+        1,
+        &["the start-up files of the login shell here", "exit code 1 before anything had joined"],
+    );
+}
+
+#[test]
+fn a_head_node_that_says_nothing_is_named() {
+    let bench = Bench::new();
+    bench.script("ssh", "#!/bin/sh\nexec sleep 600\n");
+    let mut command = bench.command();
+    command
+        .args(["run", "--wait", "1", "job.toml"])
+        .env("PATH", behind_head(&bench))
+        .env("FAKE_a", "ok");
+    let parts =
+        ["gave up", "head node `me@head`", "`ssh -o BatchMode=yes me@head true` must work here"];
+    bench.finish(command).expect(1, &parts);
 }

@@ -67,6 +67,9 @@ pub struct Trouble {
     pub what: String,
     /// Addresses to which its nodes should have come.
     pub at: Vec<SocketAddr>,
+    /// What to look at before anything else.
+    #[serde(default)]
+    pub hint: Option<String>,
 }
 
 /// Kinds of interfaces.

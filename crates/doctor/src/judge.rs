@@ -48,8 +48,10 @@ fn trouble(trouble: &crate::facts::Trouble) -> Finding {
     let at: Vec<String> = trouble.at.iter().map(ToString::to_string).collect();
     let port = trouble.at.first().map_or(0, |at| at.port());
     let evidence = format!("they come to {}", at.join(", "));
+    let hint =
+        trouble.hint.as_deref().unwrap_or("what the launcher and the nodes said stands above");
     Finding::new(Severity::Error, "absent", place, trouble.what.clone(), evidence).remedy(format!(
-        "what the launcher and the nodes said stands above. Nodes must reach this machine: set `listen = \":{port}\"` in [job], let it \
+        "{hint}. Nodes must reach this machine: set `listen = \":{port}\"` in [job], let it \
          through here (iptables -I INPUT -p tcp --dport {port} -j ACCEPT), and try it by hand: `gridmpi doctor --listen :{port}` here, \
          `gridmpi doctor HOST:{port}` on a node"
     ))

@@ -27,6 +27,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 struct Member {
     pid: Pid,
     exited: bool,
+    /// It has ended by a signal.
+    killed: bool,
 }
 
 /// All launchers of a job on this machine. To be used from the thread that made it: the kernel ties
@@ -90,7 +92,7 @@ impl Crew {
             self.pumps.start(pipe, reading, io::stderr());
         }
         let pid = Pid::from_raw(child.id() as i32).ok_or(io::ErrorKind::Other)?;
-        self.members.push(Member { pid, exited: false });
+        self.members.push(Member { pid, exited: false, killed: false });
         Ok(self.members.len() - 1)
     }
 
@@ -114,6 +116,7 @@ impl Crew {
             let found = self.members.iter().position(|member| member.pid == pid);
             if let (Some(index), Some(code)) = (found, exit_code(status)) {
                 self.members[index].exited = true;
+                self.members[index].killed = status.signaled();
                 ended.push((index, code));
             }
         }
@@ -147,6 +150,10 @@ impl Crew {
 
     pub(crate) fn is_running(&self, member: usize) -> bool {
         self.members.get(member).is_some_and(|member| !member.exited)
+    }
+
+    pub(crate) fn was_killed(&self, member: usize) -> bool {
+        self.members.get(member).is_some_and(|member| member.killed)
     }
 
     /// To be called when the launchers have ended: [`Crew::sweep`] and [`Crew::close`].

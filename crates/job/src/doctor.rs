@@ -3,6 +3,7 @@
 use crate::address::parse_listen;
 use crate::console::say;
 use crate::crew::Crew;
+use crate::head;
 use crate::measure::{Starter, WAIT, let_end, listen, nodes};
 use crate::relays;
 use crate::resolve::CommandLine;
@@ -55,7 +56,7 @@ pub fn examine(spec: &JobSpec, gridmpi: &Path, how: &How) -> Result<Facts, Vec<S
             clusters: clusters.iter().map(expected).collect(),
             wait: spec.wait.map_or(WAIT, |wait| wait.min(WAIT)),
         };
-        conduct(gathering, &mut crew, &names, &ways, how, &at)
+        conduct(gathering, &mut crew, &clusters, &ways, how, &at)
     });
     crew.finish();
     let mut facts = found?;
@@ -100,20 +101,22 @@ fn ways(spec: &JobSpec) -> Vec<Way> {
 fn conduct(
     gathering: Gathering,
     crew: &mut Crew,
-    names: &[ClusterName],
+    clusters: &[ClusterSpec],
     ways: &[Way],
     how: &How,
     at: &[SocketAddr],
 ) -> Result<Facts, Vec<String>> {
     let (mut ended, mut is_told): (Option<(Instant, String)>, bool) = (None, false);
+    let mut hint = None;
     // Told once: what others see is still worth looking at.
     let mut watch = || {
         if let Some((member, code)) = crew.reap().first() {
-            let name = &names[*member];
-            let text = format!(
-                "cluster `{name}`: its launcher ended with exit code {code} before its nodes had come"
-            );
-            ended.get_or_insert((Instant::now(), text));
+            let cluster = &clusters[*member];
+            let text = head::fate(cluster, *code, "before its nodes had come");
+            if ended.is_none() {
+                ended = Some((Instant::now(), text));
+                hint = cluster.head.as_ref().map(|head| head::remedy(head, *code));
+            }
         }
         match &ended {
             Some((since, why)) if !is_told && since.elapsed() >= GRACE => {
@@ -125,14 +128,23 @@ fn conduct(
     };
     let gathered = Conductor::gather_some(gathering, &mut watch);
     let (mut conductor, missing) = gathered.map_err(|error| vec![error.to_string()])?;
-    let absent: Vec<String> =
-        names.iter().map(ToString::to_string).filter(|name| conductor.count(name) == 0).collect();
+    let absent: Vec<&ClusterSpec> =
+        clusters.iter().filter(|c| conductor.count(c.name.as_str()) == 0).collect();
     let mut facts = conductor.examine(ways, how);
     conductor.leave();
-    let_end(crew, names.len());
+    let_end(crew, clusters.len());
     if let Some(missing) = missing {
-        let first = absent.first().cloned();
-        facts.troubles.push(Trouble { cluster: first, what: missing.to_string(), at: at.to_vec() });
+        let first = absent.first();
+        let unheard = first.and_then(|cluster| cluster.head.as_ref());
+        let try_it = |head: &String| {
+            format!("`{}` must work here, ask nothing, and end", head::by_hand(head))
+        };
+        facts.troubles.push(Trouble {
+            cluster: first.map(|cluster| cluster.name.to_string()),
+            what: missing.to_string(),
+            at: at.to_vec(),
+            hint: hint.or_else(|| unheard.map(try_it)),
+        });
     }
     Ok(facts)
 }

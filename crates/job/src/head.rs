@@ -27,14 +27,8 @@ pub(crate) struct Description {
     pub(crate) relay_token: Option<String>,
 }
 
-/// How the head node is held to the job.
-#[derive(Clone, Copy)]
-pub(crate) struct Link<'a> {
-    /// Where `gridmpi run` listens.
-    pub(crate) at: &'a [SocketAddr],
-    /// How long lost connections are tried to be made again; ssh gives up later than that.
-    pub(crate) reconnect: Duration,
-}
+/// The exit code by which ssh tells of a failure of its own.
+pub(crate) const FAILED: i32 = 255;
 
 /// ssh asks for a sign of life after so many seconds of silence, so that NATs do not forget its connection.
 const ALIVE_S: u64 = 15;
@@ -42,41 +36,86 @@ const ALIVE_S: u64 = 15;
 /// What `gridmpi` does there for a job.
 pub(crate) const JOIN: &str = "join --described";
 
-/// The command that reaches the head node, and has `gridmpi` do what `verb` says there.
-pub(crate) fn command(
-    head: &str,
+/// What the login shell there is asked to do. It need not be one of POSIX: each takes this as it stands. What is special comes
+/// as the first line of the input; start-up files that have read that must not have the next one, the token, run.
+const REMOTE: &str = "exec sh -c 'IFS= read -r line; case \"$line\" in \"cd \"*) eval \"$line\";; *) \
+                      echo \"gridmpi: the start-up files of the login shell here read what is meant for gridmpi: they must read nothing\" >&2; \
+                      exit 1;; esac'";
+
+/// The command that reaches the head node; it does what [`order`] says there. ssh gives up later than lost connections are tried to be made
+/// again.
+pub(crate) fn command(head: &str, reconnect: Duration) -> Vec<String> {
+    let interval = format!("ServerAliveInterval={ALIVE_S}");
+    let most = format!("ServerAliveCountMax={}", reconnect.as_secs() / ALIVE_S + 1);
+    // A shared connection of the user's is used where there is one, but ours ends with the job: others must not come to hang on it.
+    let words = ["ssh", "-T", "-o", "BatchMode=yes", "-o", "ControlMaster=no"];
+    let words = words.into_iter().chain(["-o", &interval, "-o", &most, "--", head, REMOTE]);
+    words.map(str::to_owned).collect()
+}
+
+/// What goes first through the connection: the line that has `gridmpi` do what `verb` says, and the secrets that this reads.
+pub(crate) fn order(
     spec: &ClusterSpec,
-    link: Link<'_>,
+    at: &[SocketAddr],
     gridmpi: &Path,
     verb: &str,
-) -> Vec<String> {
+    (secret, description): (&Secret, &Description),
+) -> Result<Vec<u8>, String> {
     let here = std::env::current_dir().unwrap_or_default().display().to_string();
     let ours = gridmpi.display().to_string();
     let gridmpi = spec.head_gridmpi.as_deref().unwrap_or(&ours);
     // Sites often have one file system layout, but need not.
     let script = format!(
-        "IFS= read -r {TOKEN} && IFS= read -r {DESCRIPTION} && export {TOKEN} {DESCRIPTION}; \
-         cd {} 2>/dev/null; g={}; [ -x \"$g\" ] || g=$(basename \"$g\"); \
-         exec \"$g\" {verb} --cluster {} {}",
+        "cd {} 2>/dev/null; IFS= read -r {TOKEN} && IFS= read -r {DESCRIPTION} && export {TOKEN} {DESCRIPTION}; \
+         g={}; [ -x \"$g\" ] || g=$(basename \"$g\"); exec \"$g\" {verb} --cluster {} {}",
         quote(&here),
         quote(gridmpi),
         quote(spec.name.as_str()),
-        quote(&address::list(link.at)),
+        quote(&address::list(at)),
     );
-    let interval = format!("ServerAliveInterval={ALIVE_S}");
-    let most = format!("ServerAliveCountMax={}", link.reconnect.as_secs() / ALIVE_S + 1);
-    let words = ["ssh", "-T", "-o", "BatchMode=yes", "-o", &interval, "-o", &most, "--", head];
-    let remote = format!("exec sh -c {}", quote(&script));
-    words.map(str::to_owned).into_iter().chain([remote]).collect()
-}
-
-/// What goes first through the connection.
-pub(crate) fn secrets(secret: &Secret, description: &Description) -> Result<Vec<u8>, String> {
     let json = serde_json::to_string(description).map_err(|error| error.to_string())?;
-    Ok(format!("{}\n{json}\n", secret.reveal()).into_bytes())
+    Ok(format!("{script}\n{}\n{json}\n", secret.reveal()).into_bytes())
 }
 
-/// Reads what [`secrets`] wrote, out of the environment.
+/// Says that what was started for a cluster has ended with this exit code `before` something.
+pub(crate) fn fate(spec: &ClusterSpec, code: i32, before: &str) -> String {
+    let name = &spec.name;
+    let what = match &spec.head {
+        None => "its launcher".to_owned(),
+        Some(head) => format!("the ssh to its head node `{head}`"),
+    };
+    format!("cluster `{name}`: {what} ended with exit code {code} {before}")
+}
+
+/// The same; where it was the ssh to a head node, with what may be wrong.
+pub(crate) fn ended(spec: &ClusterSpec, code: i32, before: &str) -> String {
+    let fate = fate(spec, code, before);
+    let more = spec.head.as_ref().map(|head| format!(": {}", remedy(head, code)));
+    fate + &more.unwrap_or_default()
+}
+
+/// What may be wrong where the ssh to a head node ends at once.
+pub(crate) fn remedy(head: &str, code: i32) -> String {
+    match code {
+        FAILED => format!(
+            "it did not get through (what it says stands above); `{}` must work here, and ask nothing",
+            by_hand(head)
+        ),
+        126 | 127 => "what was said there stands above. Is `gridmpi` installed there, under the path that it has here or in the PATH \
+                      of what ssh starts? Else name it by `head_gridmpi`"
+            .to_owned(),
+        0 => "does its sshd or its login shell not do what it is told (ForceCommand, an `exit` in start-up files)?"
+            .to_owned(),
+        _ => "what was said there stands above".to_owned(),
+    }
+}
+
+/// What shows whether ssh gets through.
+pub(crate) fn by_hand(head: &str) -> String {
+    format!("ssh -o BatchMode=yes {head} true")
+}
+
+/// Reads what [`order`] wrote, out of the environment.
 pub(crate) fn description() -> Result<Description, String> {
     let text = std::env::var(DESCRIPTION)
         .map_err(|_| format!("--described is for `gridmpi run`: {DESCRIPTION} is not set"))?;
@@ -88,9 +127,9 @@ pub(crate) fn description() -> Result<Description, String> {
     })
 }
 
-/// One word for a POSIX shell.
+/// One word for a POSIX shell, in one line: nobody's path has line ends in it.
 fn quote(word: &str) -> String {
-    format!("'{}'", word.replace('\'', "'\\''"))
+    format!("'{}'", word.replace('\n', "?").replace('\'', "'\\''"))
 }
 
 #[cfg(test)]
@@ -99,44 +138,73 @@ mod tests {
     use crate::spec::Launcher;
     use gridmpi_bootstrap::ClusterName;
 
-    #[test]
-    fn arguments_hold_no_secret_and_survive_the_remote_shell() {
+    fn spec() -> ClusterSpec {
         let name = ClusterName::new("b").unwrap();
-        let spec = ClusterSpec::new(name, Launcher::Command(vec!["mpiexec".into()]));
-        let at = ["192.0.2.1:7".parse().unwrap(), "[2001:db8::1]:7".parse().unwrap()];
-        let link = Link { at: &at, reconnect: Duration::from_secs(60) };
-        let words = command("user@head", &spec, link, Path::new("/opt/it's/gridmpi"), JOIN);
-        assert_eq!(words[..4], ["ssh", "-T", "-o", "BatchMode=yes"]);
+        ClusterSpec::new(name, Launcher::Command(vec!["mpiexec".into()]))
+    }
+
+    #[test]
+    fn arguments_hold_no_secret_and_suit_every_shell() {
+        let words = command("user@head", Duration::from_secs(60));
+        assert_eq!(words[..6], ["ssh", "-T", "-o", "BatchMode=yes", "-o", "ControlMaster=no"]);
         assert_eq!(words[words.len() - 3..][..2], ["--", "user@head"]);
-        assert!(words[words.len() - 1].contains("join --described"), "{words:?}");
+        // One word in single quotes, without what is special in them in the C shell (!) and in fish (\).
+        let remote = &words[words.len() - 1];
+        assert_eq!(remote.matches('\'').count(), 2, "{remote}");
+        assert!(!remote.contains(['!', '\\', '\n']), "{remote}");
+        assert!(remote.starts_with("exec sh -c '") && remote.ends_with('\''), "{remote}");
+    }
+
+    #[test]
+    fn three_lines_go_first_through_the_connection() {
+        let at = ["192.0.2.1:7".parse().unwrap(), "[2001:db8::1]:7".parse().unwrap()];
         let secret = Secret::random().unwrap();
-        assert!(!words.join(" ").contains(&secret.reveal()));
         let described = Description {
-            cluster: spec,
+            cluster: spec(),
             command: vec!["./p\n".into()],
             env: BTreeMap::new(),
             label: true,
             relay_token: Some("5".repeat(64)),
         };
-        let bytes = String::from_utf8(secrets(&secret, &described).unwrap()).unwrap();
-        let lines: Vec<_> = bytes.lines().collect();
-        assert_eq!((lines.len(), lines[0]), (2, secret.reveal().as_str()));
-        assert_eq!(serde_json::from_str::<Description>(lines[1]).unwrap(), described);
+        let gridmpi = Path::new("/opt/it's\n!/gridmpi");
+        let bytes = order(&spec(), &at, gridmpi, JOIN, (&secret, &described)).unwrap();
+        let text = String::from_utf8(bytes).unwrap();
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!((lines.len(), lines[1]), (3, secret.reveal().as_str()));
+        assert!(
+            lines[0].starts_with("cd '") && lines[0].contains("join --described --cluster 'b'")
+        );
+        assert!(lines[0].contains(r"'/opt/it'\''s?!/gridmpi'"), "{}", lines[0]);
+        assert!(!lines[0].contains(&secret.reveal()));
+        assert_eq!(serde_json::from_str::<Description>(lines[2]).unwrap(), described);
     }
 
     #[test]
     fn ssh_outlasts_what_connections_may_take_to_come_back() {
-        let name = ClusterName::new("b").unwrap();
-        let spec = ClusterSpec::new(name, Launcher::Command(vec!["mpiexec".into()]));
         for reconnect in [0, 1, 15, 59, 60, 3600] {
-            let link = Link { at: &[], reconnect: Duration::from_secs(reconnect) };
-            let words = command("head", &spec, link, Path::new("gridmpi"), JOIN);
+            let words = command("head", Duration::from_secs(reconnect));
             let number = |option: &str| {
                 let found = words.iter().find_map(|word| word.strip_prefix(option));
                 found.unwrap().parse::<u64>().unwrap()
             };
             let patience = number("ServerAliveInterval=") * number("ServerAliveCountMax=");
             assert!(patience > reconnect && patience <= reconnect + 15, "{words:?}");
+        }
+    }
+
+    #[test]
+    fn an_ssh_that_ends_at_once_has_a_remedy() {
+        let mut spec = spec();
+        assert!(ended(&spec, 255, "too soon").starts_with("cluster `b`: its launcher ended"));
+        spec.head = Some("me@head".to_owned());
+        for (code, part) in [
+            (255, "ssh -o BatchMode=yes me@head true"),
+            (127, "head_gridmpi"),
+            (0, "ForceCommand"),
+            (7, "stands above"),
+        ] {
+            let text = ended(&spec, code, "too soon");
+            assert!(text.contains("head node `me@head`") && text.contains(part), "{text}");
         }
     }
 

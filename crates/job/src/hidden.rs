@@ -1,6 +1,7 @@
 //! Parts that our own program plays in other processes: the start of a launcher, and the watchdog
 //! that ends a job whose `gridmpi` was killed.
 
+use crate::run::BAD_JOB;
 use crate::sessions;
 use crate::sweep::Marks;
 use gridmpi_bootstrap::{ClusterName, JobId};
@@ -45,7 +46,7 @@ fn nodes(args: &[String]) -> ! {
     };
     std::process::exit(played.unwrap_or_else(|problem| {
         crate::console::write(&problem);
-        CANNOT_RUN
+        BAD_JOB
     }))
 }
 

@@ -142,6 +142,12 @@ impl Ledger {
         self.propose(when, Ending { code, reason });
     }
 
+    /// What leads to a cluster's head node has ended with this exit code, and the cluster will not come.
+    pub(crate) fn unreached(&mut self, cluster: usize, code: i32, reason: String, now: Instant) {
+        self.entries[cluster].exited = Some((code, now));
+        self.propose(now, Ending { code: if code == 0 { 1 } else { code }, reason });
+    }
+
     /// Whether the job must end now; answers once.
     pub(crate) fn verdict(&mut self, now: Instant) -> Option<Ending> {
         if self.decided {

@@ -5,7 +5,7 @@ use crate::address::{self, ANYWHERE};
 use crate::compose::Surroundings;
 use crate::console::say;
 use crate::crew::{Crew, Streams};
-use crate::head::{self, Description, Link};
+use crate::head::{self, Description};
 use crate::hidden::{NODE, NODES};
 use crate::input::Input;
 use crate::output::Sink;
@@ -116,7 +116,7 @@ fn measure_at(
             clusters: involved.iter().map(expected).collect(),
             wait: spec.wait.unwrap_or(wait),
         };
-        conduct(gathering, &mut crew, &names, pairs, spec, options)
+        conduct(gathering, &mut crew, &clusters, pairs, spec, options)
     });
     crew.finish();
     found.map_err(one)
@@ -209,8 +209,7 @@ impl Starter<'_> {
         cluster: &ClusterSpec,
         relays: Option<RelayAccess>,
     ) -> Result<(CommandLine, Vec<u8>), String> {
-        let link = Link { at: &self.at, reconnect: self.spec.network().reconnect() };
-        let words = head::command(head, cluster, link, self.gridmpi, NODES);
+        let words = head::command(head, self.spec.network().reconnect());
         let mut there = cluster.clone();
         there.head = None;
         let description = Description {
@@ -220,8 +219,9 @@ impl Starter<'_> {
             label: false,
             relay_token: relays.map(|relays| relays.token.reveal()),
         };
-        let line = CommandLine::of_ours(words);
-        Ok((line, head::secrets(self.secret, &description)?))
+        let secrets = (self.secret, &description);
+        let first = head::order(cluster, &self.at, self.gridmpi, NODES, secrets)?;
+        Ok((CommandLine::of_ours(words), first))
     }
 }
 
@@ -264,16 +264,15 @@ pub(crate) fn to_stderr() -> Result<File, String> {
 fn conduct(
     gathering: Gathering,
     crew: &mut Crew,
-    names: &[ClusterName],
+    launched: &[&ClusterSpec],
     pairs: &[Pair],
     spec: &JobSpec,
     options: &Options,
 ) -> Result<Vec<PathReport>, String> {
     let mut watch = || match crew.reap().first() {
-        Some((member, code)) => Err(format!(
-            "cluster `{}`: its launcher ended with exit code {code} before the measurement was over",
-            names[*member]
-        )),
+        Some((member, code)) => {
+            Err(head::ended(launched[*member], *code, "before the measurement was over"))
+        }
         None => Ok(()),
     };
     let mut conductor =
@@ -284,7 +283,7 @@ fn conduct(
         reports.push(conductor.measure(between, options).map_err(|error| error.to_string())?);
     }
     conductor.leave();
-    let_end(crew, names.len());
+    let_end(crew, launched.len());
     Ok(reports)
 }
 

@@ -5,7 +5,7 @@ use crate::compose::Surroundings;
 use crate::console::say;
 use crate::crew::{Crew, Streams};
 use crate::doctor;
-use crate::head::{self, Description, Link};
+use crate::head::{self, Description};
 use crate::input::Input;
 use crate::measure::{self, ByHand};
 use crate::output::{Bases, OutputOptions};
@@ -325,14 +325,16 @@ impl Starter<'_> {
                 (Mode::Local, Some(resolved.command(&self.env(index))), Vec::new())
             }
             Plan::Head(head) => {
-                let link = Link { at: &self.at, reconnect: self.spec.network().reconnect() };
-                let words = head::command(head, cluster, link, &self.options.gridmpi, head::JOIN);
-                let line = CommandLine::of_ours(words);
-                (Mode::Head, Some(line), head::secrets(self.secret, &self.describe(index))?)
+                let words = head::command(head, self.spec.network().reconnect());
+                let (line, secrets) =
+                    (CommandLine::of_ours(words), (self.secret, &self.describe(index)));
+                let gridmpi = &self.options.gridmpi;
+                let first = head::order(cluster, &self.at, gridmpi, head::JOIN, secrets)?;
+                (Mode::Head, Some(line), first)
             }
         };
         let member = line.map(|line| self.launch(index, &line, first)).transpose()?;
-        Ok(Seat::new(cluster.name.clone(), mode, member))
+        Ok(Seat::new(cluster.clone(), mode, member))
     }
 
     fn launch(

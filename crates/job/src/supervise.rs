@@ -3,12 +3,14 @@
 use crate::console::say;
 use crate::crew::{Crew, Streams};
 use crate::display;
+use crate::head;
 use crate::input::Input;
 use crate::ledger::{Ending, Ledger};
 use crate::measure::to_stderr;
 use crate::output::{Bases, Sink};
 use crate::resolve::CommandLine;
 use crate::signals;
+use crate::spec::ClusterSpec;
 use gridmpi_bootstrap::{ClusterName, Coordinator, Event, JobTable, Progress};
 use rustix::process::Signal;
 use std::sync::mpsc::Receiver;
@@ -26,8 +28,6 @@ const ORDERS_OUT: Duration = Duration::from_millis(200);
 const REMOTE_GRACE: Duration = Duration::from_secs(10);
 /// When a launcher behind a head node has ended, the ssh that led there gets this long to pass on what is left of its output.
 const SSH_END: Duration = Duration::from_secs(10);
-/// The exit code by which ssh tells of a failure of its own.
-const SSH_FAILED: i32 = 255;
 /// Exit code when all went well but for output that could not be written.
 const UNWRITTEN: i32 = 1;
 /// Exit code when the job's time is over, as of `timeout(1)`.
@@ -55,6 +55,7 @@ pub(crate) enum Mode {
 /// One cluster under supervision.
 pub(crate) struct Seat {
     name: ClusterName,
+    spec: ClusterSpec,
     mode: Mode,
     /// Its launcher, or the ssh that leads to it, while that runs.
     member: Option<usize>,
@@ -80,8 +81,9 @@ enum Stage {
 }
 
 impl Seat {
-    pub(crate) const fn new(name: ClusterName, mode: Mode, member: Option<usize>) -> Self {
-        Self { name, mode, member, joined: false, stage: Stage::Runs { back_by: None } }
+    pub(crate) fn new(spec: ClusterSpec, mode: Mode, member: Option<usize>) -> Self {
+        let (name, stage) = (spec.name.clone(), Stage::Runs { back_by: None });
+        Self { name, spec, mode, member, joined: false, stage }
     }
 
     /// When something about it is to be done, if nothing happens before.
@@ -113,10 +115,15 @@ impl Seat {
         is_news
     }
 
-    /// The end of its ssh is none of its own: that has lost its way, and the cluster is still heard.
-    fn goes_on_without(&self, code: i32) -> bool {
+    /// The end of its ssh, where that has `failed`, is none of its own: that has lost its way, and the cluster is still heard.
+    fn goes_on_without(&self, failed: bool) -> bool {
         let is_joined = self.mode == Mode::Head && self.joined;
-        is_joined && code == SSH_FAILED && matches!(self.stage, Stage::Runs { .. })
+        is_joined && failed && matches!(self.stage, Stage::Runs { .. })
+    }
+
+    /// Nothing has come from its head node.
+    fn is_unreached(&self) -> bool {
+        self.mode == Mode::Head && !self.joined && matches!(self.stage, Stage::Runs { .. })
     }
 }
 
@@ -376,15 +383,21 @@ impl Supervisor {
     fn reaped(&mut self, cluster: usize, code: i32) {
         let is_closing = self.closing.is_some();
         let seat = &mut self.seats[cluster];
-        seat.member = None;
-        if !is_closing && seat.goes_on_without(code) {
+        let member = seat.member.take();
+        let killed = member.is_some_and(|member| self.crew.was_killed(member));
+        if !is_closing && seat.goes_on_without(killed || code == head::FAILED) {
             return say!(
                 "warning: the ssh to the head node of cluster `{}` has failed; the cluster is still connected and goes on, but \
                  what its program prints does not come here any more",
                 seat.name
             );
         }
-        self.exited(cluster, code);
+        if seat.is_unreached() {
+            let reason = head::ended(&seat.spec, code, "before anything had joined from there");
+            self.ledger.unreached(cluster, code, reason, Instant::now());
+        } else {
+            self.exited(cluster, code);
+        }
         self.seats[cluster].stage = Stage::Over;
     }
 
@@ -436,7 +449,7 @@ impl Supervisor {
     }
 
     fn look_for_missing(&mut self, now: Instant) {
-        let missing = missing(&self.coordinator.progress());
+        let missing = missing(&self.coordinator.progress(), &self.seats);
         if self.wait_until.is_some_and(|until| now >= until) {
             let waited = now.duration_since(self.started).as_secs();
             let reason = format!(
@@ -580,12 +593,22 @@ fn stopped_by(number: i32) -> String {
 }
 
 /// Says what each cluster that has not come is lacking.
-fn missing(progress: &[Progress]) -> Vec<String> {
+fn missing(progress: &[Progress], seats: &[Seat]) -> Vec<String> {
     let late = progress.iter().filter(|cluster| !cluster.registered);
+    let head_of = |name: &ClusterName| {
+        let seat = seats.iter().find(|seat| seat.name == *name)?;
+        seat.spec.head.as_deref()
+    };
     late.map(|cluster| {
         let name = &cluster.name;
         let of = cluster.ranks.map_or_else(|| "its".to_owned(), |n| format!("all of its {n}"));
-        if cluster.to_join {
+        if let Some(head) = head_of(name).filter(|_| cluster.to_join) {
+            format!(
+                "waiting for cluster `{name}`: nothing has joined from its head node `{head}` yet. `{}` must work here, ask nothing, and \
+                 end; and that node must reach this machine",
+                head::by_hand(head)
+            )
+        } else if cluster.to_join {
             format!("waiting for cluster `{name}`: nobody has joined by `gridmpi join --cluster {name}` yet")
         } else {
             format!("waiting for cluster `{name}`: not {of} ranks have called MPI_Init yet")
@@ -611,8 +634,13 @@ mod tests {
             cluster("b", None, true, false),
             cluster("c", Some(2), false, true),
         ];
-        let texts = missing(&all);
+        let texts = missing(&all, &[]);
         assert_eq!(texts.len(), 2);
+        let launcher = crate::spec::Launcher::Command(vec!["mpiexec".into()]);
+        let mut spec = ClusterSpec::new(ClusterName::new("b").unwrap(), launcher);
+        spec.head = Some("me@head".to_owned());
+        let behind = missing(&all, &[Seat::new(spec, Mode::Head, None)]);
+        assert!(behind[1].contains("`ssh -o BatchMode=yes me@head true`"), "{behind:?}");
         assert_eq!(
             texts[0],
             "waiting for cluster `a`: not all of its 4 ranks have called MPI_Init yet"

@@ -52,11 +52,11 @@ impl Conductor<'_> {
             let what = format!(
                 "the relay {relay}, at which clusters are to find this machine, cannot be used: {why}"
             );
-            facts.troubles.push(Trouble { cluster: None, what, at: Vec::new() });
+            facts.troubles.push(Trouble { cluster: None, what, at: Vec::new(), hint: None });
         }
         if let Err(error) = self.look(ways, how, &mut facts) {
             let what = format!("not everything could be looked at: {error}");
-            facts.troubles.push(Trouble { cluster: None, what, at: Vec::new() });
+            facts.troubles.push(Trouble { cluster: None, what, at: Vec::new(), hint: None });
         }
         facts
     }

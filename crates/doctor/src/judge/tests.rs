@@ -647,10 +647,12 @@ fn the_worst_is_first_and_absence_has_a_remedy() {
         cluster: Some("c".into()),
         what: "no node has come after 60 s".into(),
         at: vec![at("192.0.2.7")],
+        hint: Some("`ssh x true` must work".into()),
     };
     facts.troubles.push(trouble);
     let all = findings(&facts);
     expect(&all[0], Severity::Error, "absent", "listen = \":7000\"");
+    expect(&all[0], Severity::Error, "absent", "`ssh x true` must work. Nodes must reach");
     assert_eq!(all[1].code, "tcp-off");
     assert!(all.windows(2).all(|pair| pair[0].severity <= pair[1].severity));
     assert_eq!(crate::worst(&all), Severity::Error);
