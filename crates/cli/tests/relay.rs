@@ -3,7 +3,8 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::unix::fs::PermissionsExt;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
@@ -219,6 +220,46 @@ fn doctor_looks_at_relays_that_processes_are_told_of() {
     drop(relay);
     let (code, said) = look("site");
     assert!(code == Some(1) && said.contains("[beside-unreachable]"), "{said}");
+}
+
+/// A process that ends with the test.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn the_journal_is_told_how_grave_a_line_is() {
+    let place = Place::new("journal");
+    assert!(gridmpi(&["token", text(&place.at("token"))]).status.success());
+    let settings = place.at("relay.toml");
+    fs::write(&settings, "[relay]\nlisten = [\"127.0.0.1:0\"]\n[[token]]\nfile = \"token\"\n")
+        .unwrap();
+    for is_named in [true, false] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let seen = fs::metadata(format!("/proc/self/fd/{}", writer.as_raw_fd())).unwrap();
+        let inode = if is_named { seen.ino() } else { seen.ino() + 1 };
+        let mut command = Command::new(GRIDMPI);
+        command.args(["relay", "--config", text(&settings)]).stderr(writer);
+        command.env("JOURNAL_STREAM", format!("{}:{inode}", seen.dev()));
+        let child = Killed(command.spawn().unwrap());
+        // Or the pipe would not end with the relay.
+        drop(command);
+        let mut lines = BufReader::new(reader).lines().map(Result::unwrap);
+        let told = lines.find(|line| line.contains("listening")).unwrap();
+        assert_eq!(told.starts_with("<6>2"), is_named, "{told}");
+        fs::write(&settings, "[relay]\nlisten = 7\n").unwrap();
+        let pid = child.0.id().to_string();
+        assert!(Command::new("kill").args(["-s", "HUP", &pid]).status().unwrap().success());
+        let told = lines.find(|line| line.contains("the old go on")).unwrap();
+        assert_eq!(told.starts_with("<3>2"), is_named, "{told}");
+        fs::write(&settings, "[relay]\nlisten = [\"127.0.0.1:0\"]\n[[token]]\nfile = \"token\"\n")
+            .unwrap();
+    }
 }
 
 #[test]

@@ -19,6 +19,7 @@ use crate::control::Handle;
 use crate::daemon::Daemon;
 use crate::file::{self, LogFormat, Settings};
 use crate::identity::create_secret;
+use crate::journal::Lines;
 use crate::secret::read_secret;
 use crate::signals::Signals;
 use crate::tls::{Fingerprint, Identity};
@@ -191,7 +192,7 @@ type LevelHandle = reload::Handle<LevelFilter, Registry>;
 
 fn start_log(format: LogFormat, level: Level) -> LevelHandle {
     let (filter, handle) = reload::Layer::new(LevelFilter::from_level(level));
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(false);
+    let lines = tracing_subscriber::fmt::layer().with_writer(Lines::new()).with_target(false);
     let lines = match format {
         LogFormat::Text => lines.boxed(),
         LogFormat::Json => lines.json().flatten_event(true).boxed(),

@@ -25,6 +25,7 @@ mod greet;
 mod held;
 mod http;
 mod identity;
+mod journal;
 mod look;
 mod lookout;
 mod metrics;
