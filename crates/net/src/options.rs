@@ -10,6 +10,8 @@ use nix::sys::socket::sockopt::TcpCongestion;
 use nix::sys::socket::{getsockopt, setsockopt};
 use nix::{getsockopt_impl, libc, setsockopt_impl, sockopt_impl};
 
+use crate::pace::Progress;
+
 sockopt_impl!(RtoMin, Both, libc::IPPROTO_TCP, TCP_RTO_MIN_US, u32);
 sockopt_impl!(DelackMax, Both, libc::IPPROTO_TCP, TCP_DELACK_MAX_US, u32);
 
@@ -42,6 +44,9 @@ const SPARE: f64 = 1.5;
 const SPARE_ALONE: f64 = 1.25;
 const FILLED: f64 = 0.85;
 
+/// What every window begins with, and rests at, segments (RFC 6928).
+const BEGINNING: f64 = 10.0;
+
 /// The congestion control of a paced connection, while it sends and while it rests.
 #[derive(Debug)]
 pub(crate) struct CongestionControl {
@@ -52,8 +57,8 @@ pub(crate) struct CongestionControl {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Control {
-    /// Its own, which was sending at so many bytes per second.
-    Own { rate: u64 },
+    /// Its own, which was sending at so many bytes per second; also at rest, where the path is so short that any window covers it.
+    Own { rate: u64, is_short: bool },
     /// The opener, at work.
     Opening,
     /// The opener, at rest.
@@ -69,7 +74,7 @@ impl CongestionControl {
             return Self { own: None, state: Control::Resting };
         }
         let own = getsockopt(fd, TcpCongestion).ok();
-        let mut control = Self { own, state: Control::Own { rate: 0 } };
+        let mut control = Self { own, state: Control::Own { rate: 0, is_short: false } };
         control.rest(fd);
         control
     }
@@ -81,20 +86,21 @@ impl CongestionControl {
         if self.state == Control::Resting {
             self.state = Control::Opening;
         }
-        if let Control::Own { rate: before } = &mut self.state
+        if let Control::Own { rate: before, .. } = &mut self.state
             && rate <= *before
         {
             // A window that nobody fills shrinks: when more is granted it is to be looked at.
             *before = rate;
             return;
         }
-        let info = TcpInfo::of(fd);
-        let is_open = info.as_ref().is_ok_and(|info| covers(info, rate, turn));
+        let Ok(info) = TcpInfo::of(fd) else { return };
+        let is_short = is_short(&info, rate);
+        let is_open = is_short || covers(&info, rate, turn);
         match self.state {
-            Control::Opening if is_open && info.is_ok_and(|info| fills(&info, rate, turn)) => {
+            Control::Opening if is_short || is_open && fills(&info, rate, turn) => {
                 let _ = setsockopt(fd, TcpCongestion, own);
                 let _ = setsockopt(fd, RtoMin, &RTO_MIN_US);
-                self.state = Control::Own { rate };
+                self.state = Control::Own { rate, is_short };
             }
             Control::Own { .. } if !is_open => {
                 let _ = setsockopt(fd, TcpCongestion, &OsString::from(OPENER));
@@ -122,6 +128,9 @@ impl CongestionControl {
     /// Nothing is left to be sent for now.
     pub(crate) fn rest(&mut self, fd: &OwnedFd) {
         let Some(own) = &self.own else { return };
+        if matches!(self.state, Control::Own { is_short: true, .. }) {
+            return;
+        }
         match std::mem::replace(&mut self.state, Control::Resting) {
             Control::Resting => return,
             // It begins anew only if it is set anew.
@@ -157,6 +166,25 @@ pub(crate) fn bound_unsent(fd: &OwnedFd) {
 /// (a window that nobody asks more of does not grow). What the kernel holds beyond them leaves when acknowledgements come.
 pub(crate) fn window(fd: &OwnedFd) -> io::Result<usize> {
     Ok(room(&TcpInfo::of(fd)?))
+}
+
+/// The same, and how far the kernel is.
+pub(crate) fn window_and_progress(fd: &OwnedFd) -> io::Result<(usize, Progress)> {
+    let info = TcpInfo::of(fd)?;
+    Ok((room(&info), progress_of(&info)))
+}
+
+/// How far the kernel is with what it was given of a connection.
+pub(crate) fn progress(fd: &OwnedFd) -> io::Result<Progress> {
+    Ok(progress_of(&TcpInfo::of(fd)?))
+}
+
+fn progress_of(info: &TcpInfo) -> Progress {
+    Progress {
+        sent: u64::from(info.data_segs_out) * u64::from(info.snd_mss),
+        unsent: info.notsent_bytes as usize,
+        is_open: in_flight(info) < info.snd_cwnd,
+    }
 }
 
 /// How many bytes the kernel has of a connection that it has not sent once.
@@ -199,6 +227,13 @@ fn covers(info: &TcpInfo, rate: u64, turn: usize) -> bool {
     window >= spare * on_the_way.min(turn as f64)
 }
 
+/// Whether the path is so short that the window which every connection begins with covers it. An opener would take the share that it
+/// gets of an interface beside others for the path's bandwidth, and a queue there for more than it may have on the way.
+fn is_short(info: &TcpInfo, rate: u64) -> bool {
+    let on_the_way = rate as f64 * f64::from(info.min_rtt) / 1e6;
+    SPARE * on_the_way <= BEGINNING * f64::from(info.snd_mss)
+}
+
 /// Whether a lone connection has about as much on the way as it can at this rate.
 fn fills(info: &TcpInfo, rate: u64, turn: usize) -> bool {
     let on_the_way = rate as f64 * f64::from(info.rtt) / 1e6;
@@ -210,10 +245,14 @@ fn lags_behind(info: &TcpInfo, rate: u64) -> bool {
     (info.pacing_rate as f64) < FOLLOWED * rate as f64 && info.last_ack_recv_ms >= SILENT_MS
 }
 
+/// Segments that are on their way.
+const fn in_flight(info: &TcpInfo) -> u32 {
+    (info.unacked + info.retrans).saturating_sub(info.sacked + info.lost)
+}
+
 /// How many bytes more may leave at once.
 fn room(info: &TcpInfo) -> usize {
-    let in_flight = (info.unacked + info.retrans).saturating_sub(info.sacked + info.lost);
-    let room = info.snd_cwnd.saturating_sub(in_flight) as usize * info.snd_mss as usize;
+    let room = info.snd_cwnd.saturating_sub(in_flight(info)) as usize * info.snd_mss as usize;
     let kept = info.notsent_bytes as usize;
     if kept == 0 { room.max(info.snd_mss as usize) } else { room.saturating_sub(kept) }
 }
@@ -291,5 +330,40 @@ mod tests {
         // With nothing for when it opens a window is asked for more.
         let shut = TcpInfo { unacked: info.snd_cwnd, ..info };
         assert_eq!(room(&shut), info.snd_mss as usize);
+    }
+
+    #[test]
+    fn a_short_path_is_left_to_the_systems_congestion_control_also_at_rest() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut far, _) = listener.accept().unwrap();
+        let fd: OwnedFd = stream.try_clone().unwrap().into();
+        let name = || getsockopt(&fd, TcpCongestion).unwrap();
+        let own = name();
+        let mut control = CongestionControl::new(&fd, None);
+        let opener = name();
+        // The round trip is known then.
+        stream.write_all(&[0; 1000]).unwrap();
+        far.read_exact(&mut [0; 1000]).unwrap();
+        far.write_all(&[0; 1000]).unwrap();
+        stream.read_exact(&mut [0; 1000]).unwrap();
+        control.work(&fd, 1_000_000, usize::MAX);
+        assert_eq!(name(), own);
+        control.rest(&fd);
+        assert_eq!(name(), own);
+        // At a rate for which that path is a long one the opener comes again, if there is one.
+        control.work(&fd, u64::MAX / 2, usize::MAX);
+        assert_eq!(name(), opener);
+    }
+
+    #[test]
+    fn a_path_is_short_if_ten_segments_cover_it() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let fd: OwnedFd = TcpStream::connect(listener.local_addr().unwrap()).unwrap().into();
+        let info = TcpInfo { snd_mss: 1448, ..TcpInfo::of(&fd).unwrap() };
+        let at = |min_rtt, rate| is_short(&TcpInfo { min_rtt, ..info }, rate);
+        assert!(at(100, 6_250_000) && at(1000, 6_250_000) && at(20_000, 100_000));
+        assert!(!at(20_000, 6_250_000) && !at(100, 1_250_000_000));
+        assert!(!at(u32::MAX, 1_000_000), "not known yet");
     }
 }

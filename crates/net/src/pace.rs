@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 use gridmpi_rate::{ACKNOWLEDGEMENT, SEGMENT};
 use gridmpi_wire::ProcId;
 
+pub(crate) use upkeep::Progress;
+use upkeep::Upkeep;
+
 /// How long a turn takes. Longer ones are longer waits for the others, shorter ones more wake-ups.
 const TURN: Duration = Duration::from_millis(5);
 
@@ -97,6 +100,8 @@ pub(crate) struct Pacer {
     is_cut: bool,
     /// How many have been put back since somebody wrote.
     shut: usize,
+    /// How the kernel keeps up with a connection that goes on.
+    upkeep: Upkeep,
 }
 
 impl Pacer {
@@ -118,18 +123,23 @@ impl Pacer {
             shut: 0,
             is_first: false,
             is_cut: false,
+            upkeep: Upkeep::default(),
         }
     }
 
     /// The rate is another from now on.
     pub(crate) fn set_rate(&mut self, rate: f64, now: Instant) {
         self.settle(now);
+        if rate != self.rate {
+            self.upkeep.begin_anew();
+        }
         self.rate = rate;
     }
 
     /// What a socket is to be told that may write so many bytes now, bytes per second: it makes up for what has been missed.
     pub(crate) fn socket_rate(&self, bytes: usize) -> u64 {
-        let faster = self.made_up_by(bytes) / (bytes as f64).max(1.0);
+        let made_up = self.made_up_by(bytes) / (bytes as f64).max(1.0);
+        let faster = if self.is_held_up() { CREDIT } else { made_up };
         ((self.rate / (1.0 - faster)) as u64).max(1)
     }
 
@@ -152,6 +162,11 @@ impl Pacer {
     /// That turn is cut short by the window.
     pub(crate) fn cut(&mut self) {
         self.is_cut = self.is_first;
+    }
+
+    /// Whether the kernel cannot send as fast as it should.
+    pub(crate) const fn is_held_up(&self) -> bool {
+        self.upkeep.is_held_up()
     }
 
     /// Whether anybody waits for their turn.
@@ -223,6 +238,9 @@ impl Pacer {
                 self.cursor = after(peer);
             }
             self.is_first = !is_small && self.level <= LEAD;
+            if self.is_first {
+                self.upkeep.forget();
+            }
             self.is_cut = false;
             return Turn::Now(turn);
         }
@@ -281,6 +299,32 @@ impl Pacer {
     /// How much of what was missed a turn of so many bytes makes up for.
     fn made_up_by(&self, bytes: usize) -> f64 {
         self.missed.min(CREDIT * bytes as f64)
+    }
+
+    /// Who goes on with another turn now: what the kernel has done of the last one, [`Self::looked`] is to be told.
+    pub(crate) fn goes_on(&mut self, now: Instant) -> Option<ProcId> {
+        self.settle(now);
+        let peer = self.next_large().filter(|_| self.small.is_empty())?;
+        let is_due = self.lead_of_next().is_some_and(|lead| self.level <= lead);
+        (is_due && self.last == Some(peer)).then_some(peer)
+    }
+
+    /// So far the kernel is with `peer`, which goes on. Where it falls behind it is not handed more than it sends, and what it has missed
+    /// is made up for.
+    pub(crate) fn looked(&mut self, peer: ProcId, progress: Progress, now: Instant) {
+        let turn = self.turn();
+        if let Some(late) = self.upkeep.look(peer, progress, (self.rate, turn), now) {
+            let late = late.min(turn as f64);
+            self.level += late;
+            self.missed = (self.missed + late).min(CREDIT * turn as f64);
+        }
+    }
+
+    /// `peer`, with which the kernel is so far, begins: where that is after a rest it is kept in mind.
+    pub(crate) fn begins(&mut self, peer: ProcId, progress: Progress, now: Instant) {
+        if self.is_first {
+            self.upkeep.begin(peer, progress, now);
+        }
     }
 
     /// Whose turn it is now, if it is anyone's who waits.
@@ -380,6 +424,8 @@ const fn after(peer: ProcId) -> ProcId {
 const fn whole(bytes: usize) -> usize {
     bytes / SEGMENT * SEGMENT
 }
+
+mod upkeep;
 
 #[cfg(test)]
 mod tests;

@@ -10,8 +10,8 @@ use gridmpi_wire::ProcId;
 
 use crate::Pacing;
 use crate::link::{Left, Link, Most, Written};
-use crate::options::{unsent, window};
-use crate::pace::{Ask, Pacer, SMALL, Turn};
+use crate::options::{progress, unsent, window_and_progress};
+use crate::pace::{Ask, Pacer, Progress, SMALL, Turn};
 use crate::poller::{Interest, Token};
 use crate::state::{Socket, State};
 use crate::timers::Due;
@@ -208,8 +208,9 @@ impl State {
             let Written { bytes, left } = self.write_most(link, Most::Bytes(most))?;
             if let Some(paced) = self.paces.get(cluster) {
                 if left != Left::Nothing {
-                    // A lone connection goes on when its turn is over.
-                    let turn = if paced.pacer.has_waiting() { most } else { usize::MAX };
+                    // A lone connection that has the interface to itself goes on when its turn is over.
+                    let is_shared = paced.pacer.has_waiting() || paced.pacer.is_held_up();
+                    let turn = if is_shared { most } else { usize::MAX };
                     link.work(paced.pacer.rate() as u64, turn);
                 }
                 paced.pacer.wrote(link.peer, link.carrier.on_wire(bytes), now);
@@ -266,7 +267,8 @@ impl State {
         let ask = Ask { backlog, frame, is_young: link.written < YOUNG, share };
         let Turn::Now(most) = pacer.ask(link.peer, ask, now) else { return Ok(None) };
         let most = if pacer.is_bounded_by_window() && backlog > 0 {
-            let room = window(&link.carrier.fd)?;
+            let (room, progress) = window_and_progress(&link.carrier.fd)?;
+            pacer.begins(link.peer, progress, now);
             if room == 0 && backlog > SMALL {
                 pacer.put_back(link.peer, ask.is_young, now);
                 return Ok(None);
@@ -315,11 +317,35 @@ impl State {
         links.iter().map(kept).sum()
     }
 
+    /// How the kernel keeps up with a connection that goes on now.
+    fn look_back(&mut self, cluster: u16) {
+        let now = Instant::now();
+        let Some(peer) = self.paces.get(cluster).and_then(|paced| paced.pacer.goes_on(now)) else {
+            return;
+        };
+        let links = self.peers.get(&peer).map_or(&[][..], |peer| &peer.links);
+        let mut all = Progress { sent: 0, unsent: 0, is_open: true };
+        for &(_, token) in links {
+            // A connection that fails says so by itself.
+            if let Some(Socket::Link(link)) = self.sockets.get(token)
+                && let Ok(one) = progress(&link.carrier.fd)
+            {
+                all.sent += one.sent;
+                all.unsent += one.unsent;
+                all.is_open &= one.is_open;
+            }
+        }
+        if let Some(paced) = self.paces.get(cluster) {
+            paced.pacer.looked(peer, all, now);
+        }
+    }
+
     /// The turn of somebody who sends to this cluster may have come.
     pub(crate) fn turn_due(&mut self, cluster: u16) {
         if let Some(paced) = self.paces.get(cluster) {
             paced.armed = None;
         }
+        self.look_back(cluster);
         while let Some(peer) = self.paces.next(cluster, Instant::now()) {
             self.transmit(peer);
         }

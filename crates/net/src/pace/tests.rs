@@ -430,3 +430,112 @@ fn a_rate_beyond_all_bounds_is_one_long_turn() {
         assert!(matches!(pacer.ask(ProcId(1), ask, now), Turn::Now(most) if most > usize::MAX / 2));
     }
 }
+
+/// A kernel that has sent so much, with enough to go on with.
+fn busy(sent: usize) -> Progress {
+    Progress { sent: sent as u64, unsent: 20 * SEGMENT, is_open: true }
+}
+
+/// One that has begun, waits for its second turn, and may go on now.
+fn going_on() -> World {
+    let mut world = World::new(1);
+    let Turn::Now(turn) = world.ask(0, 1 << 20) else { panic!("nobody is before it") };
+    world.pacer.begins(ProcId(0), busy(0), world.now);
+    world.pacer.wrote(ProcId(0), turn, world.now);
+    assert_eq!(world.ask(0, 1 << 20), Turn::Later);
+    assert_eq!(world.pacer.goes_on(world.now), None);
+    world.now = world.pacer.due().unwrap();
+    assert_eq!(world.pacer.goes_on(world.now), Some(ProcId(0)));
+    world
+}
+
+/// Time passes in which the kernel sends so many turns of it.
+fn pass(world: &mut World, sent: &mut f64, turns: f64) {
+    let turn = world.pacer.turn();
+    *sent += turns * turn as f64;
+    world.now += TURN;
+    world.pacer.looked(ProcId(0), busy(*sent as usize), world.now);
+}
+
+#[test]
+fn a_kernel_that_others_hold_up_is_made_faster_and_not_handed_more() {
+    let mut world = going_on();
+    let (turn, rate) = (world.pacer.turn(), world.pacer.socket_rate(1));
+    let mut sent = turn as f64 / 6.0;
+    world.pacer.looked(ProcId(0), busy(sent as usize), world.now);
+    // Once may be a processor that was busy.
+    assert!(!world.pacer.is_held_up());
+    pass(&mut world, &mut sent, 0.5);
+    assert!(world.pacer.is_held_up());
+    assert!(world.pacer.socket_rate(1) as f64 > 1.6 * rate as f64);
+    // It waits for what the kernel has missed, and makes up for some of it: without both half a turn.
+    world.pacer.wrote(ProcId(0), turn, world.now);
+    assert_eq!(world.ask(0, 1 << 20), Turn::Later);
+    let wait = world.pacer.due().unwrap() - world.now;
+    assert!(wait > TURN / 2, "{wait:?}");
+    // Too soon nothing can be said.
+    world.now += Duration::from_micros(100);
+    world.pacer.looked(ProcId(0), busy(sent as usize), world.now);
+    assert!(world.pacer.is_held_up());
+    // It goes on as long as that is so, and no longer.
+    pass(&mut world, &mut sent, 0.5);
+    assert!(world.pacer.is_held_up());
+    pass(&mut world, &mut sent, 1.1);
+    assert!(!world.pacer.is_held_up());
+    // Late and in time by turns is no more than late once.
+    for turns in [0.5, 1.0, 0.5, 1.0, 0.5] {
+        pass(&mut world, &mut sent, turns);
+        assert!(!world.pacer.is_held_up());
+    }
+}
+
+#[test]
+fn a_kernel_that_keeps_up_or_waits_for_a_window_or_for_us_is_not_held_up() {
+    let shut = Progress { is_open: false, ..busy(0) };
+    let idle = Progress { unsent: SEGMENT, ..busy(0) };
+    for progress in [Some(shut), Some(idle), None] {
+        let mut world = going_on();
+        let mut sent = 0.0;
+        for _ in 0..5 {
+            pass(&mut world, &mut sent, if progress.is_some() { 0.1 } else { 0.9 });
+            // What a window held back, or we, is not counted later.
+            if let Some(progress) = progress {
+                world.pacer.looked(ProcId(0), progress, world.now);
+            }
+            assert!(!world.pacer.is_held_up(), "{progress:?}");
+        }
+        assert_eq!(world.pacer.next(world.now), Some(ProcId(0)), "{progress:?}");
+    }
+}
+
+#[test]
+fn what_was_seen_counts_for_one_peer_one_rate_and_no_rest() {
+    for what in ["a peer", "a rate", "a connection"] {
+        let mut world = going_on();
+        let mut sent = 10.0 * world.pacer.turn() as f64;
+        // A connection that takes another's place has sent less.
+        let turns = if what == "a connection" { -0.2 } else { 0.2 };
+        for _ in 0..5 {
+            pass(&mut world, &mut sent, turns);
+            match what {
+                "a peer" => world.pacer.looked(ProcId(1), busy(0), world.now),
+                "a rate" => world.pacer.set_rate(world.pacer.rate() * 1.01, world.now),
+                _ => {}
+            }
+            assert!(!world.pacer.is_held_up(), "{what}");
+        }
+    }
+    let mut world = going_on();
+    let mut sent = 0.0;
+    for _ in 0..2 {
+        pass(&mut world, &mut sent, 0.2);
+    }
+    assert!(world.pacer.is_held_up());
+    world.now += Duration::from_secs(1);
+    assert_eq!(world.pacer.next(world.now), Some(ProcId(0)));
+    assert!(matches!(world.ask(0, SEGMENT as u64), Turn::Now(_)));
+    world.pacer.wrote(ProcId(0), SEGMENT, world.now);
+    world.now += Duration::from_secs(1);
+    assert!(matches!(world.ask(0, 1 << 20), Turn::Now(_)));
+    assert!(!world.pacer.is_held_up(), "after a rest all begins anew");
+}

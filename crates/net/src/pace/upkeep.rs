@@ -1,0 +1,102 @@
+//! Whether the kernel keeps up with what a connection is to send.
+//!
+//! An interface may be used by others of whom nobody here knows: the cluster's own MPI. A socket that keeps its pace among such as keep
+//! none gets less than its part of the interface, since it has fewer packets in the queue there at a time: TCP small queues lets it have as
+//! much as its pace brings in about a millisecond. So where the kernel falls behind the socket is told to be faster than what it is handed.
+
+use std::time::Instant;
+
+use gridmpi_rate::SEGMENT;
+use gridmpi_wire::ProcId;
+
+/// What the kernel has sent less than it should is no matter up to this, or up to this part of it.
+const MATTERS: f64 = 2.0 * SEGMENT as f64;
+const MATTERS_PART: f64 = 0.25;
+
+/// So many looks in a row have to show it. One does where a processor was busy for a moment, for all senders of a machine at once.
+const LOOKS: u32 = 2;
+
+/// Between two looks, turns.
+const LOOK: f64 = 0.45;
+
+/// How far the kernel is with what it was given of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Progress {
+    /// Bytes that it has sent since the connection was made, by whole segments; those that it sent again, too.
+    pub(crate) sent: u64,
+    /// Bytes that it has not sent once.
+    pub(crate) unsent: usize,
+    /// The congestion window does not hold these back.
+    pub(crate) is_open: bool,
+}
+
+/// What was seen when it had something to send that no window held back.
+#[derive(Clone, Copy, Debug)]
+struct Look {
+    peer: ProcId,
+    at: Instant,
+    sent: u64,
+}
+
+/// How it keeps up with the connection whose turn it is.
+#[derive(Debug, Default)]
+pub(super) struct Upkeep {
+    last: Option<Look>,
+    /// How many looks in a row showed that it could not send as fast as it should.
+    late: u32,
+}
+
+impl Upkeep {
+    /// Whether it cannot send as fast as it should.
+    pub(super) const fn is_held_up(&self) -> bool {
+        self.late >= LOOKS
+    }
+
+    /// What was seen says nothing any more of what comes.
+    pub(super) fn forget(&mut self) {
+        *self = Self::default();
+    }
+
+    /// What is to be sent from now on is at another rate.
+    pub(super) fn begin_anew(&mut self) {
+        self.last = None;
+    }
+
+    /// `peer` is about to be given something, after a rest.
+    pub(super) fn begin(&mut self, peer: ProcId, progress: Progress, now: Instant) {
+        let look = Look { peer, at: now, sent: progress.sent };
+        self.last = progress.is_open.then_some(look);
+    }
+
+    /// How many bytes it has sent less than it should at `rate`, bytes per second, since the last look, if that matters; `turn` is what it is
+    /// given at a time.
+    pub(super) fn look(
+        &mut self,
+        peer: ProcId,
+        progress: Progress,
+        (rate, turn): (f64, usize),
+        now: Instant,
+    ) -> Option<f64> {
+        let Progress { sent, unsent, is_open } = progress;
+        if !is_open || (unsent as f64) < MATTERS {
+            self.forget();
+            return None;
+        }
+        let look = Look { peer, at: now, sent };
+        // A connection that took another's place begins at nothing.
+        let is_same = |before: &Look| before.peer == peer && before.sent <= sent;
+        let Some(before) = self.last.filter(is_same) else {
+            self.last = Some(look);
+            return None;
+        };
+        let due = rate * now.saturating_duration_since(before.at).as_secs_f64();
+        if due < LOOK * turn as f64 {
+            return None;
+        }
+        self.last = Some(look);
+        let late = due - (sent - before.sent) as f64;
+        let matters = late >= MATTERS.max(MATTERS_PART * due);
+        self.late = if matters { self.late.saturating_add(1) } else { 0 };
+        self.is_held_up().then_some(late)
+    }
+}
