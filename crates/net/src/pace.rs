@@ -312,6 +312,7 @@ impl Pacer {
     /// So far the kernel is with `peer`, which goes on. Where it falls behind it is not handed more than it sends, and what it has missed
     /// is made up for.
     pub(crate) fn looked(&mut self, peer: ProcId, progress: Progress, now: Instant) {
+        self.settle(now);
         let turn = self.turn();
         if let Some(late) = self.upkeep.look(peer, progress, (self.rate, turn), now) {
             let late = late.min(turn as f64);
