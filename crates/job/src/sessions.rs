@@ -10,7 +10,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
-/// How often it is made again that others remove at the same time.
+/// How often it is tried again where others put something into it and take it away at the same time.
 const ATTEMPTS: usize = 1000;
 
 /// Options of `mpiexec` that set what [`BASES`] name.
@@ -34,11 +34,15 @@ impl Kept {
     /// It cannot be made.
     pub(crate) fn new(shared: &Path, name: &str) -> io::Result<Self> {
         let own = shared.join(name);
+        let beside = shared.with_file_name(format!("gridmpi-{}-{name}", std::process::id()));
         let mut result = Ok(());
         for _ in 0..ATTEMPTS {
-            result = make(shared).and_then(|()| DirBuilder::new().mode(0o700).create(&own));
-            // Gone again before ours was in it.
-            if !matches!(&result, Err(error) if error.kind() == ErrorKind::NotFound) {
+            result = make(&own);
+            if matches!(&result, Err(error) if error.kind() == ErrorKind::NotFound) {
+                result = put(&beside, shared, name);
+            }
+            // Somebody else has put something into it meanwhile, and may have removed it.
+            if !matches!(&result, Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty) {
                 break;
             }
         }
@@ -52,8 +56,23 @@ impl Kept {
 }
 
 /// As Open MPI makes it.
-fn make(shared: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(shared)
+fn make(directory: &Path) -> io::Result<()> {
+    DirBuilder::new().mode(0o700).create(directory)
+}
+
+/// Puts a directory in the place of `shared`, which is empty or not there, that was made `beside` it with `name` in it: nobody
+/// sees it empty.
+fn put(beside: &Path, shared: &Path, name: &str) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(beside)?;
+    let own = beside.join(name);
+    // File systems have two words for it.
+    let is_taken = |error: &io::Error| error.kind() == ErrorKind::AlreadyExists;
+    let taken = |error| if is_taken(&error) { ErrorKind::DirectoryNotEmpty.into() } else { error };
+    let result = make(&own).and_then(|()| fs::rename(beside, shared).map_err(taken));
+    if result.is_err() {
+        remove(&own);
+    }
+    result
 }
 
 impl Drop for Kept {
@@ -141,19 +160,20 @@ mod tests {
         let base = place("races");
         let shared = base.join("ompi.x.0");
         let is_over = AtomicBool::new(false);
-        std::thread::scope(|scope| {
+        let wrong = std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !is_over.load(Ordering::Relaxed) {
                     let _ = fs::remove_dir(&shared);
                 }
             });
-            for _ in 0..200 {
-                let kept = Kept::new(&shared, "a").unwrap();
-                assert!(kept.own().is_dir());
-            }
+            // Nothing may panic here: the other one would go on for ever.
+            let kept = |_: &i32| Kept::new(&shared, "a").map(|kept| kept.own().is_dir());
+            let wrong = (0..2000).map(|n| kept(&n)).find(|kept| !matches!(kept, Ok(true)));
             is_over.store(true, Ordering::Relaxed);
+            wrong
         });
         let _ = fs::remove_dir_all(&base);
+        assert!(wrong.is_none(), "{wrong:?}");
     }
 
     #[test]
