@@ -187,11 +187,6 @@ fn progress_of(info: &TcpInfo) -> Progress {
     }
 }
 
-/// How many bytes the kernel has of a connection that it has not sent once.
-pub(crate) fn unsent(fd: &OwnedFd) -> io::Result<usize> {
-    Ok(TcpInfo::of(fd)?.notsent_bytes as usize)
-}
-
 /// What has come of what was written on a connection since it was made.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Carried {
@@ -326,7 +321,7 @@ mod tests {
         stream.set_nonblocking(true).unwrap();
         while stream.write(&[0; 65536]).is_ok() {}
         assert_eq!(window(&fd).unwrap(), 0);
-        assert!(unsent(&fd).unwrap() > whole);
+        assert!(progress(&fd).unwrap().unsent > whole);
         // With nothing for when it opens a window is asked for more.
         let shut = TcpInfo { unacked: info.snd_cwnd, ..info };
         assert_eq!(room(&shut), info.snd_mss as usize);

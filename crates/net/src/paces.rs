@@ -10,9 +10,9 @@ use gridmpi_wire::ProcId;
 
 use crate::Pacing;
 use crate::link::{Left, Link, Most, Written};
-use crate::options::{progress, unsent, window_and_progress};
+use crate::options::{progress, window_and_progress};
 use crate::pace::{Ask, Pacer, Progress, SMALL, Turn};
-use crate::poller::{Interest, Token};
+use crate::poller::Interest;
 use crate::state::{Socket, State};
 use crate::timers::Due;
 
@@ -306,23 +306,8 @@ impl State {
         }
     }
 
-    /// How many bytes the kernel has not sent yet of what it was given for a peer.
-    pub(crate) fn kept_by_kernel(&mut self, peer: ProcId) -> usize {
-        let links = self.peers.get(&peer).map_or(&[][..], |peer| &peer.links);
-        let kept = |&(_, token): &(_, Token)| match self.sockets.get(token) {
-            // A connection that fails says so by itself.
-            Some(Socket::Link(link)) => unsent(&link.carrier.fd).unwrap_or_default(),
-            _ => 0,
-        };
-        links.iter().map(kept).sum()
-    }
-
-    /// How the kernel keeps up with a connection that goes on now.
-    fn look_back(&mut self, cluster: u16) {
-        let now = Instant::now();
-        let Some(peer) = self.paces.get(cluster).and_then(|paced| paced.pacer.goes_on(now)) else {
-            return;
-        };
+    /// How far the kernel is with what it was given for a peer, over all connections.
+    pub(crate) fn progress_for(&mut self, peer: ProcId) -> Progress {
         let links = self.peers.get(&peer).map_or(&[][..], |peer| &peer.links);
         let mut all = Progress { sent: 0, unsent: 0, is_open: true };
         for &(_, token) in links {
@@ -335,8 +320,18 @@ impl State {
                 all.is_open &= one.is_open;
             }
         }
+        all
+    }
+
+    /// How the kernel keeps up with a connection that goes on now.
+    fn look_back(&mut self, cluster: u16) {
+        let now = Instant::now();
+        let Some(peer) = self.paces.get(cluster).and_then(|paced| paced.pacer.goes_on(now)) else {
+            return;
+        };
+        let progress = self.progress_for(peer);
         if let Some(paced) = self.paces.get(cluster) {
-            paced.pacer.looked(peer, all, now);
+            paced.pacer.looked(peer, progress, now);
         }
     }
 
