@@ -100,7 +100,7 @@ pub(crate) struct Pacer {
     is_cut: bool,
     /// How many have been put back since somebody wrote.
     shut: usize,
-    /// How the kernel keeps up with a connection that goes on.
+    /// How the kernel keeps up with those whose turn it is.
     upkeep: Upkeep,
 }
 
@@ -301,16 +301,15 @@ impl Pacer {
         self.missed.min(CREDIT * bytes as f64)
     }
 
-    /// Who goes on with another turn now: what the kernel has done of the last one, [`Self::looked`] is to be told.
-    pub(crate) fn goes_on(&mut self, now: Instant) -> Option<ProcId> {
+    /// Whose turn is over, and another one's begins now: what the kernel has done of it, [`Self::looked`] is to be told.
+    pub(crate) fn over(&mut self, now: Instant) -> Option<ProcId> {
         self.settle(now);
-        let peer = self.next_large().filter(|_| self.small.is_empty())?;
         let is_due = self.lead_of_next().is_some_and(|lead| self.level <= lead);
-        (is_due && self.last == Some(peer)).then_some(peer)
+        self.last.filter(|_| is_due && self.small.is_empty())
     }
 
-    /// So far the kernel is with `peer`, which goes on. Where it falls behind it is not handed more than it sends, and what it has missed
-    /// is made up for.
+    /// So far the kernel is with `peer`, whose turn is over. Where it falls behind it is not handed more than it sends, and what it has
+    /// missed is made up for.
     pub(crate) fn looked(&mut self, peer: ProcId, progress: Progress, now: Instant) {
         self.settle(now);
         let turn = self.turn();
@@ -321,11 +320,9 @@ impl Pacer {
         }
     }
 
-    /// `peer`, with which the kernel is so far, begins: where that is after a rest it is kept in mind.
+    /// `peer` is about to write, and the kernel is so far with it: what it sends from now on is what [`Self::looked`] counts.
     pub(crate) fn begins(&mut self, peer: ProcId, progress: Progress, now: Instant) {
-        if self.is_first {
-            self.upkeep.begin(peer, progress, now);
-        }
+        self.upkeep.begin(peer, progress, now);
     }
 
     /// Whose turn it is now, if it is anyone's who waits.

@@ -267,7 +267,10 @@ impl State {
         let ask = Ask { backlog, frame, is_young: link.written < YOUNG, share };
         let Turn::Now(most) = pacer.ask(link.peer, ask, now) else { return Ok(None) };
         let most = if pacer.is_bounded_by_window() && backlog > 0 {
-            let (room, progress) = window_and_progress(&link.carrier.fd)?;
+            let (room, own) = window_and_progress(&link.carrier.fd)?;
+            // The one in hand is not among those that are found.
+            let progress = self.progress_for(link.peer).and(own);
+            let Some(Paced { pacer, .. }) = self.paces.get(cluster) else { return Ok(None) };
             pacer.begins(link.peer, progress, now);
             if room == 0 && backlog > SMALL {
                 pacer.put_back(link.peer, ask.is_young, now);
@@ -280,6 +283,7 @@ impl State {
         } else {
             most
         };
+        let Some(Paced { pacer, .. }) = self.paces.get(cluster) else { return Ok(None) };
         let rate = pacer.socket_rate(usize::try_from(backlog).map_or(most, |all| most.min(all)));
         // What needs no spacing does not slow the kernel down: it is not as easily made faster again.
         if backlog > SMALL || link.paced_to.is_none_or(|known| known < rate) {
@@ -309,24 +313,22 @@ impl State {
     /// How far the kernel is with what it was given for a peer, over all connections.
     pub(crate) fn progress_for(&mut self, peer: ProcId) -> Progress {
         let links = self.peers.get(&peer).map_or(&[][..], |peer| &peer.links);
-        let mut all = Progress { sent: 0, unsent: 0, is_open: true };
+        let mut all = Progress::default();
         for &(_, token) in links {
             // A connection that fails says so by itself.
             if let Some(Socket::Link(link)) = self.sockets.get(token)
                 && let Ok(one) = progress(&link.carrier.fd)
             {
-                all.sent += one.sent;
-                all.unsent += one.unsent;
-                all.is_open &= one.is_open;
+                all = all.and(one);
             }
         }
         all
     }
 
-    /// How the kernel keeps up with a connection that goes on now.
+    /// How the kernel has kept up with the connection whose turn is over now.
     fn look_back(&mut self, cluster: u16) {
         let now = Instant::now();
-        let Some(peer) = self.paces.get(cluster).and_then(|paced| paced.pacer.goes_on(now)) else {
+        let Some(peer) = self.paces.get(cluster).and_then(|paced| paced.pacer.over(now)) else {
             return;
         };
         let progress = self.progress_for(peer);

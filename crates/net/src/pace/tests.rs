@@ -443,9 +443,9 @@ fn going_on() -> World {
     world.pacer.begins(ProcId(0), busy(0), world.now);
     world.pacer.wrote(ProcId(0), turn, world.now);
     assert_eq!(world.ask(0, 1 << 20), Turn::Later);
-    assert_eq!(world.pacer.goes_on(world.now), None);
+    assert_eq!(world.pacer.over(world.now), None);
     world.now = world.pacer.due().unwrap();
-    assert_eq!(world.pacer.goes_on(world.now), Some(ProcId(0)));
+    assert_eq!(world.pacer.over(world.now), Some(ProcId(0)));
     world
 }
 
@@ -487,6 +487,54 @@ fn a_kernel_that_others_hold_up_is_made_faster_and_not_handed_more() {
         pass(&mut world, &mut sent, turns);
         assert!(!world.pacer.is_held_up());
     }
+}
+
+/// Two by turns; the kernel sends that part of each, and has so many bytes left when it is over.
+fn by_turns(part: f64, unsent: usize) -> World {
+    let mut world = World::new(2);
+    let mut sent = [0.0; 2];
+    let progress = |sent: f64| Progress { unsent, ..busy(sent as usize) };
+    assert!(matches!(world.ask(0, 1 << 20), Turn::Now(_)));
+    for peer in [0, 1, 0, 1].map(ProcId) {
+        let turn = world.pacer.turn();
+        let mine = &mut sent[peer.0 as usize];
+        world.pacer.begins(peer, progress(*mine), world.now);
+        world.pacer.wrote(peer, turn, world.now);
+        for waits in [peer.0, 1 - peer.0] {
+            assert_eq!(world.ask(waits, 1 << 20), Turn::Later);
+        }
+        assert_eq!(world.pacer.over(world.now), None);
+        world.now = world.pacer.due().unwrap();
+        assert_eq!(world.pacer.over(world.now), Some(peer));
+        *mine += part * turn as f64;
+        world.pacer.looked(peer, progress(*mine), world.now);
+        world.now = world.now.max(world.pacer.due().unwrap());
+        let next = world.pacer.next(world.now).expect("somebody waits");
+        assert_ne!(next, peer);
+        assert!(matches!(world.ask(next.0, 1 << 20), Turn::Now(_)));
+    }
+    world
+}
+
+#[test]
+fn a_kernel_that_falls_behind_with_each_of_several_is_held_up() {
+    assert!(by_turns(0.1, 20 * SEGMENT).pacer.is_held_up());
+    assert!(!by_turns(0.9, 20 * SEGMENT).pacer.is_held_up());
+    // What it does not have it cannot be late with.
+    assert!(!by_turns(0.1, SEGMENT).pacer.is_held_up());
+}
+
+#[test]
+fn nobody_waits_longer_than_for_what_the_kernel_has_left() {
+    let unsent = 3 * SEGMENT;
+    let mut world = by_turns(0.2, unsent);
+    let turn = world.pacer.turn();
+    world.pacer.begins(ProcId(0), Progress { unsent, ..busy(1 << 20) }, world.now);
+    world.pacer.wrote(ProcId(0), turn, world.now);
+    world.now = world.pacer.due().unwrap() + Duration::from_millis(2);
+    world.pacer.looked(ProcId(0), Progress { unsent, ..busy(1 << 20) }, world.now);
+    let wait = world.pacer.due().unwrap().saturating_duration_since(world.now).as_secs_f64();
+    assert!(wait > 0.0 && wait * RATE <= unsent as f64, "{wait}");
 }
 
 #[test]

@@ -30,6 +30,24 @@ pub(crate) struct Progress {
     pub(crate) is_open: bool,
 }
 
+/// Of no connection at all.
+impl Default for Progress {
+    fn default() -> Self {
+        Self { sent: 0, unsent: 0, is_open: true }
+    }
+}
+
+impl Progress {
+    /// Of both together.
+    pub(crate) const fn and(self, other: Self) -> Self {
+        Self {
+            sent: self.sent + other.sent,
+            unsent: self.unsent + other.unsent,
+            is_open: self.is_open && other.is_open,
+        }
+    }
+}
+
 /// What was seen when it had something to send that no window held back.
 #[derive(Clone, Copy, Debug)]
 struct Look {
@@ -62,7 +80,7 @@ impl Upkeep {
         self.last = None;
     }
 
-    /// `peer` is about to be given something, after a rest.
+    /// `peer` is about to be given something.
     pub(super) fn begin(&mut self, peer: ProcId, progress: Progress, now: Instant) {
         let look = Look { peer, at: now, sent: progress.sent };
         self.last = progress.is_open.then_some(look);
@@ -94,7 +112,7 @@ impl Upkeep {
             return None;
         }
         self.last = Some(look);
-        let late = due - (sent - before.sent) as f64;
+        let late = (due - (sent - before.sent) as f64).min(unsent as f64);
         let matters = late >= MATTERS.max(MATTERS_PART * due);
         self.late = if matters { self.late.saturating_add(1) } else { 0 };
         self.is_held_up().then_some(late)
