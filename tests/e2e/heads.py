@@ -14,7 +14,7 @@ from pathlib import Path
 from . import jobs
 from .build import build, command_of
 from .place import LOGS, OUT, gridmpi
-from .process import run
+from .process import free_ports, left_after, run
 from .programs import ALL, Program
 from .report import Tally
 from .vendors import BY_TAG
@@ -103,7 +103,7 @@ class Sshd:
             subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", SCRATCH / key], check=True, timeout=20)
         if os.geteuid() == 0:
             Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
-        port, closed = _free_ports()
+        port, closed = free_ports(2)
         self._write_settings(port, closed)
         with (SCRATCH / "sshd.log").open("wb") as log:
             words = [SSHD, "-D", "-e", "-f", SCRATCH / "sshd.conf"]
@@ -142,13 +142,6 @@ class Sshd:
         _kill_session(self, "")
         self.process.terminate()
         self.process.wait(10)
-
-
-def _free_ports() -> tuple[int, int]:
-    with socket.socket() as one, socket.socket() as other:
-        one.bind(("127.0.0.1", 0))
-        other.bind(("127.0.0.1", 0))
-        return one.getsockname()[1], other.getsockname()[1]
 
 
 def _answers(port: int) -> None:
@@ -193,20 +186,13 @@ def _strike(case: Case, sshd: Sshd, far: str) -> None:
         case.strike(sshd, case.name)
 
 
-def _left(far: str, seconds: float) -> list[int]:
-    end = time.monotonic() + seconds
-    while (left := _holding(far)) and time.monotonic() < end:
-        time.sleep(0.1)
-    return left
-
-
 def _one(case: Case, sshd: Sshd, tally: Tally) -> None:
     path, far = _job(case)
     log = LOGS / "ssh" / f"{case.name}.log"
     during = (lambda _: _strike(case, sshd, far)) if case.strike else None
     result = run([str(gridmpi()), "run", str(path)], log=log, seconds=40, env={"PATH": sshd.path}, during=during, grace=20)
     missing = [part for part in case.expect if part not in result.output]
-    left = _left(far, 20)
+    left = left_after(20, lambda: _holding(far))
     for pid in left:
         os.kill(pid, signal.SIGKILL)
     if result.timed_out:

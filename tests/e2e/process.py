@@ -4,8 +4,10 @@ Every run carries a mark in its environment. What a launcher starts may leave it
 exactly the processes of a run can be found, and only they are ended.
 """
 
+import contextlib
 import os
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -13,8 +15,10 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 MARK = "GRIDMPI_TEST_RUN"
+Found = TypeVar("Found", dict[int, str], list[int])
 
 
 @dataclass
@@ -26,6 +30,15 @@ class Result:
     seconds: float
     timed_out: bool
     left: list[str]
+
+
+def free_ports(count: int) -> list[int]:
+    """So many ports of 127.0.0.1 that nobody listens on."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
 
 
 def marked(mark: str) -> dict[int, str]:
@@ -55,14 +68,12 @@ def _signal(pids: list[int], number: signal.Signals) -> None:
             pass
 
 
-def _left_after(mark: str, grace: float) -> dict[int, str]:
-    """What is still there after `grace` seconds; returns at once when nothing is."""
+def left_after(grace: float, look: Callable[[], Found]) -> Found:
+    """What `look` still finds after `grace` seconds; returns at once when that is nothing."""
     end = time.monotonic() + grace
-    while left := marked(mark):
-        if time.monotonic() > end:
-            return left
+    while (left := look()) and time.monotonic() <= end:
         time.sleep(0.05)
-    return {}
+    return left
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
@@ -119,7 +130,7 @@ def run(
             _kill_all(mark)
             raise
         took = time.monotonic() - began
-        left = _left_after(mark, grace)
+        left = left_after(grace, lambda: marked(mark))
         _kill_all(mark)
         code = child.wait()
     return Result(code, log.read_bytes().decode(errors="replace"), took, timed_out, list(left.values()))

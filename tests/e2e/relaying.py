@@ -9,7 +9,6 @@ import os
 import random
 import secrets
 import shutil
-import socket
 import subprocess
 import threading
 import time
@@ -19,7 +18,7 @@ from pathlib import Path
 from . import jobs, judge
 from .build import build
 from .place import LOGS, gridmpi
-from .process import run
+from .process import free_ports, run
 from .programs import ALL, Program
 from .report import Tally
 from .vendors import BY_TAG
@@ -29,16 +28,6 @@ RELAYS = {"public": [], "a1": ["public"], "b1": ["public"], "b2": [], "a2": ["b2
 #: Vendors of the runs under faults, seed, and seconds between faults on the average.
 FAULTS = [("dm+do", 1, 0.3), ("im+dm", 2, 0.15), ("do+do", 3, 0.5)]
 FULL_FAULTS = [*FAULTS, *((pair, seed, 0.2) for seed, pair in enumerate(("m5+o5", "dm+dm", "o5+m5", "do+im", "dm+do", "m5+m5"), start=4))]
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 def make_secret(path: Path) -> Path:
@@ -70,7 +59,7 @@ class Relays:
 
     def __enter__(self) -> "Relays":
         self.place.mkdir(parents=True, exist_ok=True)
-        self.ports = dict(zip(RELAYS, _free_ports(len(RELAYS)), strict=True))
+        self.ports = dict(zip(RELAYS, free_ports(len(RELAYS)), strict=True))
         make_secret(self.token)
         for name in RELAYS:
             self.fingerprints[name] = make_identity(self.place / name)

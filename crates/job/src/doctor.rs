@@ -136,14 +136,11 @@ fn conduct(
     if let Some(missing) = missing {
         let first = absent.first();
         let unheard = first.and_then(|cluster| cluster.head.as_ref());
-        let try_it = |head: &String| {
-            format!("`{}` must work here, ask nothing, and end", head::by_hand(head))
-        };
         facts.troubles.push(Trouble {
             cluster: first.map(|cluster| cluster.name.to_string()),
             what: missing.to_string(),
             at: at.to_vec(),
-            hint: hint.or_else(|| unheard.map(try_it)),
+            hint: hint.or_else(|| unheard.map(|head| head::must_work(head))),
         });
     }
     Ok(facts)

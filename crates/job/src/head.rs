@@ -97,10 +97,9 @@ pub(crate) fn ended(spec: &ClusterSpec, code: i32, before: &str) -> String {
 /// What may be wrong where the ssh to a head node ends at once.
 pub(crate) fn remedy(head: &str, code: i32) -> String {
     match code {
-        FAILED => format!(
-            "it did not get through (what it says stands above); `{}` must work here, and ask nothing",
-            by_hand(head)
-        ),
+        FAILED => {
+            format!("it did not get through (what it says stands above); {}", must_work(head))
+        }
         126 | 127 => "what was said there stands above. Is `gridmpi` installed there, under the path that it has here or in the PATH \
                       of what ssh starts? Else name it by `head_gridmpi`"
             .to_owned(),
@@ -111,8 +110,8 @@ pub(crate) fn remedy(head: &str, code: i32) -> String {
 }
 
 /// What shows whether ssh gets through.
-pub(crate) fn by_hand(head: &str) -> String {
-    format!("ssh -o BatchMode=yes {head} true")
+pub(crate) fn must_work(head: &str) -> String {
+    format!("`ssh -o BatchMode=yes {head} true` must work here, ask nothing, and end")
 }
 
 /// Reads what [`order`] wrote, out of the environment.

@@ -54,7 +54,6 @@ pub(crate) enum Mode {
 
 /// One cluster under supervision.
 pub(crate) struct Seat {
-    name: ClusterName,
     spec: ClusterSpec,
     mode: Mode,
     /// Its launcher, or the ssh that leads to it, while that runs.
@@ -82,8 +81,7 @@ enum Stage {
 
 impl Seat {
     pub(crate) fn new(spec: ClusterSpec, mode: Mode, member: Option<usize>) -> Self {
-        let (name, stage) = (spec.name.clone(), Stage::Runs { back_by: None });
-        Self { name, spec, mode, member, joined: false, stage }
+        Self { spec, mode, member, joined: false, stage: Stage::Runs { back_by: None } }
     }
 
     /// When something about it is to be done, if nothing happens before.
@@ -180,7 +178,7 @@ impl Supervisor {
         limits: Limits,
     ) -> Self {
         let started = Instant::now();
-        let names = seats.iter().map(|seat| seat.name.to_string());
+        let names = seats.iter().map(|seat| seat.spec.name.to_string());
         let mut ledger = Ledger::new(names, limits.reconnect);
         for (index, seat) in seats.iter().enumerate() {
             ledger.expect_join(index, seat.mode == Mode::Outside);
@@ -311,7 +309,7 @@ impl Supervisor {
                 self.ledger.back(who.cluster);
                 say!(
                     "the connection with rank 0 of cluster `{}` was lost and made again",
-                    self.seats[who.cluster].name
+                    self.seats[who.cluster].spec.name
                 );
             }
             Event::Joined(who, request) => self.joined(who.cluster, &request.host, request.pid),
@@ -328,7 +326,7 @@ impl Supervisor {
                 self.returns(who.cluster, None);
                 say!(
                     "the connection with `gridmpi join` of cluster `{}` was lost and made again",
-                    self.seats[who.cluster].name
+                    self.seats[who.cluster].spec.name
                 );
             }
         }
@@ -348,7 +346,7 @@ impl Supervisor {
         seat.joined = true;
         self.ledger.expect_join(cluster, false);
         if seat.mode == Mode::Outside {
-            say!("cluster `{}` has joined from {host} (pid {pid})", seat.name);
+            say!("cluster `{}` has joined from {host} (pid {pid})", seat.spec.name);
         }
         let missing = self.seats.iter().any(|seat| seat.mode == Mode::Outside && !seat.joined);
         if !missing && self.wait_until.is_none() {
@@ -389,7 +387,7 @@ impl Supervisor {
             return say!(
                 "warning: the ssh to the head node of cluster `{}` has failed; the cluster is still connected and goes on, but \
                  what its program prints does not come here any more",
-                seat.name
+                seat.spec.name
             );
         }
         if seat.is_unreached() {
@@ -407,13 +405,13 @@ impl Supervisor {
             let seat = &mut self.seats[cluster];
             match seat.stage {
                 Stage::Runs { back_by: Some(by) } if now >= by => {
-                    say!("lost `gridmpi join` of cluster `{}`", seat.name);
+                    say!("lost `gridmpi join` of cluster `{}`", seat.spec.name);
                     self.exited(cluster, 1);
                 }
                 Stage::Leaves { by } if now >= by => {
                     say!(
                         "the ssh to the head node of cluster `{}` has not ended {} s after its launcher: ending it",
-                        seat.name,
+                        seat.spec.name,
                         SSH_END.as_secs()
                     );
                     seat.stage = Stage::Over;
@@ -513,7 +511,7 @@ impl Supervisor {
         for seat in &self.seats {
             if let Some(member) = seat.member.filter(|member| self.crew.is_running(*member)) {
                 if late && seat.mode == Mode::Local {
-                    say!("killing cluster `{}`: it did not end when asked to", seat.name);
+                    say!("killing cluster `{}`: it did not end when asked to", seat.spec.name);
                 }
                 self.crew.kill(member);
             }
@@ -596,7 +594,7 @@ fn stopped_by(number: i32) -> String {
 fn missing(progress: &[Progress], seats: &[Seat]) -> Vec<String> {
     let late = progress.iter().filter(|cluster| !cluster.registered);
     let head_of = |name: &ClusterName| {
-        let seat = seats.iter().find(|seat| seat.name == *name)?;
+        let seat = seats.iter().find(|seat| seat.spec.name == *name)?;
         seat.spec.head.as_deref()
     };
     late.map(|cluster| {
@@ -604,9 +602,9 @@ fn missing(progress: &[Progress], seats: &[Seat]) -> Vec<String> {
         let of = cluster.ranks.map_or_else(|| "its".to_owned(), |n| format!("all of its {n}"));
         if let Some(head) = head_of(name).filter(|_| cluster.to_join) {
             format!(
-                "waiting for cluster `{name}`: nothing has joined from its head node `{head}` yet. `{}` must work here, ask nothing, and \
-                 end; and that node must reach this machine",
-                head::by_hand(head)
+                "waiting for cluster `{name}`: nothing has joined from its head node `{head}` yet. {}; and that node must \
+                 reach this machine",
+                head::must_work(head)
             )
         } else if cluster.to_join {
             format!("waiting for cluster `{name}`: nobody has joined by `gridmpi join --cluster {name}` yet")

@@ -37,6 +37,9 @@ const FRAME_BESIDE: usize = 2 * SEGMENT;
 /// What late wake-ups have missed is made up for by a faster turn, up to this part of it.
 const CREDIT: f64 = 0.4;
 
+/// A kernel that is held up is told to be faster by this part of what it is told: three times as fast. Who holds it up has more in the queue.
+const HASTE: f64 = 2.0 / 3.0;
+
 /// Where the kernel still has something that should have left it is looked at again after this part of a turn, at least.
 const LINGER: f64 = 0.25;
 
@@ -139,7 +142,7 @@ impl Pacer {
     /// What a socket is to be told that may write so many bytes now, bytes per second: it makes up for what has been missed.
     pub(crate) fn socket_rate(&self, bytes: usize) -> u64 {
         let made_up = self.made_up_by(bytes) / (bytes as f64).max(1.0);
-        let faster = if self.is_held_up() { CREDIT } else { made_up };
+        let faster = if self.is_held_up() { HASTE } else { made_up };
         ((self.rate / (1.0 - faster)) as u64).max(1)
     }
 
@@ -301,6 +304,12 @@ impl Pacer {
         self.missed.min(CREDIT * bytes as f64)
     }
 
+    /// How much of what was missed is kept in mind. What others held up goes on for as long as these have something to send.
+    fn most_missed(&self) -> f64 {
+        let part = if self.is_held_up() { 1.0 } else { CREDIT };
+        part * self.turn() as f64
+    }
+
     /// Whose turn is over, and another one's begins now: what the kernel has done of it, [`Self::looked`] is to be told.
     pub(crate) fn over(&mut self, now: Instant) -> Option<ProcId> {
         self.settle(now);
@@ -316,7 +325,7 @@ impl Pacer {
         if let Some(late) = self.upkeep.look(peer, progress, (self.rate, turn), now) {
             let late = late.min(turn as f64);
             self.level += late;
-            self.missed = (self.missed + late).min(CREDIT * turn as f64);
+            self.missed = (self.missed + late).min(self.most_missed());
         }
     }
 
@@ -409,7 +418,7 @@ impl Pacer {
         if self.has_waiting() {
             self.missed -= level.min(0.0);
         }
-        self.missed = self.missed.min(CREDIT * self.turn() as f64);
+        self.missed = self.missed.min(self.most_missed());
         self.seen = self.seen.max(now);
     }
 }

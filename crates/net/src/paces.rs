@@ -266,30 +266,45 @@ impl State {
         let frame = self.endpoint.frame_bytes(link.peer);
         let ask = Ask { backlog, frame, is_young: link.written < YOUNG, share };
         let Turn::Now(most) = pacer.ask(link.peer, ask, now) else { return Ok(None) };
-        let most = if pacer.is_bounded_by_window() && backlog > 0 {
-            let (room, own) = window_and_progress(&link.carrier.fd)?;
-            // The one in hand is not among those that are found.
-            let progress = self.progress_for(link.peer).and(own);
-            let Some(Paced { pacer, .. }) = self.paces.get(cluster) else { return Ok(None) };
-            pacer.begins(link.peer, progress, now);
-            if room == 0 && backlog > SMALL {
-                pacer.put_back(link.peer, ask.is_young, now);
-                return Ok(None);
-            }
-            if room < most {
-                pacer.cut();
-            }
-            most.min(room.max(SEGMENT))
+        let is_bounded = pacer.is_bounded_by_window() && backlog > 0;
+        let most = if is_bounded {
+            self.within_window(cluster, link, ask, most, now)?
         } else {
-            most
+            Some(most)
         };
-        let Some(Paced { pacer, .. }) = self.paces.get(cluster) else { return Ok(None) };
+        let (Some(Paced { pacer, .. }), Some(most)) = (self.paces.get(cluster), most) else {
+            return Ok(None);
+        };
         let rate = pacer.socket_rate(usize::try_from(backlog).map_or(most, |all| most.min(all)));
         // What needs no spacing does not slow the kernel down: it is not as easily made faster again.
         if backlog > SMALL || link.paced_to.is_none_or(|known| known < rate) {
             link.pace(rate)?;
         }
         Ok(Some(most))
+    }
+
+    /// How much of a turn of so many bytes the connection's window lets out; if that is nothing others go first.
+    fn within_window(
+        &mut self,
+        cluster: u16,
+        link: &Link,
+        ask: Ask,
+        most: usize,
+        now: Instant,
+    ) -> io::Result<Option<usize>> {
+        let (room, own) = window_and_progress(&link.carrier.fd)?;
+        // The one in hand is not among those that are found.
+        let progress = self.progress_for(link.peer).and(own);
+        let Some(Paced { pacer, .. }) = self.paces.get(cluster) else { return Ok(None) };
+        pacer.begins(link.peer, progress, now);
+        if room == 0 && ask.backlog > SMALL {
+            pacer.put_back(link.peer, ask.is_young, now);
+            return Ok(None);
+        }
+        if room < most {
+            pacer.cut();
+        }
+        Ok(Some(most.min(room.max(SEGMENT))))
     }
 
     /// What the kernel still has to send leaves at this rate.

@@ -19,8 +19,8 @@ const MEMORY: f64 = 256.0;
 const IDLE: f64 = 1.0;
 /// How often it may be woken then, 1/s.
 const WAKEUPS: f64 = 10.0;
-/// After the circuits were opened the relays' own words settle.
-const SETTLE: Duration = Duration::from_secs(2);
+/// After the circuits were opened the relays' own words settle; for 10 s they look after connections that have been used.
+const SETTLE: Duration = Duration::from_secs(12);
 
 /// What is done with a number of processes.
 #[derive(Clone, Copy, Debug)]
