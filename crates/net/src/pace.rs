@@ -317,11 +317,12 @@ impl Pacer {
         self.last.filter(|_| is_due && self.small.is_empty())
     }
 
-    /// So far the kernel is with `peer`, whose turn is over. Where it falls behind it is not handed more than it sends, and what it has
-    /// missed is made up for.
-    pub(crate) fn looked(&mut self, peer: ProcId, progress: Progress, now: Instant) {
+    /// So far the kernel is with `peer`, whose turn is over, if that can be said. Where it falls behind it is not handed more than it sends,
+    /// and what it has missed is made up for.
+    pub(crate) fn looked(&mut self, peer: ProcId, progress: Option<Progress>, now: Instant) {
         self.settle(now);
         let turn = self.turn();
+        let Some(progress) = progress else { return self.upkeep.forget() };
         if let Some(late) = self.upkeep.look(peer, progress, (self.rate, turn), now) {
             let late = late.min(turn as f64);
             self.level += late;

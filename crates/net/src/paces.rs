@@ -292,9 +292,7 @@ impl State {
         most: usize,
         now: Instant,
     ) -> io::Result<Option<usize>> {
-        let (room, own) = window_and_progress(&link.carrier.fd)?;
-        // The one in hand is not among those that are found.
-        let progress = self.progress_for(link.peer).and(own);
+        let (room, progress) = window_and_progress(&link.carrier.fd)?;
         let Some(Paced { pacer, .. }) = self.paces.get(cluster) else { return Ok(None) };
         pacer.begins(link.peer, progress, now);
         if room == 0 && ask.backlog > SMALL {
@@ -346,7 +344,9 @@ impl State {
         let Some(peer) = self.paces.get(cluster).and_then(|paced| paced.pacer.over(now)) else {
             return;
         };
-        let progress = self.progress_for(peer);
+        // Several lead to relays, whose own windows hold them back.
+        let is_only = self.peers.get(&peer).is_some_and(|peer| peer.links.len() == 1);
+        let progress = is_only.then(|| self.progress_for(peer));
         if let Some(paced) = self.paces.get(cluster) {
             paced.pacer.looked(peer, progress, now);
         }

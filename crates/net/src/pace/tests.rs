@@ -454,7 +454,7 @@ fn pass(world: &mut World, sent: &mut f64, turns: f64) {
     let turn = world.pacer.turn();
     *sent += turns * turn as f64;
     world.now += TURN;
-    world.pacer.looked(ProcId(0), busy(*sent as usize), world.now);
+    world.pacer.looked(ProcId(0), Some(busy(*sent as usize)), world.now);
 }
 
 #[test]
@@ -462,7 +462,7 @@ fn a_kernel_that_others_hold_up_is_made_faster_and_not_handed_more() {
     let mut world = going_on();
     let (turn, rate) = (world.pacer.turn(), world.pacer.socket_rate(1));
     let mut sent = turn as f64 / 6.0;
-    world.pacer.looked(ProcId(0), busy(sent as usize), world.now);
+    world.pacer.looked(ProcId(0), Some(busy(sent as usize)), world.now);
     // Once may be a processor that was busy.
     assert!(!world.pacer.is_held_up());
     pass(&mut world, &mut sent, 0.5);
@@ -475,7 +475,7 @@ fn a_kernel_that_others_hold_up_is_made_faster_and_not_handed_more() {
     assert!(wait > TURN / 2, "{wait:?}");
     // Too soon nothing can be said.
     world.now += Duration::from_micros(100);
-    world.pacer.looked(ProcId(0), busy(sent as usize), world.now);
+    world.pacer.looked(ProcId(0), Some(busy(sent as usize)), world.now);
     assert!(world.pacer.is_held_up());
     // It goes on as long as that is so, and no longer.
     pass(&mut world, &mut sent, 0.5);
@@ -507,7 +507,7 @@ fn by_turns(part: f64, unsent: usize) -> World {
         world.now = world.pacer.due().unwrap();
         assert_eq!(world.pacer.over(world.now), Some(peer));
         *mine += part * turn as f64;
-        world.pacer.looked(peer, progress(*mine), world.now);
+        world.pacer.looked(peer, Some(progress(*mine)), world.now);
         world.now = world.now.max(world.pacer.due().unwrap());
         let next = world.pacer.next(world.now).expect("somebody waits");
         assert_ne!(next, peer);
@@ -525,6 +525,14 @@ fn a_kernel_that_falls_behind_with_each_of_several_is_held_up() {
 }
 
 #[test]
+fn of_what_cannot_be_said_nothing_is_kept_in_mind() {
+    let mut world = by_turns(0.1, 20 * SEGMENT);
+    assert!(world.pacer.is_held_up());
+    world.pacer.looked(ProcId(0), None, world.now);
+    assert!(!world.pacer.is_held_up());
+}
+
+#[test]
 fn nobody_waits_longer_than_for_what_the_kernel_has_left() {
     let unsent = 3 * SEGMENT;
     let mut world = by_turns(0.2, unsent);
@@ -532,7 +540,7 @@ fn nobody_waits_longer_than_for_what_the_kernel_has_left() {
     world.pacer.begins(ProcId(0), Progress { unsent, ..busy(1 << 20) }, world.now);
     world.pacer.wrote(ProcId(0), turn, world.now);
     world.now = world.pacer.due().unwrap() + Duration::from_millis(2);
-    world.pacer.looked(ProcId(0), Progress { unsent, ..busy(1 << 20) }, world.now);
+    world.pacer.looked(ProcId(0), Some(Progress { unsent, ..busy(1 << 20) }), world.now);
     let wait = world.pacer.due().unwrap().saturating_duration_since(world.now).as_secs_f64();
     assert!(wait > 0.0 && wait * RATE <= unsent as f64, "{wait}");
 }
@@ -548,7 +556,7 @@ fn a_kernel_that_keeps_up_or_waits_for_a_window_or_for_us_is_not_held_up() {
             pass(&mut world, &mut sent, if progress.is_some() { 0.1 } else { 0.9 });
             // What a window held back, or we, is not counted later.
             if let Some(progress) = progress {
-                world.pacer.looked(ProcId(0), progress, world.now);
+                world.pacer.looked(ProcId(0), Some(progress), world.now);
             }
             assert!(!world.pacer.is_held_up(), "{progress:?}");
         }
@@ -566,7 +574,7 @@ fn what_was_seen_counts_for_one_peer_one_rate_and_no_rest() {
         for _ in 0..5 {
             pass(&mut world, &mut sent, turns);
             match what {
-                "a peer" => world.pacer.looked(ProcId(1), busy(0), world.now),
+                "a peer" => world.pacer.looked(ProcId(1), Some(busy(0)), world.now),
                 "a rate" => world.pacer.set_rate(world.pacer.rate() * 1.01, world.now),
                 _ => {}
             }
