@@ -1,12 +1,13 @@
 //! Opens connections, and says how they are kept.
 
+use gridmpi_sock::rest_of;
 use rustix::io::Errno;
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// How long a connection may rest before the kernel sends a sign of life, and how often again: NATs and firewalls forget what
+/// How long a connection may rest, at most, before the kernel sends a sign of life, and how often again: NATs and firewalls forget what
 /// rests, the impatient ones after 30 s.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 /// How long a connection that can be made again may be silent to what was sent, and the second sign of life follows the first.
@@ -47,8 +48,8 @@ pub(crate) fn finish(socket: &Socket) -> io::Result<()> {
 /// Small messages leave at once, a peer that vanished is noticed within two minutes, and NATs on the way that forget after half a
 /// minute do not.
 pub(crate) fn tune(socket: &Socket) -> io::Result<()> {
-    let keepalive =
-        socket2::TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE).with_retries(11);
+    let rest = rest_of(socket, KEEPALIVE);
+    let keepalive = TcpKeepalive::new().with_time(rest).with_interval(KEEPALIVE).with_retries(11);
     socket.set_tcp_keepalive(&keepalive)?;
     socket.set_tcp_nodelay(true)
 }
@@ -57,7 +58,7 @@ pub(crate) fn tune(socket: &Socket) -> io::Result<()> {
 /// sent, after 15 s when it rests.
 pub(crate) fn tune_briskly(stream: &TcpStream) -> io::Result<()> {
     let socket = socket2::SockRef::from(stream);
-    let keepalive = socket2::TcpKeepalive::new().with_time(KEEPALIVE).with_interval(AGAIN);
+    let keepalive = TcpKeepalive::new().with_time(rest_of(stream, KEEPALIVE)).with_interval(AGAIN);
     socket.set_tcp_keepalive(&keepalive)?;
     socket.set_tcp_user_timeout(Some(SILENCE))
 }

@@ -9,6 +9,7 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use gridmpi_leg as leg;
+use gridmpi_sock::rest_of;
 use gridmpi_wire::{Errand, Nonce, ProcId, Strand};
 use rustix::net::{RecvFlags, SendFlags, recv};
 use socket2::{Domain, Protocol, SockRef, Socket as RawSocket, TcpKeepalive, Type};
@@ -670,7 +671,7 @@ pub(crate) fn prepare(socket: &RawSocket, limits: &Limits) -> std::io::Result<()
     socket.set_tcp_user_timeout(Some(limits.silence))?;
     let idle = limits.silence / 3;
     let keepalive = TcpKeepalive::new()
-        .with_time(idle.max(Duration::from_secs(1)))
+        .with_time(rest_of(socket, idle))
         .with_interval((idle / 3).max(Duration::from_secs(1)));
     socket.set_tcp_keepalive(&keepalive)?;
     shorten_timeouts(socket);
