@@ -324,7 +324,6 @@ impl Pacer {
         let turn = self.turn();
         let Some(progress) = progress else { return self.upkeep.forget() };
         if let Some(late) = self.upkeep.look(peer, progress, (self.rate, turn), now) {
-            let late = late.min(turn as f64);
             self.level += late;
             self.missed = (self.missed + late).min(self.most_missed());
         }

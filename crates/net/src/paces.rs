@@ -12,7 +12,7 @@ use crate::Pacing;
 use crate::link::{Left, Link, Most, Written};
 use crate::options::{progress, window_and_progress};
 use crate::pace::{Ask, Pacer, Progress, SMALL, Turn};
-use crate::poller::Interest;
+use crate::poller::{Interest, Slots, Token};
 use crate::state::{Socket, State};
 use crate::timers::Due;
 
@@ -323,19 +323,17 @@ impl State {
         }
     }
 
-    /// How far the kernel is with what it was given for a peer, over all connections.
-    pub(crate) fn progress_for(&mut self, peer: ProcId) -> Progress {
+    /// Bytes for a peer that the kernel has not sent once, over all connections.
+    pub(crate) fn unsent_for(&mut self, peer: ProcId) -> usize {
         let links = self.peers.get(&peer).map_or(&[][..], |peer| &peer.links);
-        let mut all = Progress::default();
-        for &(_, token) in links {
-            // A connection that fails says so by itself.
-            if let Some(Socket::Link(link)) = self.sockets.get(token)
-                && let Ok(one) = progress(&link.carrier.fd)
-            {
-                all = all.and(one);
-            }
-        }
-        all
+        let sockets = &mut self.sockets;
+        links.iter().filter_map(|&(_, token)| progress_of(sockets, token)).map(|it| it.unsent).sum()
+    }
+
+    /// How far the kernel is with the only connection to a peer, if there is no relay on the way, whose window would hold it back.
+    fn lone_progress(&mut self, peer: ProcId) -> Option<Progress> {
+        let &[(_, token)] = &self.peers.get(&peer)?.links[..] else { return None };
+        if self.is_relayed(peer) { None } else { progress_of(&mut self.sockets, token) }
     }
 
     /// How the kernel has kept up with the connection whose turn is over now.
@@ -344,9 +342,7 @@ impl State {
         let Some(peer) = self.paces.get(cluster).and_then(|paced| paced.pacer.over(now)) else {
             return;
         };
-        // Several lead to relays, whose own windows hold them back.
-        let is_only = self.peers.get(&peer).is_some_and(|peer| peer.links.len() == 1);
-        let progress = is_only.then(|| self.progress_for(peer));
+        let progress = self.lone_progress(peer);
         if let Some(paced) = self.paces.get(cluster) {
             paced.pacer.looked(peer, progress, now);
         }
@@ -374,4 +370,10 @@ impl State {
             self.timers.set(due, Due::Turn(cluster));
         }
     }
+}
+
+/// A connection that fails says so by itself.
+fn progress_of(sockets: &mut Slots<Socket>, token: Token) -> Option<Progress> {
+    let Some(Socket::Link(link)) = sockets.get(token) else { return None };
+    progress(&link.carrier.fd).ok()
 }

@@ -325,7 +325,7 @@ impl State {
     pub(crate) fn end_claims(&mut self, cluster: u16) {
         let now = Instant::now();
         while let Some(peer) = self.paces.get(cluster).and_then(|paced| paced.pacer.gone(now)) {
-            let kept = self.progress_for(peer).unsent;
+            let kept = self.unsent_for(peer);
             match self.paces.get(cluster) {
                 // Its window was shut, or the kernel lost time.
                 Some(paced) if kept > SEGMENT => paced.pacer.linger(peer, kept),

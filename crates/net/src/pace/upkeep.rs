@@ -30,24 +30,6 @@ pub(crate) struct Progress {
     pub(crate) is_open: bool,
 }
 
-/// Of no connection at all.
-impl Default for Progress {
-    fn default() -> Self {
-        Self { sent: 0, unsent: 0, is_open: true }
-    }
-}
-
-impl Progress {
-    /// Of both together.
-    pub(crate) const fn and(self, other: Self) -> Self {
-        Self {
-            sent: self.sent + other.sent,
-            unsent: self.unsent + other.unsent,
-            is_open: self.is_open && other.is_open,
-        }
-    }
-}
-
 /// What was seen when it had something to send that no window held back.
 #[derive(Clone, Copy, Debug)]
 struct Look {
@@ -87,7 +69,7 @@ impl Upkeep {
     }
 
     /// How many bytes it has sent less than it should at `rate`, bytes per second, since the last look, if that matters; `turn` is what it is
-    /// given at a time.
+    /// given at a time, and the most that is said.
     pub(super) fn look(
         &mut self,
         peer: ProcId,
@@ -115,6 +97,6 @@ impl Upkeep {
         let late = (due - (sent - before.sent) as f64).min(unsent as f64);
         let matters = late >= MATTERS.max(MATTERS_PART * due);
         self.late = if matters { self.late.saturating_add(1) } else { 0 };
-        self.is_held_up().then_some(late)
+        self.is_held_up().then_some(late.min(turn as f64))
     }
 }
