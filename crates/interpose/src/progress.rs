@@ -23,6 +23,11 @@ const YIELDING_TIME: Duration = Duration::from_millis(2);
 /// After that it sleeps so long between two looks at the vendor, so that those who compute have the cores. A
 /// message of another cluster still wakes it at once.
 const NAP: Duration = Duration::from_micros(100);
+/// Where ranks do not seem to outnumber cores a wait that has lasted so long naps as well, once in [`NAP_AGAIN`]: others may share the cores
+/// of whom nobody here knows, and `sched_yield` alone promises these nothing.
+const SPINNING_TIME: Duration = Duration::from_millis(100);
+const NAP_AGAIN: Duration = Duration::from_millis(10);
+
 /// How long a process that waits for another cluster alone leaves the vendor without a look.
 const VENDOR_INTERVAL: Duration = Duration::from_micros(500);
 /// Rounds between two looks at the vendor while it is not asked anyway.
@@ -32,15 +37,15 @@ const VENDOR_ROUNDS: u32 = 32;
 pub(crate) struct Turn<'a, A: Abi> {
     rt: &'a Runtime<A>,
     idle: u32,
-    /// When it began only to let others run.
-    yielding: Option<Instant>,
+    /// When it is to sleep instead of letting others run; set when it begins to let them.
+    nap: Option<Instant>,
     /// What had happened before the caller's last look.
     seen: Epoch,
 }
 
 impl<'a, A: Abi> Turn<'a, A> {
     pub(crate) fn new(rt: &'a Runtime<A>) -> Self {
-        Self { rt, idle: 0, yielding: None, seen: rt.job().net.epoch() }
+        Self { rt, idle: 0, nap: None, seen: rt.job().net.epoch() }
     }
 
     /// Moves what can be moved; if nothing could, waits a little. `local`: the vendor may complete
@@ -51,7 +56,7 @@ impl<'a, A: Abi> Turn<'a, A> {
     pub(crate) fn wait(&mut self, local: bool) -> Result<()> {
         if advance(self.rt)? {
             self.idle = 0;
-            self.yielding = None;
+            self.nap = None;
         } else {
             self.idle += 1;
             self.rest(local || self.rt.needs_progress());
@@ -91,12 +96,16 @@ impl<'a, A: Abi> Turn<'a, A> {
 
     fn let_others_run(&mut self) {
         let job = self.rt.job();
+        let (first, again) = match job.yields {
+            true => (YIELDING_TIME, Duration::ZERO),
+            false => (SPINNING_TIME, NAP_AGAIN),
+        };
         let now = Instant::now();
-        let since = *self.yielding.get_or_insert(now);
-        if job.yields && now - since > YIELDING_TIME {
-            job.net.wait(self.seen, now + NAP);
-        } else {
+        if now < *self.nap.get_or_insert(now + first) {
             std::thread::yield_now();
+        } else {
+            job.net.wait(self.seen, now + NAP);
+            self.nap = Some(now + again);
         }
     }
 }
