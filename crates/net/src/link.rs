@@ -61,8 +61,7 @@ pub(crate) struct Link {
     pub(crate) is_far: bool,
     /// A frame has come by it.
     pub(crate) has_heard: bool,
-    /// Of a connection to a relay.
-    pub(crate) pulse: Option<Pulse>,
+    pub(crate) pulse: Pulse,
     /// Something that could be sent to such a one waits.
     pub(crate) is_waiting: bool,
     /// A head that has not wholly arrived.
@@ -113,8 +112,9 @@ impl Link {
         carrier: Carrier,
         (peer, strand): (ProcId, Strand),
         address: Option<SocketAddr>,
-        since: Instant,
+        is_circuit: bool,
     ) -> Self {
+        let since = Instant::now();
         Self {
             carrier,
             peer,
@@ -130,7 +130,7 @@ impl Link {
             since,
             is_far: true,
             has_heard: false,
-            pulse: None,
+            pulse: Pulse::new(since, is_circuit),
             is_waiting: false,
             head: [0; MAX_HEAD],
             head_len: 0,

@@ -12,7 +12,6 @@ use crate::link::{Link, Read};
 use crate::losses::PAUSE_MOST;
 use crate::options::{CongestionControl, bound_unsent};
 use crate::poller::{Interest, Ready, Token};
-use crate::pulse::Pulse;
 use crate::state::{Peer, Socket, State};
 use crate::{Failure, LinkError};
 
@@ -33,13 +32,12 @@ impl State {
             self.link_lost((id, strand), (Instant::now(), address), &error.into());
             return;
         }
-        let mut link = Link::new(carrier, (id, strand), address, Instant::now());
+        let mut link = Link::new(carrier, (id, strand), address, self.is_relayed(id));
         if self.paces.cluster_of(id).is_some() {
             let wanted = self.config.pacing.congestion.as_deref();
             link.control = Some(CongestionControl::new(&link.carrier.fd, wanted));
         }
         link.is_far = self.paces.is_far(id);
-        link.pulse = Some(Pulse::new(link.since, self.is_relayed(id)));
         self.peer(id).links.push((strand, token));
         self.bound_links(id, &link);
         self.bound_reach(id, strand);

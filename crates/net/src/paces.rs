@@ -243,10 +243,8 @@ impl State {
         if link.is_far {
             self.counts.sent += written.bytes as u64;
         }
-        if written.bytes > 0
-            && let Some(pulse) = &mut link.pulse
-        {
-            pulse.wrote();
+        if written.bytes > 0 {
+            link.pulse.wrote();
             self.watch_pulse();
         }
         Ok(written)

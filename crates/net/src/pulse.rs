@@ -54,6 +54,11 @@ impl Pulse {
         Self { acknowledged: 0, since: now, is_circuit, is_watched: false, answered: None }
     }
 
+    /// Whether the connection leads to a relay: what the kernel knows of it is of the way there only.
+    pub(crate) const fn is_circuit(&self) -> bool {
+        self.is_circuit
+    }
+
     /// Something was written. What was silent before, because there was nothing to say, is no silence.
     pub(crate) fn wrote(&mut self) {
         if !self.is_watched {
@@ -93,7 +98,7 @@ impl Pulse {
 }
 
 impl State {
-    /// Something was written on a circuit: it is watched until that has arrived.
+    /// Something was written on a connection: it is watched until that has arrived.
     pub(crate) fn watch_pulse(&mut self) {
         if !self.is_watching_pulse {
             self.is_watching_pulse = true;
@@ -108,7 +113,7 @@ impl State {
         let Self { sockets, endpoint, config, .. } = self;
         for (token, socket) in sockets.iter_with_tokens() {
             let Socket::Link(link) = socket else { continue };
-            let Some(pulse) = &mut link.pulse else { continue };
+            let pulse = &mut link.pulse;
             if pulse.is_circuit {
                 let frames = endpoint.frames(link.peer, link.strand).unwrap_or_default();
                 let waited = pulse.listen(frames, now);

@@ -90,7 +90,7 @@ impl Sum {
         let Carried { acknowledged, resent, .. } = link.carried;
         let used = now.acknowledged.saturating_sub(acknowledged);
         self.used += used;
-        if link.pulse.is_none() {
+        if !link.pulse.is_circuit() {
             self.acknowledged += used;
             self.resent += now.resent.saturating_sub(resent);
         }

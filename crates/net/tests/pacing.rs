@@ -94,17 +94,22 @@ static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Processes 0 and 1 are a cluster, 2 and 3 another, each on a node of its own; 80 Mbit/s join them.
 fn online() -> Pacing {
+    online_over(80e6)
+}
+
+/// The same over a link that is said to carry so many bits per second.
+fn online_over(link: f64) -> Pacing {
     let mut network = Network::new();
     let (near, far) = (network.add_cluster(), network.add_cluster());
     let nodes =
         [near, near, far, far].map(|cluster| network.add_node(cluster, Rate::UNBOUNDED)).to_vec();
     let rate = |bits| Rate::from_bits_per_second(bits);
     for pair in [(near, far), (far, near)] {
-        network.add_link(rate(80e6).unwrap(), &[pair]);
+        network.add_link(rate(link).unwrap(), &[pair]);
     }
     Pacing {
         clusters: vec![0, 0, 1, 1],
-        rates: vec![rate(40e6), rate(40e6)],
+        rates: vec![rate(link / 2.0); 2],
         congestion: None,
         online: Some(Online {
             network,
@@ -187,5 +192,27 @@ fn in_a_collective_everybody_begins_at_the_share_of_its_senders() {
     eventually("nobody has more than they began with", || {
         rate_of(&nets[0]) == 40.0 && rate_of(&nets[1]) == 40.0
     });
+    shutdown(nets);
+}
+
+/// The link is said to carry 20 Mbit/s and carries much more. When all has gone well for ten seconds more is tried: so what each process sees of
+/// its connections has come to the broker.
+#[test]
+fn what_a_link_really_carries_is_found() {
+    let nets = nets_with(4, |config| config.pacing = online_over(20e6));
+    // To two nodes: one alone may have an interface that carries no more.
+    let long = 20_000_000;
+    let came = [2, 3].map(|to: u32| receive(&nets[to as usize], 1, 1, long));
+    let sent = [2, 3].map(|to| send(&nets[1], 1, to, 1, vec![1; long]));
+    eventually("it has all of the link", || rate_of(&nets[1]) == 20.0);
+    let until = Instant::now() + Duration::from_secs(40);
+    while rate_of(&nets[1]) <= 20.0 {
+        assert!(Instant::now() < until, "nothing that was seen of the link has come to the broker");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    for (to, (came, sent)) in (2..).zip(came.into_iter().zip(sent)) {
+        finish(&nets[to], came);
+        finish(&nets[1], sent);
+    }
     shutdown(nets);
 }
