@@ -315,6 +315,8 @@ impl Endpoint {
     /// none is, the peer is named in `wants_connection` again.
     pub fn disconnected(&mut self, peer: ProcId, strand: Strand) {
         self.forget_early(peer, Some(strand));
+        // The next one of its number has overtaken nobody.
+        self.overtaken.retain(|&other| other != (peer, strand));
         let Some(state) = self.peers.get_mut(peer) else { return };
         state.stream.disconnect(strand);
         if !state.stream.is_connected() {

@@ -107,6 +107,18 @@ fn of_two_connections_with_one_frame_the_first_is_to_be_ended() {
 }
 
 #[test]
+fn a_connection_that_is_gone_is_not_to_be_ended_though_another_has_its_number() {
+    let (mut b, strands) = on_three();
+    let opening = Frame::Envelope(envelope(1, 100, 100));
+    head(&mut b, strands[0], opening, 1, 8).unwrap();
+    head(&mut b, strands[1], data(1, 8), 2, 92).unwrap();
+    head(&mut b, strands[2], data(1, 8), 2, 92).unwrap();
+    b.disconnected(A, strands[1]);
+    b.connected(A, strands[1], 1).unwrap();
+    assert_eq!(b.overtaken(), None);
+}
+
+#[test]
 fn whatever_breaks_the_rules_is_named() {
     let first = (Frame::Envelope(envelope(1, 40, 40)), 16);
     let long = (Frame::Envelope(envelope(1, 100, 20)), 16);

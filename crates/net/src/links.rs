@@ -109,9 +109,7 @@ impl State {
                 self.signs.advance();
                 link.has_heard = true;
             }
-            while let Some((id, strand)) = self.endpoint.overtaken() {
-                self.drop_link(id, strand);
-            }
+            self.end_overtaken();
             if done.frames > 0 {
                 self.see(&mut link);
             }
@@ -124,6 +122,13 @@ impl State {
             self.write_link(ready.token, link);
         } else {
             self.sockets.put(ready.token, Socket::Link(link));
+        }
+    }
+
+    /// What was in the midst of a frame that has begun to come by another connection must not go on with it: to be called after each read.
+    fn end_overtaken(&mut self) {
+        while let Some((id, strand)) = self.endpoint.overtaken() {
+            self.drop_link(id, strand);
         }
     }
 
@@ -169,6 +174,7 @@ impl State {
                 if done.frames > 0 {
                     self.signs.advance();
                 }
+                self.end_overtaken();
                 let error = read.err().filter(LinkError::says_more).unwrap_or(error.into());
                 self.end_link(token, &link, &error);
             }
