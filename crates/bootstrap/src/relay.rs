@@ -20,6 +20,8 @@ pub const MAX_RELAYS: usize = 64;
 const SHORT: Duration = Duration::from_secs(10);
 /// Pause before a lost registration is made again; doubled each time, up to [`PAUSE_MOST`].
 const PAUSE_LEAST: Duration = Duration::from_millis(50);
+/// A registration that stood for less has failed.
+const STEADY: Duration = Duration::from_secs(1);
 const PAUSE_MOST: Duration = Duration::from_secs(2);
 
 /// Relays that a process may use, and what proves that it may.
@@ -121,7 +123,8 @@ impl RelayAccess {
         }
     }
 
-    /// Looks the names up; each name gives one address. May wait for a name service.
+    /// Looks the names up; each gives one address, and two names of one relay give it once: to a relay that is asked twice the second is
+    /// the first come again. May wait for a name service.
     ///
     /// # Errors
     /// Names the first that is not known here.
@@ -135,7 +138,14 @@ impl RelayAccess {
             let mut found = name.to_socket_addrs().map_err(|error| unknown(error.to_string()))?;
             found.next().ok_or_else(|| unknown("no address".to_owned()))
         };
-        self.names.iter().map(look_up).collect()
+        let mut all = Vec::new();
+        for name in &self.names {
+            let address = look_up(name)?;
+            if !all.contains(&address) {
+                all.push(address);
+            }
+        }
+        Ok(all)
     }
 
     /// Asks the relay at the other end of `stream`, as process `me` of `job`. When it has agreed the stream is the circuit,
@@ -259,8 +269,12 @@ impl Inside {
         while !self.is_closing() {
             match self.register(relay) {
                 Ok(stream) => {
-                    (pause, is_told) = (PAUSE_LEAST, false);
+                    is_told = false;
+                    let since = Instant::now();
                     self.listen(relay, &stream, taking, came);
+                    if since.elapsed() >= STEADY {
+                        pause = PAUSE_LEAST;
+                    }
                 }
                 Err(error) if !is_told => {
                     is_told = true;
@@ -357,6 +371,14 @@ mod tests {
         let token = RelayToken::parse(&"5".repeat(64)).unwrap();
         let access = RelayAccess { names: vec!["no.such.host.invalid:1".to_owned()], token };
         assert!(access.resolve().unwrap_err().contains("no.such.host.invalid"));
+    }
+
+    #[test]
+    fn two_names_of_a_relay_are_one() {
+        let token = RelayToken::parse(&"5".repeat(64)).unwrap();
+        let names = ["127.0.0.1:2", "127.0.0.1:1", "127.0.0.1:2"].map(str::to_owned).to_vec();
+        let found = RelayAccess { names, token }.resolve().unwrap();
+        assert_eq!(found.iter().map(SocketAddr::port).collect::<Vec<_>>(), [2, 1]);
     }
 
     /// A relay at which one registers, and which then, when `ready` returns, calls with so many circuits. What comes after is told to `leg`.
