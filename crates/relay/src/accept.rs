@@ -116,7 +116,8 @@ impl Daemon {
             return;
         }
         let fd: OwnedFd = socket.into();
-        if options::prepare(&fd, self.config.limits.keepalive).is_err() {
+        if let Err(error) = options::prepare(&fd, self.config.limits.keepalive) {
+            self.rejected(Some(address), &Refused::Io(error));
             return;
         }
         let now = Instant::now();

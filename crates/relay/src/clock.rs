@@ -14,7 +14,9 @@ pub(crate) struct Clock {
 
 impl Clock {
     pub(crate) fn new() -> Self {
-        Self { from: monotonic(), made: Instant::now() }
+        // In this order: what is due comes late by the time between both, never early.
+        let made = Instant::now();
+        Self { from: monotonic(), made }
     }
 
     pub(crate) fn now(&self) -> Duration {

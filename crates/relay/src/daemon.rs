@@ -189,12 +189,18 @@ impl Daemon {
         self.handle.clone()
     }
 
+    /// Whether an address of IPv6 is listened on beside one of IPv4 with the same port.
+    fn shares_port(&self, address: SocketAddr) -> bool {
+        let same = |other: &SocketAddr| other.is_ipv4() && other.port() == address.port();
+        address.is_ipv6() && address.port() != 0 && self.config.listen.iter().any(same)
+    }
+
     fn listen(&mut self) -> io::Result<()> {
         for address in self.config.listen.clone() {
             let named = |error: io::Error| {
                 io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"))
             };
-            let (fd, bound) = listener(address).map_err(named)?;
+            let (fd, bound) = listener(address, self.shares_port(address)).map_err(named)?;
             let key = self.sockets.add(fd, Interest::Read, Socket::Listener)?;
             self.listeners.push(key);
             self.addresses.push(bound);
@@ -490,10 +496,14 @@ impl Daemon {
     }
 }
 
-fn listener(address: SocketAddr) -> io::Result<(OwnedFd, SocketAddr)> {
+/// `is_only_v6`: an address of IPv6 that stands for all of the host takes no connections of IPv4.
+fn listener(address: SocketAddr, is_only_v6: bool) -> io::Result<(OwnedFd, SocketAddr)> {
     let kind = Type::STREAM.nonblocking().cloexec();
     let socket = RawSocket::new(Domain::for_address(address), kind, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
+    if is_only_v6 {
+        socket.set_only_v6(true)?;
+    }
     socket.bind(&address.into())?;
     // A job's processes come all at once. What the system allows (net.core.somaxconn) may be less.
     socket.listen(4096)?;

@@ -67,6 +67,15 @@ impl Known {
         }
     }
 
+    /// Other settings hold for it. Its connections go on; at another address it is tried at once.
+    pub(crate) fn is_now(&mut self, peer: Peer) {
+        if peer.address != self.peer.address {
+            self.addresses.clear();
+            (self.wait, self.not_before) = (FIRST_WAIT, None);
+        }
+        self.peer = peer;
+    }
+
     /// Whether to tell that it has come, or is gone: it may do so as often as it pleases.
     pub(crate) fn is_told_of(&mut self) -> bool {
         let (is_told, before) = self.lines.another(Instant::now());

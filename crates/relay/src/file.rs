@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use gridmpi_settings::{At, FileError, Source, Table, nearest};
 use gridmpi_wire::{JobId, MOST_BESIDE, RelayAddress};
@@ -38,6 +39,9 @@ pub enum LogFormat {
 
 /// Least memory that lets circuits stand at all.
 const LEAST_MEMORY: u64 = 1 << 20;
+
+/// From this to that `keepalive` may be: more often would be a flood, and the kernel takes some hours only.
+const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(3600));
 
 /// Reads settings. `name` is what messages call the file; file names in it are seen from `directory`.
 ///
@@ -90,7 +94,8 @@ fn relay(mut table: Table<'_>, directory: &Path) -> Result<Settings, FileError> 
     config.rate = table.rate("rate")?.map(|bits| bits / 8);
     config.busy_poll = table.delay("busy_poll")?.unwrap_or(config.busy_poll);
     config.drain = table.duration("drain")?.unwrap_or(config.drain);
-    config.limits.keepalive = table.duration("keepalive")?.unwrap_or(config.limits.keepalive);
+    config.limits.keepalive =
+        table.time_within("keepalive", KEEPALIVE)?.unwrap_or(config.limits.keepalive);
     let log = one_of(&mut table, "log", &[("text", LogFormat::Text), ("json", LogFormat::Json)])?;
     let levels = [
         ("error", Level::ERROR),
@@ -355,6 +360,11 @@ secret_file = "secret"
                 format!("{token}[relay]\nmemory = \"1 KB\"\n"),
                 "relay.toml:4: `memory` must be at least",
             ),
+            (
+                format!("{token}[relay]\nkeepalive = 0\n"),
+                "relay.toml:4: `keepalive` must be from 1 s to 3600 s",
+            ),
+            (format!("{token}[relay]\nkeepalive = \"7200 s\"\n"), "from 1 s to 3600 s"),
             (format!("{token}[relay]\nmemroy = \"1 GB\"\n"), "did you mean `memory`?"),
             (format!("{token}[relay]\nlog = \"jsn\"\n"), "did you mean json?"),
             (format!("{token}[relay]\nidentity = \"nowhere\"\n"), "gridmpi relay init"),

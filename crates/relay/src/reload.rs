@@ -9,14 +9,13 @@ use crate::daemon::Daemon;
 use crate::dial::Known;
 use crate::sockets::{Socket, SocketKey};
 
-/// Whether connections to the relay can go on as they are.
-fn is_same(before: &Peer, after: &Peer) -> bool {
-    let is_proof_same = match (&before.proof, &after.proof) {
+/// Whether it is the same relay: who has proven to be the one has proven to be the other.
+fn is_same(before: &Proof, after: &Proof) -> bool {
+    match (before, after) {
         (Proof::Fingerprint(a), Proof::Fingerprint(b)) => a == b,
         (Proof::Secret(a), Proof::Secret(b)) => a.token_id() == b.token_id(),
         _ => false,
-    };
-    is_proof_same && before.address == after.address && before.connections == after.connections
+    }
 }
 
 impl Daemon {
@@ -63,23 +62,39 @@ impl Daemon {
 
     fn reload_peers(&mut self) {
         let mut wanted = self.config.peers.clone();
-        for key in self.known.keys() {
-            let Some(known) = self.known.get_mut(key) else { continue };
-            let at = wanted
-                .iter()
-                .position(|peer| peer.name == known.peer.name && is_same(&known.peer, peer));
-            match at {
-                Some(at) => {
-                    known.peer = wanted.swap_remove(at);
-                    self.share_jobs(key);
-                }
-                None => self.forget_peer(key),
-            }
-        }
+        let renamed = self.go_on(self.known.keys(), &mut wanted, |before, after| {
+            before.name == after.name && is_same(&before.proof, &after.proof)
+        });
+        // A secret may be that of several relays, which have nothing but names to tell them apart.
+        let gone = self.go_on(renamed, &mut wanted, |before, after| {
+            matches!(before.proof, Proof::Fingerprint(_)) && is_same(&before.proof, &after.proof)
+        });
+        gone.into_iter().for_each(|key| self.forget_peer(key));
         for peer in wanted {
             self.known.insert(Known::new(peer));
         }
         self.say_what_is_plain();
+    }
+
+    /// Takes on what is wanted of those of these relays that are among it, by `is_same`. The others.
+    fn go_on(
+        &mut self,
+        keys: Vec<Key<Known>>,
+        wanted: &mut Vec<Peer>,
+        is_same: impl Fn(&Peer, &Peer) -> bool,
+    ) -> Vec<Key<Known>> {
+        let mut others = Vec::new();
+        for key in keys {
+            let Some(known) = self.known.get_mut(key) else { continue };
+            match wanted.iter().position(|peer| is_same(&known.peer, peer)) {
+                Some(at) => {
+                    known.is_now(wanted.swap_remove(at));
+                    self.share_jobs(key);
+                }
+                None => others.push(key),
+            }
+        }
+        others
     }
 
     /// Lets those jobs cross connections to a relay that may.

@@ -83,6 +83,29 @@ fn new_settings_hold_for_what_is_new_and_what_stands_goes_on() {
 }
 
 #[test]
+fn more_connections_to_a_relay_do_not_cut_those_that_stand() {
+    let far = Relay::dialing(&[]);
+    let with = |connections| {
+        let mut settings = config(&[far.address]);
+        settings.peers[1].connections = connections;
+        settings
+    };
+    let near = Relay::start(with(1));
+    let mut b = register(far.address, 1);
+    let (mut a, mut leg) = circuit(near.address, 0, &mut b);
+    near.handle.reload(with(3));
+    let since = Instant::now();
+    let made =
+        || near.handle.snapshot(PATIENCE).unwrap().peers.iter().map(|it| it.connections).max();
+    while made() < Some(3) {
+        assert!(since.elapsed() < PATIENCE, "no more are made");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    a.write_all(b"goes on").unwrap();
+    leg.read_exact(&mut [0; 7]).unwrap();
+}
+
+#[test]
 fn processes_are_told_of_other_relays_when_they_register_and_by_new_settings() {
     let address = |text: &str| RelayAddress::new(text.parse().unwrap()).unwrap();
     let [first, second] = ["10.0.0.1:7118", "10.0.0.2:7118"].map(address);

@@ -1,7 +1,7 @@
 //! Tables, from which keys are taken one by one. Every reader gives `None` for a key that is not there.
 
 use crate::suggest::nearest;
-use gridmpi_report::units::{parse_duration, parse_rate, parse_size};
+use gridmpi_report::units::{format_duration, parse_duration, parse_rate, parse_size};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use toml::Spanned;
@@ -198,6 +198,24 @@ impl<'a> Table<'a> {
         match self.duration_at(key)? {
             Some(At { value: Duration::ZERO, at }) => {
                 self.wrong(key, at, "more than 0; leave it out for the default")
+            }
+            found => Ok(found.map(|found| found.value)),
+        }
+    }
+
+    /// The same, from `least` to `most`.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn time_within(
+        &mut self,
+        key: &'static str,
+        (least, most): (Duration, Duration),
+    ) -> Result<Option<Duration>, FileError> {
+        match self.duration_at(key)? {
+            Some(At { value, at }) if !(least..=most).contains(&value) => {
+                let [least, most] = [least, most].map(format_duration);
+                self.wrong(key, at, &format!("from {least} to {most}"))
             }
             found => Ok(found.map(|found| found.value)),
         }

@@ -59,17 +59,18 @@ impl Core {
 
     fn register(&mut self, wire: Wire, process: ProcId, span: Span) -> Result<LinkKey, LegVerdict> {
         let job = span.job;
-        if !self.routes.may_add_local(span) {
-            return Err(self.full(Bound::Clusters));
-        }
-        if !self.places.take(job, 1) {
-            return Err(self.full(Bound::Connections));
-        }
+        // Who comes again takes his own place: the leg that he had is dead, whether this relay knows it yet or not.
         if let Some(before) = self.registered.get(&(job, process)).copied() {
             if let Some(link) = self.links.get(before) {
                 self.actions.push_back(Action::Close(link.wire));
             }
             self.unregister(before);
+        }
+        if !self.routes.may_add_local(span) {
+            return Err(self.full(Bound::Clusters));
+        }
+        if !self.places.take(job, 1) {
+            return Err(self.full(Bound::Connections));
         }
         let key = self.links.insert(Link::new(wire, Kind::Registered { job, process, span }));
         self.registered.insert((job, process), key);

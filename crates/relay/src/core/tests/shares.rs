@@ -102,3 +102,18 @@ fn one_job_leaves_ways_for_others() {
     world.settle();
     assert_eq!(world.answer_in(JOB, 70, own(70)).1, Some(LegVerdict::Accepted));
 }
+
+/// Its old leg is dead, and the relay does not know it yet.
+#[test]
+fn who_comes_again_takes_his_own_place() {
+    let limits = Limits { connections: 81, ..Limits::default() };
+    let (mut world, _) = line(2, &limits);
+    assert_eq!(world.ask_until_full(JOB, all).0, 70);
+    assert_eq!(world.answer_in(JOB, 5, all(5)).1, Some(LegVerdict::Accepted));
+    assert_eq!(world.answer_in(JOB, 200, all(0)).1, Some(LegVerdict::Full));
+
+    let (mut world, _) = line(2, &Limits::default());
+    assert_eq!(world.ask_until_full(JOB, own).0, 64);
+    assert_eq!(world.answer_in(JOB, 5, own(5)).1, Some(LegVerdict::Accepted));
+    assert_eq!(world.answer_in(JOB, 70, own(70)).1, Some(LegVerdict::Full));
+}
