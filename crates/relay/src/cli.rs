@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use tracing::level_filters::LevelFilter;
-use tracing::{Level, error, info};
+use tracing::{Level, error, info, warn};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, reload};
@@ -141,7 +141,8 @@ fn serve(args: Serve) -> Result<(), Failure> {
         info!(address = %bound, "serving /metrics and /healthz");
     }
     let relay = daemon.handle();
-    daemon.heed(signals, move || reread(path.as_deref(), &relay, &level))?;
+    let fixed = (settings.log, settings.metrics);
+    daemon.heed(signals, move || reread(path.as_deref(), &relay, &level, fixed))?;
     notify::notify_ready("serving");
     Ok(daemon.run()?)
 }
@@ -201,8 +202,11 @@ fn start_log(format: LogFormat, level: Level) -> LevelHandle {
     handle
 }
 
-/// Reads the settings again, for the relay to go on with.
-fn reread(path: Option<&Path>, relay: &Handle, level: &LevelHandle) {
+/// How the log is written, and where `/metrics` is served.
+type Fixed = (LogFormat, Option<SocketAddr>);
+
+/// Reads the settings again, for the relay to go on with; what is `fixed` stays.
+fn reread(path: Option<&Path>, relay: &Handle, level: &LevelHandle, fixed: Fixed) {
     // Whoever has sent the signal may wait to hear that it was heeded, also where there is nothing to be done.
     notify::notify_reloading();
     let mut status = "serving; the settings were read again".to_owned();
@@ -211,6 +215,7 @@ fn reread(path: Option<&Path>, relay: &Handle, level: &LevelHandle) {
         Some(Ok(settings)) => {
             let new = LevelFilter::from_level(settings.level);
             let _ = level.modify(|filter| *filter = new);
+            say_what_stays(fixed, (settings.log, settings.metrics));
             relay.reload(settings.config);
             // It has obeyed when it answers.
             let _ = relay.snapshot(OBEYED);
@@ -221,6 +226,14 @@ fn reread(path: Option<&Path>, relay: &Handle, level: &LevelHandle) {
         }
     }
     notify::notify_ready(&status);
+}
+
+fn say_what_stays(before: Fixed, now: Fixed) {
+    for (key, is_same) in [("log", before.0 == now.0), ("metrics", before.1 == now.1)] {
+        if !is_same {
+            warn!("`{key}` has changed: that needs a restart, and the old one goes on");
+        }
+    }
 }
 
 /// Settings of a relay at which others meet; says what these need.
