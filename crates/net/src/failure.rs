@@ -35,7 +35,7 @@ pub enum DialError {
     #[error(transparent)]
     Handshake(#[from] HandshakeError),
     /// The relay, or the way behind it.
-    #[error("the relay: {0}")]
+    #[error("{0}")]
     Leg(#[from] LegError),
 }
 
@@ -234,6 +234,12 @@ impl Failure {
     }
 }
 
+/// A relay of our own cluster that cannot be connected to.
+const fn is_silent_relay((target, error): &(Target, Option<DialError>)) -> bool {
+    let is_connect = matches!(error, Some(DialError::Connect(_) | DialError::TimedOut) | None);
+    matches!(target, Target::Relay(_)) && is_connect
+}
+
 fn remedy(tried: &[(Target, Option<DialError>)]) -> &'static str {
     let is_elsewhere = |e: &DialError| e.is_refusal() || matches!(e, DialError::Closed);
     let any = |test: fn(&DialError) -> bool| tried.iter().flat_map(|(_, e)| e).any(test);
@@ -244,6 +250,8 @@ fn remedy(tried: &[(Target, Option<DialError>)]) -> &'static str {
     } else if any(|e| matches!(e, DialError::Leg(LegError::Refused(LegVerdict::NoRoute)))) {
         "are the relays of that process's cluster running, and joined to this one? their logs and \
          /metrics say"
+    } else if !tried.is_empty() && tried.iter().all(is_silent_relay) {
+        "is `gridmpi relay` running there, and does no firewall stand before its port? `gridmpi doctor JOB.toml` tells"
     } else if any(|e| matches!(e, DialError::Handshake(HandshakeError::NoCommonVersion))) {
         "install the same version of GridMPI in every cluster"
     } else if any(|e| matches!(e, DialError::Handshake(HandshakeError::Refused(_)))) {
@@ -255,5 +263,25 @@ fn remedy(tried: &[(Target, Option<DialError>)]) -> &'static str {
         "check routes and firewalls between the clusters, or name the interface to use with \
          GRIDMPI_INTERFACE; if only that cluster can connect to this one, say so: `dial` in [[link]]; if neither can, both \
          need `relays`; `gridmpi doctor JOB.toml` says what is wrong"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_cannot_connect_to_a_relay_is_sent_there() {
+        let refused = || Some(DialError::Connect(io::ErrorKind::ConnectionRefused.into()));
+        let at = ([10, 9, 1, 1], 7118).into();
+        let told = |tried: &[_]| Failure::unreachable(ProcId(2), tried, 20, None).to_string();
+        let relay = told(&[(Target::Relay(at), refused())]);
+        assert!(relay.contains("through the relay 10.9.1.1:7118: connection refused"), "{relay}");
+        assert!(relay.contains("is `gridmpi relay` running there"), "{relay}");
+        let process = told(&[(Target::Relay(at), refused()), (Target::Direct(at), refused())]);
+        assert!(process.contains("has that process ended"), "{process}");
+        let unknown = DialError::Leg(LegError::Refused(LegVerdict::UnknownToken));
+        let token = told(&[(Target::Relay(at), Some(unknown))]);
+        assert!(token.contains("10.9.1.1:7118: the relay does not know the token ("), "{token}");
     }
 }
