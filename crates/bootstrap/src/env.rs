@@ -130,15 +130,21 @@ pub enum Yielding {
 
 /// A variable that cannot be understood. The key's value is never repeated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "environment variable {name}: {problem}. It is set by `gridmpi run` or `gridmpi join`; \
-         start the program by one of them, or unset GRIDMPI_COORDINATOR to run it alone"
-)]
+#[error("environment variable {name}: {problem}. {}", remedy(.name))]
 pub struct EnvError {
     /// The variable.
     pub name: &'static str,
     /// What is wrong with it.
     pub problem: String,
+}
+
+/// Users set settings, and may; who a process is in a job is none of these.
+fn remedy(name: &str) -> &'static str {
+    if [COORDINATOR, JOB, KEY, CLUSTER, RELAYS, RELAY_TOKEN].contains(&name) {
+        "It is set by `gridmpi run` or `gridmpi join`; start the program by one of them, or unset GRIDMPI_COORDINATOR to run it alone"
+    } else {
+        "Correct it, or unset it for the default"
+    }
 }
 
 impl JobEnv {
@@ -427,6 +433,21 @@ mod tests {
         assert_eq!((second.job, second.key.clone()), (first.job, first.key.clone()));
         let names: Vec<_> = first.variables().into_iter().map(|(name, _)| name).collect();
         assert!(names.iter().all(|name| FORWARDED.contains(name)));
+    }
+
+    #[test]
+    fn who_has_set_a_setting_is_not_sent_to_the_launcher() {
+        let mut all = good();
+        all.insert(PACING, "warp".to_owned());
+        let told = parse(&all).unwrap_err().to_string();
+        assert!(
+            told.contains("GRIDMPI_PACING")
+                && told.ends_with("Correct it, or unset it for the default"),
+            "{told}"
+        );
+        all.remove(KEY);
+        let told = parse(&all).unwrap_err().to_string();
+        assert!(told.contains("GRIDMPI_KEY") && told.contains("start the program by"), "{told}");
     }
 
     #[test]

@@ -27,10 +27,12 @@ pub struct Listen {
 pub enum BindError {
     /// The setting names nothing on this machine.
     #[error(
-        "no interface or address of this machine fits \"{wanted}\" (there are {present}); \
+        "no interface or address of {host} fits \"{wanted}\" (there are {present}); let `interface` in the job file, or GRIDMPI_INTERFACE, \
          name an interface, an address or a network such as 10.0.0.0/8"
     )]
     NoSuchInterface {
+        /// This machine.
+        host: String,
         /// The setting.
         wanted: String,
         /// What there is.
@@ -96,6 +98,7 @@ pub fn bind(listen: &Listen) -> Result<Bound, BindError> {
     if chosen.is_empty() {
         let names: Vec<String> = present.iter().map(|i| format!("{} {}", i.name, i.ip)).collect();
         return Err(BindError::NoSuchInterface {
+            host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
             wanted: wanted.clone(),
             present: names.join(", "),
         });

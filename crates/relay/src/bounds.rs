@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tracing::field::{DisplayValue, display};
 use tracing::{info, warn};
 
 use crate::config::Config;
@@ -111,6 +112,11 @@ pub(crate) fn bound_connections(config: &mut Config) -> io::Result<()> {
     Ok(())
 }
 
+/// As people write it: a peer of IPv4 by its own address, also where a socket takes both families.
+pub(crate) fn shown(address: Option<SocketAddr>) -> Option<DisplayValue<SocketAddr>> {
+    address.map(|at| display(SocketAddr::new(at.ip().to_canonical(), at.port())))
+}
+
 impl Daemon {
     /// Somebody was sent away who has not proven himself.
     pub(crate) fn rejected(&mut self, from: Option<SocketAddr>, why: &dyn Display) {
@@ -120,7 +126,7 @@ impl Daemon {
             info!(count = before, "more connections were refused");
         }
         if is_told {
-            info!(?from, "connection refused: {why}");
+            info!(from = shown(from), "connection refused: {why}");
         }
     }
 

@@ -9,6 +9,7 @@ use tracing::info;
 
 use crate::accept::nonce;
 use crate::arena::Key;
+use crate::bounds::shown;
 use crate::cell::RelayId;
 use crate::channel::More;
 use crate::config::{MOST_CONNECTIONS, Proof};
@@ -179,7 +180,7 @@ impl Daemon {
         if let Some(known) = self.known.get_mut(known)
             && known.is_told_of()
         {
-            info!(peer = known.peer.name, relay = %peer, ?address, "connected to a relay");
+            info!(peer = known.peer.name, relay = %peer, address = shown(address), "connected to a relay");
         }
     }
 

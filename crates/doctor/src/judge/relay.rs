@@ -227,7 +227,8 @@ fn through(circuit: &Circuit, facts: &Facts) -> Finding {
         RelayProblem::NoRoute => (
             format!("the relay has no route to the relays of cluster `{}`", to.cluster),
             format!(
-                "join the two relays: name {} as a peer of {relay} (or the other way round), and let one connect to the other's port",
+                "join the two relays: name {} as a peer of {relay} (or the other way round), and let one connect to the other's port; if they meet at a relay \
+                 between them, that one must run: `gridmpi doctor --relay FILE` beside each of the two says whether it is reached",
                 names.join(" or ")
             ),
         ),
