@@ -25,8 +25,7 @@ pub(crate) fn run(args: &Args) -> i32 {
         complain(format!("no procedure of MPI is named like {}", args.names.join(", ")));
         return 1;
     }
-    print(&text);
-    0
+    i32::from(!print(&text))
 }
 
 /// Rows that name a wanted procedure, each under the heading of its section.

@@ -45,7 +45,8 @@ Examples:
   Look first, and start only if nothing is in the way:
       gridmpi run --doctor job.toml
 
-Exit codes: 0 if nothing is wrong (there may be warnings); 1 if errors were found; 2 if it could not look.";
+Exit codes: 0 if nothing is wrong (there may be warnings); 1 if errors were found, or what was
+found could not be written; 2 if it could not look.";
 
 /// Say what is wrong with machines and with the paths between clusters, and the remedy
 #[derive(clap::Args)]
@@ -226,10 +227,10 @@ fn show(args: &Args, facts: &Facts) -> i32 {
         true => gridmpi_doctor::json(&findings, facts),
         false => gridmpi_doctor::text(&findings, args.verbose) + &summary(&findings),
     };
-    print(&(text + "\n"));
+    let is_taken = print(&(text + "\n"));
     let errors = || findings.iter().filter(|finding| finding.severity == Severity::Error);
     match errors().count() {
-        0 => 0,
+        0 => i32::from(!is_taken),
         _ if errors().all(|finding| finding.code == "not-looked") => COULD_NOT_LOOK,
         _ => WRONG,
     }

@@ -34,7 +34,11 @@ enum Command {
 
 fn main() -> ExitCode {
     gridmpi_job::play_hidden_part();
-    let code = match Cli::parse().command {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(answer) => return told(&answer),
+    };
+    let code = match cli.command {
         Command::Run(args) => run::run(args),
         Command::Join(args) => join::run(args),
         Command::Probe(args) => probe::run(&args),
@@ -45,6 +49,16 @@ fn main() -> ExitCode {
         Command::Coverage(args) => coverage::run(&args),
     };
     ExitCode::from(u8::try_from(code & 0xff).unwrap_or(1))
+}
+
+/// Shows the help or the version that was asked for, or what is wrong with the command line.
+fn told(answer: &clap::Error) -> ExitCode {
+    let printed = answer.print();
+    let code = match answer.use_stderr() {
+        true => answer.exit_code(),
+        false => i32::from(!output::is_taken(printed)),
+    };
+    ExitCode::from(u8::try_from(code).unwrap_or(1))
 }
 
 /// Our own program file, through which launchers are started.

@@ -34,7 +34,8 @@ Examples:
 Only the listening side needs an open port. Bandwidths are those of whole frames on the link (1538
 bytes for 1448 of TCP's), as the job file has them; goodput is what programs see.
 
-Exit codes: 0; 1 if the path could not be measured; 2 if it cannot be started as described.";
+Exit codes: 0; 1 if the path could not be measured, or the figures not be written; 2 if it cannot be
+started as described.";
 
 /// Measure the path between clusters
 #[derive(clap::Args)]
@@ -71,12 +72,14 @@ fn congestion(name: &str) -> Result<String, String> {
 
 pub(crate) fn run(args: &Args) -> i32 {
     let done = match (&args.hand.listen, job_file(&args.targets)) {
-        (Some(listen), _) => args.hand.serve(*listen, "probe", "measured; the figures are"),
+        (Some(listen), _) => {
+            args.hand.serve(*listen, "probe", "measured; the figures are").map(|()| true)
+        }
         (None, Some(path)) => job(args, path).map(|reports| show(args, &reports, true)),
         (None, None) => by_hand(args).map(|reports| show(args, &reports, false)),
     };
     match done {
-        Ok(()) => 0,
+        Ok(is_taken) => i32::from(!is_taken),
         Err((problems, code)) => {
             problems.iter().for_each(complain);
             code
@@ -124,11 +127,12 @@ fn by_hand(args: &Args) -> Result<Vec<PathReport>, Failure> {
     Ok(vec![report])
 }
 
-fn show(args: &Args, reports: &[PathReport], is_job: bool) {
+/// False if the figures could not be written, which has been said.
+fn show(args: &Args, reports: &[PathReport], is_job: bool) -> bool {
     if args.json {
         return print(&format!("{}\n", gridmpi_probe::json(reports)));
     }
     let (table, lines) = (gridmpi_probe::table(reports), gridmpi_probe::job_lines(reports));
     let place = if is_job { "" } else { " (with the clusters' own names)" };
-    print(&format!("{table}\nFor the job file{place}:\n\n{}\n", lines.trim_end()));
+    print(&format!("{table}\nFor the job file{place}:\n\n{}\n", lines.trim_end()))
 }

@@ -83,7 +83,7 @@ fn figures_that_nobody_takes_are_no_panic() {
         let mut command = bench.by_shell("exec \"$0\" \"$@\" >/dev/full");
         command.args(["probe", &format!("127.0.0.1:{port}"), "--token-file", "token"]);
         command.args(["--seconds", "1"]).args(format).env_remove("GRIDMPI_TOKEN");
-        bench.finish_beside(command).expect(0, &["gridmpi: cannot write to the standard output"]);
+        bench.finish_beside(command).expect(1, &["gridmpi: cannot write to the standard output"]);
         bench.outcome(far).expect(0, &["measured"]);
     }
 }
