@@ -43,7 +43,7 @@ fn main() -> ExitCode {
         Command::Join(args) => join::run(args),
         Command::Probe(args) => probe::run(&args),
         Command::Doctor(args) => doctor::run(&args),
-        Command::Relay(args) => return gridmpi_relay::cli::run(args),
+        Command::Relay(args) => return gridmpi_relay::cli::run(args, output::print),
         Command::Lab(args) => return gridmpi_lab::cli::run(args),
         Command::Bench(args) => return gridmpi_bench::cli::run(args),
         Command::Coverage(args) => coverage::run(&args),

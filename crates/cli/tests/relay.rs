@@ -114,6 +114,26 @@ fn an_identity_is_made_once_and_its_fingerprint_shown() {
 }
 
 #[test]
+fn a_fingerprint_that_cannot_be_written_is_a_failure() {
+    let place = Place::new("full");
+    let full = || fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    for action in ["init", "fingerprint"] {
+        let directory = place.at("identity");
+        let mut command = Command::new(GRIDMPI);
+        command.args(["relay", action, "--directory", text(&directory)]);
+        let said = command.stdout(full()).output().unwrap();
+        let expected = "gridmpi: cannot write to the standard output: No space left on device";
+        let err = String::from_utf8(said.stderr).unwrap();
+        assert!(err.starts_with(expected), "{err}");
+        assert_eq!(said.status.code(), Some(1), "{action}: {err}");
+    }
+    // Nor can the reason, but for which it ends in the same way.
+    let mut command = Command::new(GRIDMPI);
+    command.args(["relay", "fingerprint", "--directory", "/nowhere"]);
+    assert_eq!(command.stderr(full()).status().unwrap().code(), Some(1));
+}
+
+#[test]
 fn mistakes_are_said_before_anything_is_served() {
     let place = Place::new("mistakes");
     let token = place.at("token");

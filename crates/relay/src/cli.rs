@@ -98,37 +98,36 @@ const OBEYED: Duration = Duration::from_secs(10);
 
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// Serves until it is told to end, or does what else is asked.
+/// Serves until it is told to end, or does what else is asked. `print` says why, and gives false, where it cannot print.
 #[must_use]
-pub fn run(args: Args) -> ExitCode {
-    let result = match args.action {
-        None => serve(args.serve),
+pub fn run(args: Args, print: fn(&str) -> bool) -> ExitCode {
+    let show = |us: Identity| print(&format!("{}\n", us.fingerprint()));
+    let result: Result<bool, Failure> = match args.action {
+        None => serve(args.serve, print).map(|()| true),
         Some(Action::Init { directory }) => {
-            Identity::create(&directory).map_err(Into::into).map(|us| {
-                println!("{}", us.fingerprint());
-            })
+            Identity::create(&directory).map(show).map_err(Into::into)
         }
         Some(Action::Fingerprint { directory }) => {
-            Identity::load(&directory).map_err(Into::into).map(|us| {
-                println!("{}", us.fingerprint());
-            })
+            Identity::load(&directory).map(show).map_err(Into::into)
         }
-        Some(Action::Token { file }) => create_secret(&file).map_err(Into::into),
+        Some(Action::Token { file }) => create_secret(&file).map(|()| true).map_err(Into::into),
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("gridmpi: {error}");
+            // Nobody may be there to read it.
+            let _ = writeln!(std::io::stderr(), "gridmpi: {error}");
             ExitCode::FAILURE
         }
     }
 }
 
-fn serve(args: Serve) -> Result<(), Failure> {
+fn serve(args: Serve, print: fn(&str) -> bool) -> Result<(), Failure> {
     let path = settings_path(&args)?;
     let settings = match &path {
         Some(path) => read(path)?,
-        None if args.public => public(args)?,
+        None if args.public => public(args, print)?,
         None => by_options(&args)?,
     };
     let level = start_log(settings.log, settings.level);
@@ -237,15 +236,15 @@ fn say_what_stays(before: Fixed, now: Fixed) {
 }
 
 /// Settings of a relay at which others meet; says what these need.
-fn public(mut args: Serve) -> Result<Settings, Failure> {
+fn public(mut args: Serve, print: fn(&str) -> bool) -> Result<Settings, Failure> {
     let (identity, directory) = public::identity(args.identity.as_deref())?;
     if args.listen.is_empty() {
         args.listen.push(public::listen());
     }
     let at = public::reachable(&args.listen);
     let lines = public::lines(&at, &identity.fingerprint(), &args.token_file);
-    // Whoever does not want to read them may have closed it.
-    let _ = std::io::stdout().write_all(lines.as_bytes());
+    // It serves all the same.
+    print(&lines);
     if args.allow.is_empty() && args.peer.is_empty() && args.token_file.is_empty() {
         return Err(format!(
             "nobody may use this relay yet: say --allow sha256:... for each relay that is to connect (there, `gridmpi relay fingerprint` \
