@@ -323,6 +323,31 @@ fn output_that_cannot_be_written_is_said_once_and_a_reader_that_has_gone_is_not(
     assert_eq!(outcome.err.matches("cannot write").count(), 1, "{outcome:?}");
 }
 
+/// A launcher that prints more than pipes and buffers hold, to `$STREAM`, and says in a file that it has come to its end.
+const FLOODER: &str = "#!/bin/sh\n[ \"$1\" = --version ] && exec echo HYDRA build details:\n\
+                       for n in 1 2 3 4 5 6 7 8; do head -c 60000 /dev/zero | tr '\\0' '\\n' >&$STREAM || exit 9; done\n\
+                       echo x >ended.$GRIDMPI_CLUSTER\n";
+
+#[test]
+fn a_job_goes_on_whose_output_cannot_be_written() {
+    let bench = Bench::new();
+    bench.script("flooder", FLOODER);
+    for (stream, script) in
+        [("1", "exec \"$0\" \"$@\" >/dev/full"), ("2", "exec \"$0\" \"$@\" 2>/dev/full")]
+    {
+        let mut command = bench.by_shell(script);
+        command.args(["run", "--cluster=a=./flooder:1", "--cluster=b=./flooder:1", "--label"]);
+        command.args(["--", "sh"]).env("STREAM", stream);
+        let outcome = bench.finish(command);
+        outcome.expect(1, &[]);
+        let complaints = outcome.err.matches("cannot write what cluster `").count();
+        assert_eq!(complaints, usize::from(stream == "1"), "{outcome:?}");
+        for cluster in ["a", "b"] {
+            fs::remove_file(bench.path(&format!("ended.{cluster}"))).unwrap();
+        }
+    }
+}
+
 #[test]
 fn output_is_labelled_or_put_into_files() {
     let outcome = Bench::new().two("say", "say", &["--label"]);

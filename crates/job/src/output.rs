@@ -36,7 +36,8 @@ pub(crate) enum Sink {
 
 /// What is done with a stream that we read.
 pub(crate) enum Reading {
-    /// Lines are labelled; what cannot be written is not read, so that its writer hears of it.
+    /// Lines are labelled; what cannot be written is left out, which is said, and its writer goes on. Only when our reader has gone
+    /// nothing more is read, so that the writer hears of it, as it would if it wrote there itself.
     Label(Label),
     /// Passed on as it is; what cannot be written is left out, and its writer goes on.
     Pass,
@@ -163,32 +164,38 @@ pub(crate) fn pass(mut from: impl Read, to: &mut impl Write, turns: &Turns) {
     }
 }
 
-/// Copies lines until the end of `from`, or until that cannot be read.
-///
-/// # Errors
-/// They cannot be written.
+/// Copies lines until the end of `from`, or until that cannot be read, or nobody reads `to` any more. Nothing more is written after
+/// another failure, which is told by `complain`.
 pub(crate) fn pump(
     from: impl Read,
     label: &Label,
     to: &mut impl Write,
     turns: &Turns,
-) -> io::Result<()> {
+    complain: impl Fn(&io::Error),
+) {
     let mut from = BufReader::new(from);
-    let mut fresh = true;
+    let (mut fresh, mut is_open) = (true, true);
     loop {
         let mut line = Vec::new();
         match (&mut from).take(MAX_LINE).read_until(b'\n', &mut line) {
             Ok(count) if count > 0 => turns.next(),
-            _ => return Ok(()),
+            _ => return,
         }
         let ends = line.ends_with(b"\n");
         let mut whole = if fresh { label.put(&line) } else { line };
         if !ends && (whole.len() as u64) < MAX_LINE {
             whole.push(b'\n');
         }
-        let written = to.write_all(&whole).and_then(|()| to.flush());
+        let written = if is_open { to.write_all(&whole).and_then(|()| to.flush()) } else { Ok(()) };
         turns.next();
-        written?;
+        match written {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return,
+            Err(error) => {
+                is_open = false;
+                complain(&error);
+            }
+            Ok(()) => {}
+        }
         fresh = ends;
     }
 }
@@ -246,7 +253,7 @@ mod tests {
         let bases = Bases::new(sizes);
         let label = Label { cluster: 1, name: "b".to_owned(), bases };
         let mut out = Vec::new();
-        pump(text.as_bytes(), &label, &mut out, &Turns::default()).unwrap();
+        pump(text.as_bytes(), &label, &mut out, &Turns::default(), |error| panic!("{error}"));
         String::from_utf8(out).unwrap()
     }
 
@@ -295,17 +302,17 @@ mod tests {
         let turns = Turns::default();
         let label = Label { cluster: 0, name: "a".to_owned(), bases: Bases::new(&[None]) };
         assert!(turns.has_waited_since(0));
-        pump(&b"1\n2\n"[..], &label, &mut Slow(&turns), &turns).unwrap();
+        pump(&b"1\n2\n"[..], &label, &mut Slow(&turns), &turns, |error| panic!("{error}"));
         assert!(turns.has_waited_since(4) && !turns.has_waited_since(2));
     }
 
     /// Takes so much, and fails then.
-    struct Short(Vec<u8>, usize);
+    struct Short(Vec<u8>, usize, io::ErrorKind);
 
     impl Write for Short {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             match self.1.saturating_sub(self.0.len()).min(bytes.len()) {
-                0 => Err(io::ErrorKind::BrokenPipe.into()),
+                0 => Err(self.2.into()),
                 count => self.0.write(&bytes[..count]),
             }
         }
@@ -319,9 +326,24 @@ mod tests {
     fn what_is_passed_on_is_read_to_its_end_even_if_nobody_takes_it() {
         let text = vec![b'x'; 100_000];
         for room in [0, 5, 40_000, 100_000] {
-            let (mut from, mut to) = (&text[..], Short(Vec::new(), room));
+            let (mut from, mut to) =
+                (&text[..], Short(Vec::new(), room, io::ErrorKind::BrokenPipe));
             pass(&mut from, &mut to, &Turns::default());
             assert_eq!((from.len(), to.0.len()), (0, room));
+        }
+    }
+
+    #[test]
+    fn labelled_lines_are_read_on_if_they_cannot_be_written_and_not_if_nobody_reads_them() {
+        let text = "0123456789\n".repeat(10_000);
+        let label = Label { cluster: 0, name: "a".to_owned(), bases: Bases::new(&[None]) };
+        for (kind, complaints) in [(io::ErrorKind::StorageFull, 1), (io::ErrorKind::BrokenPipe, 0)]
+        {
+            let (mut from, mut to) = (text.as_bytes(), Short(Vec::new(), 20, kind));
+            let said = std::cell::Cell::new(0);
+            pump(&mut from, &label, &mut to, &Turns::default(), |_| said.set(said.get() + 1));
+            assert_eq!((from.is_empty(), to.0.len()), (complaints > 0, 20), "{kind}");
+            assert_eq!(said.get(), complaints, "{kind}");
         }
     }
 

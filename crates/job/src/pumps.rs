@@ -2,7 +2,7 @@
 
 use crate::console::say;
 use crate::output::{self, Label, Reading, Turns};
-use std::io::{self, ErrorKind};
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -38,8 +38,8 @@ impl Pumps {
             match reading {
                 Reading::Pass => output::pass(from, &mut to, &turns),
                 Reading::Label(label) => {
-                    let pumped = output::pump(from, &label, &mut to, &turns);
-                    let _ = pumped.map_err(|error| complain(&label, &error, &is_torn));
+                    let complain = |error: &io::Error| complain(&label, error, &is_torn);
+                    output::pump(from, &label, &mut to, &turns, complain);
                 }
             }
             let _ = ended.send(());
@@ -75,9 +75,9 @@ impl Pumps {
     }
 }
 
-/// Once, of whatever kind. Who has closed our output wants no more of it.
+/// Once, of whatever kind.
 fn complain(label: &Label, error: &io::Error, is_torn: &AtomicBool) {
-    if error.kind() != ErrorKind::BrokenPipe && !is_torn.swap(true, Ordering::Relaxed) {
+    if !is_torn.swap(true, Ordering::Relaxed) {
         say!("cannot write what cluster `{}` prints: {error}", label.name());
     }
 }
