@@ -133,6 +133,35 @@ fn a_fingerprint_that_cannot_be_written_is_a_failure() {
     assert_eq!(command.stderr(full()).status().unwrap().code(), Some(1));
 }
 
+/// `gridmpi relay` that can write files of so many blocks of 512 bytes only, as on a disk that is nearly full.
+fn cramped(blocks: u32, args: &[&str]) -> Output {
+    let mut shell = Command::new("sh");
+    let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" relay \"$@\"");
+    shell.args(["-c", &script, GRIDMPI]).args(args).output().unwrap()
+}
+
+#[test]
+fn what_cannot_be_written_wholly_is_not_left_behind() {
+    let place = Place::new("cramped");
+    let (token, identity) = (place.at("token"), place.at("identity"));
+    let token = ["token", text(&token)];
+    let init = ["init", "--directory", text(&identity)];
+    // The key has room in one block, the certificate has not.
+    for (blocks, args, file) in
+        [(0, &token[..], "token"), (0, &init, "relay.key"), (1, &init, "relay.crt")]
+    {
+        let failed = cramped(blocks, args);
+        let err = String::from_utf8(failed.stderr).unwrap();
+        assert_eq!(failed.status.code(), Some(1), "{file}: {err}");
+        assert!(err.contains(file) && err.contains("File too large"), "{err}");
+        let left = fs::read_dir(&identity).map(Iterator::count).unwrap_or_default();
+        assert!(left == 0 && !place.at("token").exists(), "{file}");
+    }
+    for args in [&token[..], &init] {
+        assert!(gridmpi(args).status.success(), "{args:?}");
+    }
+}
+
 #[test]
 fn mistakes_are_said_before_anything_is_served() {
     let place = Place::new("mistakes");

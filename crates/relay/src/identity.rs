@@ -1,6 +1,6 @@
 //! A relay's identity on disk: a certificate that it has signed itself, and its key.
 
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -27,6 +27,9 @@ pub enum IdentityError {
     /// There is one already.
     #[error("{} is there already: other relays know this one by it; remove it to make another", .0.display())]
     Exists(PathBuf),
+    /// There is a secret already.
+    #[error("{} is there already: processes and relays that use it need it; remove it to make another", .0.display())]
+    SecretExists(PathBuf),
     /// A file is not what it should be.
     #[error("{} holds no {what} in PEM form: make a new identity by `gridmpi relay init`", path.display())]
     Content {
@@ -84,10 +87,12 @@ impl Identity {
             fs::set_permissions(directory, Permissions::from_mode(0o700)).map_err(at(directory))?;
         }
         let (certificate, key) = make()?;
-        write_private(&key_path, &key).map_err(at(&key_path))?;
-        File::create_new(&certificate_path)
-            .and_then(|mut file| file.write_all(certificate.as_bytes()))
-            .map_err(at(&certificate_path))?;
+        write_new(&key_path, PRIVATE, &key).map_err(at(&key_path))?;
+        write_new(&certificate_path, PUBLIC, &certificate).map_err(|error| {
+            // Alone it is of no use, and stands in the way of the next attempt.
+            let _ = fs::remove_file(&key_path);
+            at(&certificate_path)(error)
+        })?;
         Self::load(directory)
     }
 
@@ -118,11 +123,17 @@ fn make() -> Result<(String, String), IdentityError> {
     Ok((made.cert.pem(), made.signing_key.serialize_pem()))
 }
 
-/// Writes a new file that only its owner can read.
-fn write_private(path: &Path, text: &str) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()
+/// The mode of a file that only its owner can read.
+const PRIVATE: u32 = 0o600;
+
+/// That of one for anybody, as far as the user's mask lets it.
+const PUBLIC: u32 = 0o666;
+
+/// Writes a new file. What cannot be written wholly is removed: it would stand in the way of the next attempt.
+fn write_new(path: &Path, mode: u32, text: &str) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
+    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+    written.inspect_err(|_| drop(fs::remove_file(path)))
 }
 
 /// Writes a new secret into a new file that only its owner can read.
@@ -132,9 +143,9 @@ fn write_private(path: &Path, text: &str) -> io::Result<()> {
 pub fn create_secret(path: &Path) -> Result<(), IdentityError> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).map_err(|error| at(path)(io::Error::other(error)))?;
-    match write_private(path, &format!("{}\n", to_hex(&bytes))) {
+    match write_new(path, PRIVATE, &format!("{}\n", to_hex(&bytes))) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            Err(IdentityError::Exists(path.to_owned()))
+            Err(IdentityError::SecretExists(path.to_owned()))
         }
         result => result.map_err(at(path)),
     }
@@ -160,7 +171,8 @@ mod tests {
         let secret = directory.join("token");
         create_secret(&secret).unwrap();
         crate::read_secret(&secret).unwrap();
-        assert!(create_secret(&secret).is_err());
+        let said = create_secret(&secret).unwrap_err().to_string();
+        assert!(said.contains("token is there already: processes and relays"), "{said}");
         fs::remove_dir_all(&directory).unwrap();
     }
 }
