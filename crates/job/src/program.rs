@@ -38,6 +38,8 @@ pub enum ProgramError {
              MPICH's or Open MPI's own mpicc"
     )]
     Abi { program: String, library: String, abi: &'static str },
+    #[error("program `{0}` is a directory: name the program in it that is to run")]
+    Directory(String),
     #[error("{0} is neither a program for this system nor a script")]
     Unknown(String),
     #[error("cannot read {0}: {1}")]
@@ -52,7 +54,7 @@ const INTERPRETERS: [&str; 12] = [
 
 /// Looks at `program` as the shell would find it.
 pub(crate) fn inspect(program: &str) -> Result<Program, ProgramError> {
-    let Some(path) = find(program) else { return Ok(Program::Missing) };
+    let Some(path) = find(program) else { return missing(program) };
     let unreadable = |error: std::io::Error| {
         ProgramError::Unreadable(path.display().to_string(), error.to_string())
     };
@@ -69,6 +71,14 @@ pub(crate) fn inspect(program: &str) -> Result<Program, ProgramError> {
             }
             None => Err(ProgramError::NoMpi(shown)),
         },
+    }
+}
+
+/// What is said of a name to which there is no file.
+fn missing(program: &str) -> Result<Program, ProgramError> {
+    match program.contains('/') && Path::new(program).is_dir() {
+        true => Err(ProgramError::Directory(program.to_owned())),
+        false => Ok(Program::Missing),
     }
 }
 
@@ -224,5 +234,7 @@ mod tests {
         let error = inspect("/etc/passwd").unwrap_err().to_string();
         assert!(error.contains("neither a program"), "{error}");
         assert_eq!(inspect("/nonexistent/program"), Ok(Program::Missing));
+        let error = inspect("/tmp").unwrap_err().to_string();
+        assert!(error.starts_with("program `/tmp` is a directory"), "{error}");
     }
 }
