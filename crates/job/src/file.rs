@@ -41,10 +41,10 @@ use gridmpi_settings::{At, FileError, Source, Table, nearest};
 pub fn parse(name: &str, text: &str) -> Result<JobSpec, FileError> {
     let source = Source { name, text };
     let mut top = source.parse()?;
-    let mut spec = job(top.table("job", "[job]")?)?;
+    let mut spec = job(&source, top.table("job", "[job]")?)?;
     for table in top.tables("cluster", "[[cluster]]")? {
         let at = table.start;
-        let cluster = cluster(table)?;
+        let cluster = cluster(&source, table)?;
         check_matb(&source, at, &spec, &cluster)?;
         if spec.clusters.iter().any(|other| other.name == cluster.name) {
             let message = format!("there are two clusters named `{}`", cluster.name);
@@ -68,7 +68,7 @@ pub fn parse(name: &str, text: &str) -> Result<JobSpec, FileError> {
     Ok(spec)
 }
 
-fn job(mut table: Table<'_>) -> Result<JobSpec, FileError> {
+fn job(source: &Source<'_>, mut table: Table<'_>) -> Result<JobSpec, FileError> {
     let program = table.text("program")?;
     let args = table.texts("args")?;
     if let (None, Some(_)) = (&program, &args) {
@@ -81,7 +81,7 @@ fn job(mut table: Table<'_>) -> Result<JobSpec, FileError> {
         wait: table.time("wait")?,
         timeout: table.time("timeout")?,
         listen: table.text("listen")?.map(|at| at.value),
-        relays: relays(&mut table)?,
+        relays: relays(source, &mut table)?,
         relay_token: plain(table.text("relay_token")?).map(Into::into),
         pacing: choice(&mut table, "pacing", &Pacing::NAMES, Pacing::parse)?,
         reconnect: table.time("reconnect")?,
@@ -95,7 +95,7 @@ fn job(mut table: Table<'_>) -> Result<JobSpec, FileError> {
     Ok(spec)
 }
 
-fn cluster(mut table: Table<'_>) -> Result<ClusterSpec, FileError> {
+fn cluster(source: &Source<'_>, mut table: Table<'_>) -> Result<ClusterSpec, FileError> {
     let name = name(&mut table)?;
     let launcher = launcher(&mut table)?;
     let mut spec = ClusterSpec::new(name, launcher);
@@ -114,7 +114,7 @@ fn cluster(mut table: Table<'_>) -> Result<ClusterSpec, FileError> {
     spec.interface_bandwidth = table.rate("interface_bandwidth")?;
     spec.uplink_bandwidth = table.rate("uplink_bandwidth")?;
     spec.matb = table.rate("matb")?;
-    spec.relays = relays(&mut table)?;
+    spec.relays = relays(source, &mut table)?;
     spec.relay_token = plain(table.text("relay_token")?).map(Into::into);
     spec.program = plain(table.text("program")?);
     spec.args = table.texts("args")?;
@@ -123,17 +123,35 @@ fn cluster(mut table: Table<'_>) -> Result<ClusterSpec, FileError> {
     Ok(spec)
 }
 
-fn relays(table: &mut Table<'_>) -> Result<Vec<String>, FileError> {
+fn relays(source: &Source<'_>, table: &mut Table<'_>) -> Result<Vec<String>, FileError> {
     let Some(names) = table.texts("relays")? else { return Ok(Vec::new()) };
+    let at = place(source, table.start, "relays");
     if names.is_empty() || names.len() > MAX_RELAYS {
         let message = format!("`relays` must name 1 to {MAX_RELAYS} relays");
-        return Err(table.error(table.start, message));
+        return Err(table.error(at, message));
     }
     names.iter().try_for_each(|name| {
-        RelayAccess::check_name(name)
-            .map_err(|error| table.error(table.start, format!("`relays`: {error}")))
+        RelayAccess::check_name(name).map_err(|error| table.error(at, format!("`relays`: {error}")))
     })?;
     Ok(names)
+}
+
+/// The byte at which a key of the table at `start` stands, for values that do not tell their own. That of the table where the key
+/// does not begin a line, as in `{ ... }`.
+fn place(source: &Source<'_>, start: usize, key: &str) -> usize {
+    let lines = source.text.get(start..).unwrap_or_default().split_inclusive('\n');
+    let mut at = start;
+    for (index, line) in lines.enumerate() {
+        let text = line.trim_start();
+        if index > 0 && text.starts_with('[') {
+            break;
+        }
+        if text.strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with('=')) {
+            return at;
+        }
+        at += line.len();
+    }
+    start
 }
 
 fn plain(found: Option<At<String>>) -> Option<String> {
@@ -469,9 +487,17 @@ via = "relays"
             ),
             (
                 format!("{a}relays = [\"gw\"]\n"),
-                "job.toml:1: `relays`: \"gw\" is no relay: write host:port",
+                "job.toml:3: `relays`: \"gw\" is no relay: write host:port",
             ),
-            (format!("{a}relays = []\n"), "must name 1 to 64 relays"),
+            (
+                format!("[job]\nwait = 5\n\n relays= [\n  \"gw\",\n]\n{a}relays = [\"x:1\"]\n"),
+                "job.toml:4: `relays`: \"gw\" is no relay",
+            ),
+            (
+                "\ncluster = [{ name = \"a\", relays = [\"gw\"] }]\n".to_owned(),
+                "job.toml:2: `relays`: \"gw\" is no relay",
+            ),
+            (format!("{a}relays = []\n"), "job.toml:3: `relays` must name 1 to 64 relays"),
             (format!("[job]\ntls = \"maybe\"\n{a}"), "job.toml:2: `tls` must be one of on, off"),
             (format!("[job]\nwait = \"soon\"\n{a}"), "job.toml:2: `wait`"),
             (format!("[job]\nwait = 0\n{a}"), "job.toml:2: `wait` must be more than 0"),
