@@ -167,6 +167,21 @@ fn malformed_settings_are_named() {
     let mut command = bench.command();
     command.args(["run", &bench.cluster("a", 1), "--", "sh"]).env("GRIDMPI_CREDIT", "lots");
     bench.finish(command).expect(2, &["GRIDMPI_CREDIT", "lots"]);
+    let least =
+        "GRIDMPI_MATB, 1 bit/s, is too low for a job to get on: it must be at least 100 kbit/s";
+    let join = ["join", "--cluster", "a", "127.0.0.1:9", "--", &bench.launcher(), "sh"];
+    for args in [&["run", &bench.cluster("a", 1), "--", "sh"][..], &join] {
+        let mut command = bench.command();
+        command.args(args).env("GRIDMPI_MATB", "1").env("GRIDMPI_TOKEN", "5".repeat(32));
+        bench.finish(command).expect(2, &[least]);
+    }
+}
+
+#[test]
+fn a_directory_is_no_program() {
+    let bench = Bench::new();
+    let outcome = run(&bench, &[&bench.cluster("a", 1), "--", "/tmp"]);
+    outcome.expect(2, &["cluster `a`: program `/tmp` is a directory"]);
 }
 
 /// A C program for tests that need real ones; `None` without that compiler.

@@ -26,7 +26,7 @@
 //! ```
 //! Every key is described in `docs/job-file.md`.
 
-use crate::spec::{ClusterSpec, Family, JobSpec, Launcher, Style};
+use crate::spec::{ClusterSpec, Family, JobSpec, Launcher, Style, check_rate};
 use gridmpi_bootstrap::env::parse_switch;
 use gridmpi_bootstrap::{
     ClusterName, LinkInfo, MAX_RELAYS, MOST_CONNECTIONS, Pacing, RelayAccess, Via,
@@ -54,7 +54,7 @@ pub fn parse(name: &str, text: &str) -> Result<JobSpec, FileError> {
     }
     for table in top.tables("link", "[[link]]")? {
         let at = table.start;
-        let (link, is_measured) = link(table, &spec.clusters)?;
+        let (link, is_measured) = link(&source, table, &spec.clusters)?;
         check_only(&source, at, &spec, link.between)?;
         if is_measured {
             spec.measure.push(link.between);
@@ -86,7 +86,7 @@ fn job(source: &Source<'_>, mut table: Table<'_>) -> Result<JobSpec, FileError> 
         pacing: choice(&mut table, "pacing", &Pacing::NAMES, Pacing::parse)?,
         reconnect: table.time("reconnect")?,
         tls: choice(&mut table, "tls", &["on", "off"], parse_switch)?,
-        matb: table.rate("matb")?,
+        matb: rate(source, &mut table, "matb")?,
         connections: table.count_to("connections", MOST_CONNECTIONS)?,
         new_relays: choice(&mut table, "new_relays", &["on", "off"], parse_switch)?,
         ..JobSpec::default()
@@ -111,9 +111,9 @@ fn cluster(source: &Source<'_>, mut table: Table<'_>) -> Result<ClusterSpec, Fil
     spec.directory = plain(table.text("directory")?).map(Into::into);
     spec.env = table.variables("env")?;
     spec.interface = plain(table.text("interface")?);
-    spec.interface_bandwidth = table.rate("interface_bandwidth")?;
-    spec.uplink_bandwidth = table.rate("uplink_bandwidth")?;
-    spec.matb = table.rate("matb")?;
+    spec.interface_bandwidth = rate(source, &mut table, "interface_bandwidth")?;
+    spec.uplink_bandwidth = rate(source, &mut table, "uplink_bandwidth")?;
+    spec.matb = rate(source, &mut table, "matb")?;
     spec.relays = relays(source, &mut table)?;
     spec.relay_token = plain(table.text("relay_token")?).map(Into::into);
     spec.program = plain(table.text("program")?);
@@ -134,6 +134,27 @@ fn relays(source: &Source<'_>, table: &mut Table<'_>) -> Result<Vec<String>, Fil
         RelayAccess::check_name(name).map_err(|error| table.error(at, format!("`relays`: {error}")))
     })?;
     Ok(names)
+}
+
+/// A rate with which a job gets on.
+fn rate(
+    source: &Source<'_>,
+    table: &mut Table<'_>,
+    key: &'static str,
+) -> Result<Option<u64>, FileError> {
+    let rate = table.rate(key)?;
+    check_least(source, table.start, key, rate)?;
+    Ok(rate)
+}
+
+fn check_least(
+    source: &Source<'_>,
+    start: usize,
+    key: &str,
+    rate: Option<u64>,
+) -> Result<(), FileError> {
+    check_rate(&format!("`{key}`"), rate)
+        .map_err(|problem| source.error(place(source, start, key), problem))
 }
 
 /// The byte at which a key of the table at `start` stands, for values that do not tell their own. That of the table where the key
@@ -247,7 +268,11 @@ fn check_matb(
 }
 
 /// A link, and whether its bandwidth is to be measured.
-fn link(mut table: Table<'_>, clusters: &[ClusterSpec]) -> Result<(LinkInfo, bool), FileError> {
+fn link(
+    source: &Source<'_>,
+    mut table: Table<'_>,
+    clusters: &[ClusterSpec],
+) -> Result<(LinkInfo, bool), FileError> {
     let start = table.start;
     let between = table.texts("between")?.unwrap_or_default();
     let [from, to] = between.as_slice() else {
@@ -269,6 +294,7 @@ fn link(mut table: Table<'_>, clusters: &[ClusterSpec]) -> Result<(LinkInfo, boo
         return Err(table.error(start, "this [[link]] joins a cluster with itself"));
     }
     let bandwidth = table.rate_or("bandwidth", "measure")?;
+    check_least(source, start, "bandwidth", bandwidth.flatten())?;
     let dial = dialler(&mut table, between, clusters)?;
     let link = LinkInfo {
         between,
@@ -516,6 +542,24 @@ via = "relays"
             (format!("[job]\nconnections = \"4\"\n{a}"), "from 1 to 16"),
             (format!("[job]\nmatb = \"0\"\n{a}"), "job.toml:2: `matb`"),
             (format!("[job]\nmatb = \"0 Mbit/s\"\n{a}"), "job.toml:2: `matb` must be more than 0"),
+            (
+                format!("[job]\nmatb = \"1 kbit/s\"\n{a}"),
+                "job.toml:2: `matb`, 1 kbit/s, is too low",
+            ),
+            (
+                format!("{a}interface_bandwidth = \"1 bit/s\"\n"),
+                "job.toml:3: `interface_bandwidth`, 1 bit/s, is too low for a job to get on: it must be at least 100 kbit/s",
+            ),
+            (
+                format!("{a}\nuplink_bandwidth = \"99 kbit/s\"\n"),
+                "job.toml:4: `uplink_bandwidth`, 99 kbit/s",
+            ),
+            (
+                format!(
+                    "{a}{b}[[link]]\nbetween = [\"a\", \"b\"]\ndelay = \"1 ms\"\nbandwidth = \"1 bit/s\"\n"
+                ),
+                "job.toml:8: `bandwidth`, 1 bit/s, is too low for a job to get on: it must be at least 100 kbit/s",
+            ),
             (format!("{a}matb = \"-1 Mbit/s\"\n"), "job.toml:3: `matb`: `-1 Mbit/s` is not a rate"),
             (format!("{a}matb = 20\n"), "job.toml:3: `matb` must be a string"),
             (

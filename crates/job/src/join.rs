@@ -12,9 +12,10 @@ use crate::relays;
 use crate::resolve::{self, Resolved};
 use crate::run::{BAD_JOB, own_interface};
 use crate::signals;
-use crate::spec::{ClusterSpec, Family, Launcher, Style};
+use crate::spec::{ClusterSpec, Family, Launcher, Style, check_rate};
 use crate::supervise::GRACE;
 use crate::token;
+use gridmpi_bootstrap::env::MATB;
 use gridmpi_bootstrap::line::Pass;
 use gridmpi_bootstrap::{
     ClusterName, JobEnv, JoinControl, JoinOrder, JoinRequest, JoinTerms, RelayAccess, RelayToken,
@@ -179,7 +180,8 @@ fn settings(options: &JoinOptions) -> Result<Settings, String> {
     if options.described {
         return Ok(Settings::default());
     }
-    Settings::from_process().map_err(|error| error.to_string())
+    let settings = Settings::from_process().map_err(|error| error.to_string())?;
+    check_rate(MATB, settings.matb).map(|()| settings)
 }
 
 /// Those of the command line, or of what `gridmpi run` describes.
