@@ -196,6 +196,36 @@ fn the_end_of_a_join_ends_the_job() {
     assert!(log.contains("lost `gridmpi join` of cluster `b`"), "{log}");
 }
 
+/// What is said of secrets to those who trust in it.
+const SECURITY: &str = include_str!("../../../docs/security.md");
+
+#[test]
+fn the_token_is_shown_as_the_document_says_and_not_with_a_file_for_it() {
+    let bench = Bench::new();
+    let said = |more: &[&str]| {
+        let mut command = bench.command();
+        command.args(["run", "--listen", "127.0.0.1:0", "--cluster", "b=join", "--wait", "60"]);
+        let mut child = bench.start(command.args(more).args(["--", "sh"]));
+        let log = bench.log(&mut child);
+        bench.said(&log, "gridmpi join");
+        let token = fs::read_to_string(bench.path("token")).unwrap_or_default();
+        send("TERM", child.id());
+        common::wait(&mut child);
+        bench.nothing_left();
+        (fs::read_to_string(log).unwrap(), token)
+    };
+    let (shown, _) = said(&[]);
+    assert!(shown.contains("GRIDMPI_TOKEN="), "{shown}");
+    let (kept, token) = said(&["--token-file", "token"]);
+    assert!(!kept.contains("GRIDMPI_TOKEN") && !kept.contains(token.trim()), "{kept}");
+    assert_eq!(token.trim().len(), 32);
+    let keys = SECURITY.split("## Keys").nth(1).unwrap().split("## ").next().unwrap();
+    for part in ["with one exception", "`GRIDMPI_TOKEN=...`", "`token: ...`", "`--token-file FILE`"]
+    {
+        assert!(keys.contains(part), "docs/security.md does not say {part}");
+    }
+}
+
 #[test]
 fn wrong_tokens_names_and_addresses_are_explained() {
     let bench = Bench::new();
