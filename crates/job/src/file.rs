@@ -41,10 +41,10 @@ use gridmpi_settings::{At, FileError, Source, Table, nearest};
 pub fn parse(name: &str, text: &str) -> Result<JobSpec, FileError> {
     let source = Source { name, text };
     let mut top = source.parse()?;
-    let mut spec = job(&source, top.table("job", "[job]")?)?;
+    let mut spec = job(top.table("job", "[job]")?)?;
     for table in top.tables("cluster", "[[cluster]]")? {
         let at = table.start;
-        let cluster = cluster(&source, table)?;
+        let cluster = cluster(table)?;
         check_matb(&source, at, &spec, &cluster)?;
         if spec.clusters.iter().any(|other| other.name == cluster.name) {
             let message = format!("there are two clusters named `{}`", cluster.name);
@@ -54,7 +54,7 @@ pub fn parse(name: &str, text: &str) -> Result<JobSpec, FileError> {
     }
     for table in top.tables("link", "[[link]]")? {
         let at = table.start;
-        let (link, is_measured) = link(&source, table, &spec.clusters)?;
+        let (link, is_measured) = link(table, &spec.clusters)?;
         check_only(&source, at, &spec, link.between)?;
         if is_measured {
             spec.measure.push(link.between);
@@ -68,7 +68,7 @@ pub fn parse(name: &str, text: &str) -> Result<JobSpec, FileError> {
     Ok(spec)
 }
 
-fn job(source: &Source<'_>, mut table: Table<'_>) -> Result<JobSpec, FileError> {
+fn job(mut table: Table<'_>) -> Result<JobSpec, FileError> {
     let program = table.text("program")?;
     let args = table.texts("args")?;
     if let (None, Some(_)) = (&program, &args) {
@@ -81,12 +81,12 @@ fn job(source: &Source<'_>, mut table: Table<'_>) -> Result<JobSpec, FileError> 
         wait: table.time("wait")?,
         timeout: table.time("timeout")?,
         listen: table.text("listen")?.map(|at| at.value),
-        relays: relays(source, &mut table)?,
+        relays: relays(&mut table)?,
         relay_token: plain(table.text("relay_token")?).map(Into::into),
         pacing: choice(&mut table, "pacing", &Pacing::NAMES, Pacing::parse)?,
         reconnect: table.time("reconnect")?,
         tls: choice(&mut table, "tls", &["on", "off"], parse_switch)?,
-        matb: rate(source, &mut table, "matb")?,
+        matb: rate(&mut table, "matb")?,
         connections: table.count_to("connections", MOST_CONNECTIONS)?,
         new_relays: choice(&mut table, "new_relays", &["on", "off"], parse_switch)?,
         ..JobSpec::default()
@@ -95,7 +95,7 @@ fn job(source: &Source<'_>, mut table: Table<'_>) -> Result<JobSpec, FileError> 
     Ok(spec)
 }
 
-fn cluster(source: &Source<'_>, mut table: Table<'_>) -> Result<ClusterSpec, FileError> {
+fn cluster(mut table: Table<'_>) -> Result<ClusterSpec, FileError> {
     let name = name(&mut table)?;
     let launcher = launcher(&mut table)?;
     let mut spec = ClusterSpec::new(name, launcher);
@@ -111,10 +111,10 @@ fn cluster(source: &Source<'_>, mut table: Table<'_>) -> Result<ClusterSpec, Fil
     spec.directory = plain(table.text("directory")?).map(Into::into);
     spec.env = table.variables("env")?;
     spec.interface = plain(table.text("interface")?);
-    spec.interface_bandwidth = rate(source, &mut table, "interface_bandwidth")?;
-    spec.uplink_bandwidth = rate(source, &mut table, "uplink_bandwidth")?;
-    spec.matb = rate(source, &mut table, "matb")?;
-    spec.relays = relays(source, &mut table)?;
+    spec.interface_bandwidth = rate(&mut table, "interface_bandwidth")?;
+    spec.uplink_bandwidth = rate(&mut table, "uplink_bandwidth")?;
+    spec.matb = rate(&mut table, "matb")?;
+    spec.relays = relays(&mut table)?;
     spec.relay_token = plain(table.text("relay_token")?).map(Into::into);
     spec.program = plain(table.text("program")?);
     spec.args = table.texts("args")?;
@@ -123,56 +123,31 @@ fn cluster(source: &Source<'_>, mut table: Table<'_>) -> Result<ClusterSpec, Fil
     Ok(spec)
 }
 
-fn relays(source: &Source<'_>, table: &mut Table<'_>) -> Result<Vec<String>, FileError> {
-    let Some(names) = table.texts("relays")? else { return Ok(Vec::new()) };
-    let at = place(source, table.start, "relays");
+fn relays(table: &mut Table<'_>) -> Result<Vec<String>, FileError> {
+    let start = table.start;
+    let Some(names) = table.texts_at("relays")? else { return Ok(Vec::new()) };
     if names.is_empty() || names.len() > MAX_RELAYS {
+        let at = names.first().map_or(start, |name| name.at);
         let message = format!("`relays` must name 1 to {MAX_RELAYS} relays");
         return Err(table.error(at, message));
     }
-    names.iter().try_for_each(|name| {
-        RelayAccess::check_name(name).map_err(|error| table.error(at, format!("`relays`: {error}")))
-    })?;
-    Ok(names)
+    let read = |At { value, at }: At<String>| match RelayAccess::check_name(&value) {
+        Ok(()) => Ok(value),
+        Err(error) => Err(table.error(at, format!("`relays`: {error}"))),
+    };
+    names.into_iter().map(read).collect()
 }
 
 /// A rate with which a job gets on.
-fn rate(
-    source: &Source<'_>,
-    table: &mut Table<'_>,
-    key: &'static str,
-) -> Result<Option<u64>, FileError> {
-    let rate = table.rate(key)?;
-    check_least(source, table.start, key, rate)?;
-    Ok(rate)
+fn rate(table: &mut Table<'_>, key: &'static str) -> Result<Option<u64>, FileError> {
+    let found = table.rate(key)?;
+    found.map(|rate| enough(table, key, rate)).transpose()
 }
 
-fn check_least(
-    source: &Source<'_>,
-    start: usize,
-    key: &str,
-    rate: Option<u64>,
-) -> Result<(), FileError> {
-    check_rate(&format!("`{key}`"), rate)
-        .map_err(|problem| source.error(place(source, start, key), problem))
-}
-
-/// The byte at which a key of the table at `start` stands, for values that do not tell their own. That of the table where the key
-/// does not begin a line, as in `{ ... }`.
-fn place(source: &Source<'_>, start: usize, key: &str) -> usize {
-    let lines = source.text.get(start..).unwrap_or_default().split_inclusive('\n');
-    let mut at = start;
-    for (index, line) in lines.enumerate() {
-        let text = line.trim_start();
-        if index > 0 && text.starts_with('[') {
-            break;
-        }
-        if text.strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with('=')) {
-            return at;
-        }
-        at += line.len();
-    }
-    start
+fn enough(table: &Table<'_>, key: &str, rate: At<u64>) -> Result<u64, FileError> {
+    let At { value, at } = rate;
+    check_rate(&format!("`{key}`"), Some(value)).map_err(|problem| table.error(at, problem))?;
+    Ok(value)
 }
 
 fn plain(found: Option<At<String>>) -> Option<String> {
@@ -268,11 +243,7 @@ fn check_matb(
 }
 
 /// A link, and whether its bandwidth is to be measured.
-fn link(
-    source: &Source<'_>,
-    mut table: Table<'_>,
-    clusters: &[ClusterSpec],
-) -> Result<(LinkInfo, bool), FileError> {
+fn link(mut table: Table<'_>, clusters: &[ClusterSpec]) -> Result<(LinkInfo, bool), FileError> {
     let start = table.start;
     let between = table.texts("between")?.unwrap_or_default();
     let [from, to] = between.as_slice() else {
@@ -293,12 +264,14 @@ fn link(
     if between[0] == between[1] {
         return Err(table.error(start, "this [[link]] joins a cluster with itself"));
     }
-    let bandwidth = table.rate_or("bandwidth", "measure")?;
-    check_least(source, start, "bandwidth", bandwidth.flatten())?;
+    let key = "bandwidth";
+    let bandwidth = table.rate_or(key, "measure")?;
+    let is_measured = matches!(bandwidth, Some(None));
+    let bandwidth = bandwidth.flatten().map(|rate| enough(&table, key, rate)).transpose()?;
     let dial = dialler(&mut table, between, clusters)?;
     let link = LinkInfo {
         between,
-        bandwidth_bits_per_s: bandwidth.flatten(),
+        bandwidth_bits_per_s: bandwidth,
         delay_us: table.delay("delay")?.map(|delay| delay.as_micros() as u64),
         via: choice(&mut table, "via", &Via::NAMES, Via::parse)?,
         dial,
@@ -308,7 +281,7 @@ fn link(
         return Err(table.error(start, message));
     }
     table.finish()?;
-    Ok((link, bandwidth == Some(None)))
+    Ok((link, is_measured))
 }
 
 /// A pair of clusters has one link: of two, one would count and the other not.
@@ -517,7 +490,7 @@ via = "relays"
             ),
             (
                 format!("[job]\nwait = 5\n\n relays= [\n  \"gw\",\n]\n{a}relays = [\"x:1\"]\n"),
-                "job.toml:4: `relays`: \"gw\" is no relay",
+                "job.toml:5: `relays`: \"gw\" is no relay",
             ),
             (
                 "\ncluster = [{ name = \"a\", relays = [\"gw\"] }]\n".to_owned(),

@@ -91,7 +91,7 @@ fn relay(mut table: Table<'_>, directory: &Path) -> Result<Settings, FileError> 
     if let Some(count) = table.count("circuits")? {
         config.limits.circuits = count as usize;
     }
-    config.rate = table.rate("rate")?.map(|bits| bits / 8);
+    config.rate = table.rate("rate")?.map(|bits| bits.value / 8);
     config.busy_poll = table.delay("busy_poll")?.unwrap_or(config.busy_poll);
     config.drain = table.duration("drain")?.unwrap_or(config.drain);
     config.limits.keepalive =
@@ -114,25 +114,25 @@ fn relay(mut table: Table<'_>, directory: &Path) -> Result<Settings, FileError> 
 }
 
 fn listen(table: &mut Table<'_>) -> Result<Vec<SocketAddr>, FileError> {
-    let start = table.start;
-    let texts = table.texts("listen")?.unwrap_or_else(|| vec![LISTEN.to_owned()]);
-    let read = |text: String| address(table, "listen", &At { value: text, at: start });
-    texts.into_iter().map(read).collect()
+    let at = table.start;
+    let own = || vec![At { value: LISTEN.to_owned(), at }];
+    let texts = table.texts_at("listen")?.unwrap_or_else(own);
+    texts.iter().map(|text| address(table, "listen", text)).collect()
 }
 
 fn beside(table: &mut Table<'_>) -> Result<Vec<RelayAddress>, FileError> {
     let start = table.start;
-    let texts = table.texts("beside")?.unwrap_or_default();
+    let texts = table.texts_at("beside")?.unwrap_or_default();
     if texts.len() > MOST_BESIDE {
         return Err(table.error(start, format!("`beside` names at most {MOST_BESIDE} relays")));
     }
-    let read = |text: String| {
+    let read = |At { value: text, at }: At<String>| {
         text.parse().ok().and_then(RelayAddress::new).ok_or_else(|| {
             let message = format!(
                 "`beside`: `{text}` is no address with a port at which processes can reach a relay, such as \"10.1.0.2:7118\": \
                  write numbers, since processes look no names up"
             );
-            table.error(start, message)
+            table.error(at, message)
         })
     };
     texts.into_iter().map(read).collect()
@@ -175,10 +175,10 @@ fn token(mut table: Table<'_>, directory: &Path) -> Result<Token, FileError> {
 }
 
 fn jobs(table: &mut Table<'_>) -> Result<Option<Vec<JobId>>, FileError> {
-    let start = table.start;
-    let Some(texts) = table.texts("jobs")? else { return Ok(None) };
-    let wrong = || table.error(start, "`jobs` must hold job ids of 32 hexadecimal digits");
-    texts.iter().map(|text| from_hex(text).ok_or_else(wrong)).collect::<Result<_, _>>().map(Some)
+    let Some(texts) = table.texts_at("jobs")? else { return Ok(None) };
+    let wrong = |at| table.error(at, "`jobs` must hold job ids of 32 hexadecimal digits");
+    let read = |text: &At<String>| from_hex(&text.value).ok_or_else(|| wrong(text.at));
+    texts.iter().map(read).collect::<Result<_, _>>().map(Some)
 }
 
 fn secret(
@@ -211,7 +211,7 @@ fn peer(mut table: Table<'_>, directory: &Path) -> Result<Peer, FileError> {
     if connections > MOST_CONNECTIONS {
         return Err(table.error(start, format!("`connections` must be at most {MOST_CONNECTIONS}")));
     }
-    let rate = table.rate("rate")?.map(|bits| bits / 8);
+    let rate = table.rate("rate")?.map(|bits| bits.value / 8);
     let jobs = jobs(&mut table)?;
     table.finish()?;
     let address = address.map(|address| address.value);
@@ -349,7 +349,7 @@ secret_file = "secret"
             ("[relay]\nlisten = [\"7118\"]\n".to_owned(), "is no address with a port"),
             (
                 format!("{token}[relay]\nbeside = [\"gw2:7118\"]\n"),
-                "relay.toml:3: `beside`: `gw2:7118` is no address with a port",
+                "relay.toml:4: `beside`: `gw2:7118` is no address with a port",
             ),
             (format!("{token}[relay]\nbeside = [\"0.0.0.0:7118\"]\n"), "processes can reach"),
             (
@@ -379,7 +379,7 @@ secret_file = "secret"
                 format!(
                     "[relay]\nidentity = \".\"\n[[peer]]\nname = \"b\"\n{print}jobs = [\"12\"]\n"
                 ),
-                "relay.toml:3: `jobs` must hold job ids",
+                "relay.toml:6: `jobs` must hold job ids",
             ),
             (format!("{token}[[peer]]\n{print}"), "has no `name`"),
             (format!("{token}[[peer]]\nname = \"b\"\n{print}"), "needs `identity` in [relay]"),

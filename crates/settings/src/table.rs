@@ -114,6 +114,15 @@ impl<'a> Table<'a> {
     /// # Errors
     /// It is something else.
     pub fn texts(&mut self, key: &'static str) -> Result<Option<Vec<String>>, FileError> {
+        let all = self.texts_at(key)?;
+        Ok(all.map(|all| all.into_iter().map(|text| text.value).collect()))
+    }
+
+    /// The same, and where each stands.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn texts_at(&mut self, key: &'static str) -> Result<Option<Vec<At<String>>>, FileError> {
         let Some(found) = self.take(key) else { return Ok(None) };
         let expected = "a list of strings";
         let DeValue::Array(items) = found.value else { return self.wrong(key, found.at, expected) };
@@ -121,7 +130,7 @@ impl<'a> Table<'a> {
         for item in items {
             let at = item.span().start;
             match item.into_inner() {
-                DeValue::String(text) => all.push(text.into_owned()),
+                DeValue::String(text) => all.push(At { value: text.into_owned(), at }),
                 _ => return self.wrong(key, at, expected),
             }
         }
@@ -260,7 +269,7 @@ impl<'a> Table<'a> {
     ///
     /// # Errors
     /// It is something else.
-    pub fn rate(&mut self, key: &'static str) -> Result<Option<u64>, FileError> {
+    pub fn rate(&mut self, key: &'static str) -> Result<Option<At<u64>>, FileError> {
         let text = self.text(key)?;
         text.map(|text| self.read_rate(key, &text)).transpose()
     }
@@ -273,7 +282,7 @@ impl<'a> Table<'a> {
         &mut self,
         key: &'static str,
         word: &str,
-    ) -> Result<Option<Option<u64>>, FileError> {
+    ) -> Result<Option<Option<At<u64>>>, FileError> {
         match self.text(key)? {
             None => Ok(None),
             Some(text) if text.value == word => Ok(Some(None)),
@@ -281,10 +290,10 @@ impl<'a> Table<'a> {
         }
     }
 
-    fn read_rate(&self, key: &str, text: &At<String>) -> Result<u64, FileError> {
+    fn read_rate(&self, key: &str, text: &At<String>) -> Result<At<u64>, FileError> {
         match parse_rate(&text.value) {
             Ok(0) => Err(self.error(text.at, format!("`{key}` must be more than 0"))),
-            Ok(rate) => Ok(rate),
+            Ok(value) => Ok(At { value, at: text.at }),
             Err(error) => Err(self.error(text.at, format!("`{key}`: {error}"))),
         }
     }
