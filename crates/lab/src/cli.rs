@@ -365,8 +365,11 @@ fn hold_lab(dir: PathBuf, inner: bool, lifeline: bool) -> Result<u8, LabError> {
     let result = if inner { hold::hold(&lab, lifeline) } else { hold::begin(&lab, lifeline) };
     if let Err(error) = &result {
         // To whoever brings the lab up; the log says it too.
-        println!("{error}");
         eprintln!("{error}");
+        if hold::tell(&format!("{error}\n")).is_err() {
+            // Who would have taken away what is left is gone.
+            lab.remove();
+        }
     }
     Ok(u8::from(result.is_err()))
 }

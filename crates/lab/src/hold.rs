@@ -18,12 +18,12 @@ use crate::tcp;
 use crate::traffic;
 use crate::troubles::{Reach, Troubles};
 use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader, BufWriter, Read as _, Write};
+use std::io::{self, BufRead as _, BufReader, BufWriter, PipeReader, Read as _, Write};
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::PoisonError;
 use std::time::Duration;
 
@@ -35,11 +35,61 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Longest recording, bytes; a lab that is left up does not fill the disk.
 const RECORDING_LIMIT: u64 = 1 << 30;
 
-/// First stage: makes the namespaces, starts the holder in them and records who it is.
+/// First stage: makes the namespaces, starts the holder in them, records who it is and passes on what it says. It ends the holder if
+/// whoever waits for that ends before the lab is up, in whatever way.
 ///
 /// # Errors
-/// When the system does not allow it.
+/// When the system does not allow it, or nobody waits any more.
 pub fn begin(lab: &LabDir, lifeline: bool) -> Result<(), LabError> {
+    // Signals to those who wait are not meant for it: it takes away what they leave.
+    process::new_session();
+    make_namespaces()?;
+    let (reader, writer) = io::pipe().doing("cannot make a pipe")?;
+    let mut holder = start_holder(lab, lifeline, writer.into())?;
+    let passed = record(lab, holder.id()).and_then(|()| tell(&said_by_holder(reader)?));
+    if passed.is_err() {
+        let _ = holder.kill();
+        // Everything that it had started ends before it.
+        let _ = holder.wait();
+    }
+    passed
+}
+
+/// Whoever reads them goes on without waiting for the end of this process.
+///
+/// # Errors
+/// When nobody does.
+pub fn tell(words: &str) -> Result<(), LabError> {
+    let mut out = io::stdout().lock();
+    out.write_all(words.as_bytes()).and_then(|()| out.flush()).map_err(|_| nobody_waits())
+}
+
+fn nobody_waits() -> LabError {
+    LabError::NotUp("nobody waits for it any more".to_owned())
+}
+
+/// What the holder says until it closes its output, unless who shall hear it is gone before.
+fn said_by_holder(mut reader: PipeReader) -> Result<String, LabError> {
+    let stdout = io::stdout();
+    let mut text = Vec::new();
+    let mut part = [0; 1024];
+    loop {
+        // A pipe that cannot be read from is ready when its other end is closed.
+        let fds = [reader.as_fd(), stdout.as_fd()];
+        let ready = wait_readable(&fds, None).doing("cannot wait")?;
+        if ready[1] {
+            return Err(nobody_waits());
+        }
+        if ready[0] {
+            match reader.read(&mut part).doing("cannot read from the holder")? {
+                0 => return Ok(String::from_utf8_lossy(&text).into_owned()),
+                length => text.extend_from_slice(&part[..length]),
+            }
+        }
+    }
+}
+
+fn make_namespaces() -> Result<(), LabError> {
     let (user, group) = (process::user(), process::group());
     // Mounts are separated by the second stage: this one still needs the machine's `/proc`.
     let kinds = namespace::PID | namespace::NET | namespace::UTS | namespace::IPC;
@@ -49,23 +99,26 @@ pub fn begin(lab: &LabDir, lifeline: bool) -> Result<(), LabError> {
         map_user(user, group).map_err(not_allowed)?;
         namespace::unshare(kinds).map_err(not_allowed)?;
     }
+    Ok(())
+}
+
+fn start_holder(lab: &LabDir, lifeline: bool, stdout: Stdio) -> Result<Child, LabError> {
     let program = std::env::current_exe().doing("cannot find this program's own file")?;
     let mut command = Command::new(program);
     command.args(["lab", "hold", "--inner"]).arg("--dir").arg(lab.path());
     if lifeline {
         command.arg("--lifeline");
     }
-    command.stdin(Stdio::inherit()).stdout(Stdio::inherit()).stderr(Stdio::inherit());
-    let child = process::prepare(&mut command, false).spawn().doing("cannot start the holder")?;
-    let recorded = match Holder::of(child.id()) {
+    command.stdin(Stdio::inherit()).stdout(stdout).stderr(Stdio::inherit());
+    process::prepare(&mut command, false).spawn().doing("cannot start the holder")
+}
+
+/// A holder that nobody knows of could not be ended later.
+fn record(lab: &LabDir, pid: u32) -> Result<(), LabError> {
+    match Holder::of(pid) {
         Some(holder) => state::write_json(&lab.join("holder.json"), &holder),
         None => Err(LabError::NotUp("its holder ended at once".to_owned())),
-    };
-    if recorded.is_err() {
-        // A holder that nobody knows of could not be ended later.
-        let _ = process::send(child.id(), process::KILL);
     }
-    recorded
 }
 
 /// Becomes root of the new user namespace, standing for the user that started it.
@@ -106,7 +159,7 @@ pub fn hold(lab: &LabDir, lifeline: bool) -> Result<(), LabError> {
     let signals = Signals::take(&caught).doing("cannot take signals")?;
     let _share = host::share_backlog();
     let mut holder = Holding::build(lab)?;
-    println!("ready");
+    tell("ready\n")?;
     process::close_output();
     let result = holder.serve(&signals, lifeline);
     lab.remove();
@@ -428,5 +481,5 @@ fn write_state(
         nodes: nodes.iter().map(numbers).collect(),
         notes,
     };
-    state::write_json(&lab.join("state.json"), &state)
+    state::write_json(&lab.join(state::STATE), &state)
 }

@@ -2,15 +2,20 @@
 //! as they were.
 
 use crate::state;
+use crate::sys::wait_readable;
 use crate::tools::set_variable;
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{Read as _, Seek as _, Write as _};
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
 const ALLOWED: &str = "net/ipv4/tcp_allowed_congestion_control";
 const BACKLOG: &str = "net/core/netdev_max_backlog";
 /// Packets waiting between two virtual cables; less drops some outside the emulator's count.
 const WANTED_BACKLOG: u64 = 20_000;
 const SHARED: &str = "/run/gridmpi-lab.backlog";
+/// How often it is tried whether another lab has been built.
+const TURN: Duration = Duration::from_millis(10);
 
 fn variable(name: &str) -> Option<String> {
     fs::read_to_string(format!("/proc/sys/{name}")).ok().map(|value| value.trim().to_owned())
@@ -25,16 +30,21 @@ pub struct Allowed {
 }
 
 impl Allowed {
-    /// Allows it.
+    /// Allows it, unless `end` can be read while this waits for its turn.
     #[must_use]
-    pub fn congestion(congestion: &str) -> Self {
+    pub fn congestion(congestion: &str, end: BorrowedFd<'_>) -> Option<Self> {
+        let _ = fs::create_dir_all(state::root());
         let lock = File::create(state::root().join("host.lock")).ok();
-        let lock = lock.filter(|file| file.lock().is_ok());
+        while let Some(Err(TryLockError::WouldBlock)) = lock.as_ref().map(File::try_lock) {
+            if wait_readable(&[end], Some(TURN)).is_ok_and(|ready| ready[0]) {
+                return None;
+            }
+        }
         let before = variable(ALLOWED).unwrap_or_default();
         let is_allowed = before.split_whitespace().any(|name| name == congestion);
         let changed =
             !is_allowed && set_variable(ALLOWED, &format!("{before} {congestion}")).is_ok();
-        Self { before: changed.then_some(before), _lock: lock }
+        Some(Self { before: changed.then_some(before), _lock: lock })
     }
 }
 

@@ -18,6 +18,11 @@ pub const ENV_LAB: &str = "GRIDMPI_LAB";
 /// Environment variable with the directory of all labs.
 pub const ENV_DIR: &str = "GRIDMPI_LAB_DIR";
 
+/// File in a lab's directory that is there once the lab is built.
+pub(crate) const STATE: &str = "state.json";
+/// File in a lab's directory that says who builds it.
+const BUILDER: &str = "builder.json";
+
 /// What a running lab tells about itself.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct State {
@@ -46,7 +51,7 @@ pub struct NodeNamespaces {
     pub mount: i32,
 }
 
-/// The process that a lab lives and dies with, as seen from outside the lab.
+/// The process that a lab lives and dies with, as seen from outside the lab; while there is none yet, whoever builds it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
     /// Process id.
@@ -116,10 +121,32 @@ impl LabDir {
         read_json(&self.join("holder.json")).ok()
     }
 
+    /// Records that this process is building the lab.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn record_builder(&self) -> Result<(), LabError> {
+        write_json(&self.join(BUILDER), &Holder::of(std::process::id()))
+    }
+
+    /// Whether somebody is still building it.
+    #[must_use]
+    pub fn is_coming_up(&self) -> bool {
+        let builder = || read_json::<Holder>(&self.join(BUILDER)).ok();
+        let lives =
+            self.holder().is_some_and(Holder::lives) || builder().is_some_and(Holder::lives);
+        lives && !self.is_built()
+    }
+
+    /// What the holder writes last.
+    fn is_built(&self) -> bool {
+        self.join(STATE).exists()
+    }
+
     /// Where the holder's `/proc` directory is found from here: inside the lab it is process 1.
     #[must_use]
     pub fn holder_proc(&self) -> Option<PathBuf> {
-        let state: State = read_json(&self.join("state.json")).ok()?;
+        let state: State = read_json(&self.join(STATE)).ok()?;
         let is_holder = |path: &PathBuf| {
             let namespace = fs::metadata(path.join("ns/pid"));
             namespace.is_ok_and(|namespace| namespace.ino() == state.pid_namespace)
@@ -131,6 +158,12 @@ impl LabDir {
     /// Whether the lab is up.
     #[must_use]
     pub fn is_up(&self) -> bool {
+        self.is_built() && self.lives()
+    }
+
+    /// Whether its holder lives: the lab is up, or far on the way.
+    #[must_use]
+    pub fn lives(&self) -> bool {
         self.holder().is_some_and(Holder::lives) || self.holder_proc().is_some()
     }
 
@@ -139,10 +172,13 @@ impl LabDir {
     /// # Errors
     /// When there is no such lab.
     pub fn state(&self) -> Result<State, LabError> {
+        if self.is_coming_up() {
+            return Err(LabError::NoLab(format!("the lab `{}` is still being built", self.name())));
+        }
         if !self.is_up() {
             return Err(LabError::NoLab(format!("no lab `{}` is up", self.name())));
         }
-        read_json(&self.join("state.json"))
+        read_json(&self.join(STATE))
     }
 
     /// Where programs in the lab have what lasts no longer than they.

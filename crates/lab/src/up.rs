@@ -5,7 +5,8 @@ use crate::error::{Doing as _, LabError};
 use crate::host;
 use crate::spec::Spec;
 use crate::state::{self, LabDir};
-use crate::sys::{process, wait_readable};
+use crate::sys::process::{self, PutOff};
+use crate::sys::wait_readable;
 use std::fs::{self, File};
 use std::io::{self, PipeReader, PipeWriter, Read as _};
 use std::os::fd::AsFd as _;
@@ -42,22 +43,44 @@ pub fn up_bound(spec: &Spec) -> Result<(LabDir, Lifeline), LabError> {
     Ok((lab, Lifeline { _end: writer }))
 }
 
+/// Whoever is interrupted meanwhile first takes away what it has begun.
 fn start(spec: &Spec, stdin: Stdio, lifeline: bool) -> Result<LabDir, LabError> {
     let lab = LabDir::of(&spec.name)?;
-    if lab.is_up() {
-        return Err(LabError::Exists(lab.name()));
-    }
+    expect_free(&lab)?;
+    let put_off = PutOff::begin().doing("cannot take signals")?;
+    let allowed = host::Allowed::congestion(&spec.tcp.congestion, put_off.as_fd());
+    let allowed = allowed.ok_or_else(interrupted)?;
+    // Another may have been built under this name while this one waited for its turn.
+    expect_free(&lab)?;
     // What is left of a lab that was killed is of no use.
     lab.remove();
     lab.create()?;
-    let result = build(&lab, spec, stdin, lifeline);
+    let result = lab.record_builder().and_then(|()| build(&lab, spec, stdin, lifeline, &put_off));
+    drop(allowed);
     if result.is_err() {
         let _ = down(&lab);
     }
     result.map(|()| lab)
 }
 
-fn build(lab: &LabDir, spec: &Spec, stdin: Stdio, lifeline: bool) -> Result<(), LabError> {
+fn expect_free(lab: &LabDir) -> Result<(), LabError> {
+    if lab.is_coming_up() {
+        return Err(LabError::NotUp(format!("another lab `{}` is being built", lab.name())));
+    }
+    if lab.lives() { Err(LabError::Exists(lab.name())) } else { Ok(()) }
+}
+
+fn interrupted() -> LabError {
+    LabError::NotUp("it was interrupted".to_owned())
+}
+
+fn build(
+    lab: &LabDir,
+    spec: &Spec,
+    stdin: Stdio,
+    lifeline: bool,
+    put_off: &PutOff,
+) -> Result<(), LabError> {
     state::write_json(&lab.join("spec.json"), spec)?;
     write_shell(lab)?;
     let backlog = host::raise_backlog();
@@ -70,14 +93,13 @@ fn build(lab: &LabDir, spec: &Spec, stdin: Stdio, lifeline: bool) -> Result<(), 
     if lifeline {
         command.arg("--lifeline");
     }
-    let allowed = host::Allowed::congestion(&spec.tcp.congestion);
     let mut first_stage =
         process::prepare(&mut command, false).spawn().doing("cannot start the holder")?;
     // The command holds copies of the pipes' ends.
     drop(command);
-    let said = read_all(reader);
+    // That nobody reads any more tells it to take the lab with it.
+    let said = read_all(reader, put_off);
     let _ = first_stage.wait();
-    drop(allowed);
     let said = said?;
     if said.trim() == "ready" {
         if let Err(advice) = &backlog {
@@ -100,14 +122,18 @@ fn reasons(said: &str, log: &str) -> String {
     if reasons.is_empty() { "its holder was killed".to_owned() } else { reasons.join("; ") }
 }
 
-/// What the holder says until it closes its output.
-fn read_all(mut reader: PipeReader) -> Result<String, LabError> {
+/// What the holder says until it closes its output, unless a signal comes before.
+fn read_all(mut reader: PipeReader, put_off: &PutOff) -> Result<String, LabError> {
     let deadline = Instant::now() + BUILD_TIMEOUT;
     let mut text = Vec::new();
     let mut part = [0; 1024];
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        let ready = wait_readable(&[reader.as_fd()], Some(left)).doing("cannot wait")?;
+        let fds = [reader.as_fd(), put_off.as_fd()];
+        let ready = wait_readable(&fds, Some(left)).doing("cannot wait")?;
+        if ready[1] {
+            return Err(interrupted());
+        }
         if left.is_zero() {
             return Err(LabError::NotUp("its holder did not answer in two minutes".into()));
         }
@@ -151,7 +177,7 @@ fn write_shell(lab: &LabDir) -> Result<(), LabError> {
 /// # Errors
 /// When its holder cannot be ended.
 pub fn down(lab: &LabDir) -> Result<(), LabError> {
-    let result = match lab.holder().filter(|_| lab.is_up()) {
+    let result = match lab.holder().filter(|_| lab.lives()) {
         Some(holder) => end(lab, holder.pid),
         None => Ok(()),
     };
@@ -167,7 +193,7 @@ fn end(lab: &LabDir, pid: u32) -> Result<(), LabError> {
     let watched = match process::watch(pid) {
         Ok(watched) => watched,
         // It has ended since.
-        Err(_) if !lab.is_up() => return Ok(()),
+        Err(_) if !lab.lives() => return Ok(()),
         Err(error) => return Err(LabError::Io(what, error)),
     };
     let asked = control::ask(lab, Request::Stop).is_ok();

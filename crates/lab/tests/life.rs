@@ -2,11 +2,11 @@
 
 mod common;
 
-use common::{Lab, Place, devices, eventually, is_empty, network_namespaces, said, two};
+use common::{Lab, Place, clusters, devices, eventually, is_empty, network_namespaces, said, two};
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
-use std::os::unix::process::ExitStatusExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -142,6 +142,59 @@ fn a_killed_run_takes_everything_along() {
     assert_eq!(child.wait().unwrap().signal(), Some(9));
     eventually("files are left", || is_empty(&place.labs()));
     assert_nothing_left(&place, &namespace);
+}
+
+/// Starts what brings a lab up that takes its time, as the leader of a group of processes; waits until the holder has begun.
+fn coming_up(place: &Place, action: &str) -> Child {
+    let file = place.file(&clusters(&["a", "b"], 40));
+    let mut command = place.command([OsStr::new(action), file.as_os_str()]);
+    command.args(["--name", "slow"]).process_group(0).stdin(Stdio::null()).stdout(Stdio::null());
+    if action == "run" {
+        command.args(["--", "true"]);
+    }
+    let mut child = command.spawn().unwrap();
+    eventually("no holder begins", || place.labs().join("slow/holder.json").exists());
+    assert!(child.try_wait().unwrap().is_none() && !place.labs().join("slow/state.json").exists());
+    child
+}
+
+#[test]
+fn whoever_ends_while_a_lab_comes_up_takes_it_along() {
+    for action in ["up", "run"] {
+        for (signal, to_group) in [(15, false), (15, true), (9, false)] {
+            let place = Place::new();
+            let mut child = coming_up(&place, action);
+            let namespace = namespace(&place);
+            let target = format!("{}{}", if to_group { "-" } else { "" }, child.id());
+            let sent = Command::new("kill").args([&format!("-{signal}"), "--", &target]).status();
+            assert!(sent.unwrap().success());
+            assert_eq!(child.wait().unwrap().signal(), Some(signal), "{action} {target}");
+            if signal == 9 {
+                eventually("files are left", || is_empty(&place.labs()));
+            }
+            assert_nothing_left(&place, &namespace);
+        }
+    }
+}
+
+#[test]
+fn whoever_waits_to_build_a_lab_can_be_interrupted() {
+    let place = Place::new();
+    fs::create_dir_all(place.labs()).unwrap();
+    let turn = fs::File::create(place.labs().join("host.lock")).unwrap();
+    turn.lock().unwrap();
+    let file = place.file(&two(""));
+    let mut child = place.command([OsStr::new("up"), file.as_os_str()]).spawn().unwrap();
+    // Its signals, SIGTERM among them, are put off while it waits.
+    let status = format!("/proc/{}/status", child.id());
+    eventually("it does not wait", || {
+        let status = fs::read_to_string(&status).unwrap();
+        let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:\t")).unwrap();
+        u64::from_str_radix(blocked, 16).unwrap() & 1 << 14 != 0
+    });
+    kill("-TERM", child.id());
+    assert_eq!(child.wait().unwrap().signal(), Some(15));
+    assert!(place.processes().is_empty() && is_empty(&place.labs()));
 }
 
 #[test]

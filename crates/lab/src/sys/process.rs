@@ -69,6 +69,58 @@ impl AsFd for Signals {
     }
 }
 
+/// The signals that end programs, put off in the calling thread for as long as this lives: what must not be left half done is undone
+/// first. It can be read from when one has come; that one takes effect with the end of this.
+#[derive(Debug)]
+pub struct PutOff {
+    come: Signals,
+    before: libc::sigset_t,
+}
+
+impl PutOff {
+    /// Puts them off, but for those that this process was started to ignore.
+    ///
+    /// # Errors
+    /// When out of file descriptors.
+    pub fn begin() -> io::Result<Self> {
+        let before = mask();
+        let heeded: Vec<i32> = ENDING.into_iter().filter(|number| !is_ignored(*number)).collect();
+        Ok(Self { come: Signals::take(&heeded)?, before })
+    }
+}
+
+impl AsFd for PutOff {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.come.as_fd()
+    }
+}
+
+impl Drop for PutOff {
+    fn drop(&mut self) {
+        // SAFETY: the set is one that the kernel has filled in.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut()) };
+    }
+}
+
+/// The signals that the calling thread has blocked.
+fn mask() -> libc::sigset_t {
+    // SAFETY: all-zero bytes are valid here; without a new set only the old one is written.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &mut set);
+        set
+    }
+}
+
+fn is_ignored(number: i32) -> bool {
+    // SAFETY: all-zero bytes are valid here; without a new action only the old one is written.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(number, std::ptr::null(), &mut action);
+        action.sa_sigaction == libc::SIG_IGN
+    }
+}
+
 /// Prepares a child: no blocked signals; with `bound` it is killed when its parent ends.
 pub fn prepare(command: &mut Command, bound: bool) -> &mut Command {
     let before = move || {
