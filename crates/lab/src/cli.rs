@@ -235,6 +235,7 @@ fn list() -> Result<u8, LabError> {
                     .collect();
                 println!("{}  up  {}", lab.name(), sizes.join(", "));
             }
+            Err(_) if lab.is_coming_up() => println!("{}  coming up", lab.name()),
             Err(_) => {
                 println!("{0}  dead (remove it: gridmpi lab down --name {0})", lab.name());
             }

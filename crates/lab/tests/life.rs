@@ -178,6 +178,21 @@ fn whoever_ends_while_a_lab_comes_up_takes_it_along() {
 }
 
 #[test]
+fn a_lab_that_comes_up_is_not_called_dead() {
+    let place = Place::new();
+    let mut child = coming_up(&place, "up");
+    let list = place.run(["list"]);
+    assert_eq!(list.stdout, b"slow  coming up\n", "{}", said(&list));
+    let early = place.run(["exec", "--name", "slow", "a1", "--", "true"]);
+    assert!(said(&early).contains("`slow` is still being built"), "{}", said(&early));
+    let mut second = place.command([OsStr::new("up"), place.path.join("lab.toml").as_os_str()]);
+    let second = second.args(["--name", "slow"]).output().unwrap();
+    assert!(said(&second).contains("another lab `slow` is being built"), "{}", said(&second));
+    assert!(child.wait().unwrap().success());
+    assert!(said(&place.run(["list"])).contains("slow  up  a: 40, b: 40"));
+}
+
+#[test]
 fn whoever_waits_to_build_a_lab_can_be_interrupted() {
     let place = Place::new();
     fs::create_dir_all(place.labs()).unwrap();
