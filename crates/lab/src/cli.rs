@@ -9,6 +9,7 @@ use crate::error::{Doing as _, LabError};
 use crate::fault_cli;
 use crate::hold;
 use crate::job_file;
+use crate::output;
 use crate::plan::{self, HEAD};
 use crate::save;
 use crate::spec::{self, Spec};
@@ -148,8 +149,8 @@ pub fn run(args: Args) -> ExitCode {
     match act(args.action) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            eprintln!("gridmpi lab: {error}");
-            ExitCode::from(2)
+            output::complain(&error);
+            ExitCode::from(error.exit_code())
         }
     }
 }
@@ -188,9 +189,9 @@ fn load(file: &Path, name: Option<String>) -> Result<Spec, LabError> {
 
 fn print_notes(lab: &LabDir) -> Result<(), LabError> {
     let state = lab.state()?;
-    state.notes.iter().for_each(|note| eprintln!("gridmpi lab: note: {note}"));
+    state.notes.iter().for_each(|note| output::complain(format_args!("note: {note}")));
     if state.spec.links.iter().any(|link| link.loss > 0.0) {
-        eprintln!("gridmpi lab: seed of random loss: {}", state.spec.seed);
+        output::complain(format_args!("seed of random loss: {}", state.spec.seed));
     }
     Ok(())
 }
@@ -200,7 +201,7 @@ fn bring_up(file: &Path, name: Option<String>) -> Result<u8, LabError> {
     let lab = up::up(&spec)?;
     print_notes(&lab)?;
     let nodes: Vec<_> = plan::nodes(&spec).into_iter().map(|node| node.name).collect();
-    println!("lab {} is up: {HEAD}, {}", spec.name, nodes.join(", "));
+    output::print(&format!("lab {} is up: {HEAD}, {}\n", spec.name, nodes.join(", ")))?;
     Ok(0)
 }
 
@@ -215,33 +216,42 @@ fn take_down(name: Option<&str>, all: bool, out: Option<&Path>) -> Result<u8, La
             _ => vec![state::choose(None)?],
         },
     };
+    let mut printed = Ok(0);
     for lab in labs {
         if let (Some(out), true) = (out, lab.is_up()) {
             let directory = if all { out.join(lab.name()) } else { out.to_owned() };
-            save_now(&lab, &directory)?;
+            match save_now(&lab, &directory) {
+                // What is saved need not be seen.
+                Err(LabError::Output(error)) => printed = Err(LabError::Output(error)),
+                saved => {
+                    saved?;
+                }
+            }
         }
         up::down(&lab)?;
     }
-    Ok(0)
+    printed
 }
 
 fn list() -> Result<u8, LabError> {
-    for lab in state::all() {
-        match lab.state() {
-            Ok(state) => {
-                let clusters = state.spec.clusters.iter();
-                let sizes: Vec<_> = clusters
-                    .map(|cluster| format!("{}: {}", cluster.name, cluster.nodes))
-                    .collect();
-                println!("{}  up  {}", lab.name(), sizes.join(", "));
-            }
-            Err(_) if lab.is_coming_up() => println!("{}  coming up", lab.name()),
-            Err(_) => {
-                println!("{0}  dead (remove it: gridmpi lab down --name {0})", lab.name());
-            }
-        }
-    }
+    let lines: String = state::all().iter().map(listed).collect();
+    output::print(&lines)?;
     Ok(0)
+}
+
+/// A lab's line of the list.
+fn listed(lab: &LabDir) -> String {
+    let name = lab.name();
+    match lab.state() {
+        Ok(state) => {
+            let clusters = state.spec.clusters.iter();
+            let sizes: Vec<_> =
+                clusters.map(|cluster| format!("{}: {}", cluster.name, cluster.nodes)).collect();
+            format!("{name}  up  {}\n", sizes.join(", "))
+        }
+        Err(_) if lab.is_coming_up() => format!("{name}  coming up\n"),
+        Err(_) => format!("{name}  dead (remove it: gridmpi lab down --name {name})\n"),
+    }
 }
 
 fn show_status(name: Option<&str>, json: bool) -> Result<u8, LabError> {
@@ -249,11 +259,11 @@ fn show_status(name: Option<&str>, json: bool) -> Result<u8, LabError> {
     let request = if json { Request::Nodes } else { Request::Status };
     let status = control::ask(&lab, request)?;
     if json {
-        println!("{}", serde_json::to_string_pretty(&status).unwrap_or_default());
+        output::print(&(serde_json::to_string_pretty(&status).unwrap_or_default() + "\n"))?;
         return Ok(0);
     }
     let rows = crate::traffic::read(&lab.join(crate::traffic::FILE))?;
-    print!("{}", save::summary(&lab.state()?.spec, &status, &rows));
+    output::print(&save::summary(&lab.state()?.spec, &status, &rows))?;
     print_notes(&lab)?;
     Ok(0)
 }
@@ -261,7 +271,7 @@ fn show_status(name: Option<&str>, json: bool) -> Result<u8, LabError> {
 fn save_now(lab: &LabDir, out: &Path) -> Result<u8, LabError> {
     let status = settled_status(lab)?;
     let summary = save::save(lab, &lab.state()?.spec, &status, out)?;
-    print!("{summary}");
+    output::print(&summary)?;
     Ok(0)
 }
 
@@ -341,7 +351,7 @@ fn finish(lab: &LabDir, spec: &Spec, out: Option<&Path>, quiet: bool) -> Result<
         }
     };
     if !quiet {
-        eprint!("{summary}");
+        output::log(summary.trim_end());
     }
     Ok(())
 }
@@ -357,7 +367,7 @@ fn print_job(
     let launchers = job_file::read_launchers(mpi, &spec)?;
     let choices =
         job_file::Choices { launchers, default_launcher: launcher, ranks_per_node: ranks, relays };
-    print!("{}", job_file::write(&spec, &choices));
+    output::print(&job_file::write(&spec, &choices))?;
     Ok(0)
 }
 
@@ -366,7 +376,7 @@ fn hold_lab(dir: PathBuf, inner: bool, lifeline: bool) -> Result<u8, LabError> {
     let result = if inner { hold::hold(&lab, lifeline) } else { hold::begin(&lab, lifeline) };
     if let Err(error) = &result {
         // To whoever brings the lab up; the log says it too.
-        eprintln!("{error}");
+        output::log(error);
         if hold::tell(&format!("{error}\n")).is_err() {
             // Who would have taken away what is left is gone.
             lab.remove();

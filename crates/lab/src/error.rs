@@ -63,12 +63,21 @@ pub enum LabError {
         /// What is wrong.
         message: String,
     },
+    /// A result could not be printed.
+    #[error("cannot write to the standard output: {0}")]
+    Output(#[source] io::Error),
     /// Something asked for on the command line cannot be.
     #[error("{0}")]
     Usage(String),
 }
 
 impl LabError {
+    /// What a command that fails with it exits with.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        if matches!(self, Self::Output(_)) { 1 } else { 2 }
+    }
+
     /// A kernel tool is not there.
     #[must_use]
     pub fn no_tool(program: &str) -> Self {

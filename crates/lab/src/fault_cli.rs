@@ -2,6 +2,7 @@
 
 use crate::control::{self, Ask, Done};
 use crate::error::{Doing as _, LabError};
+use crate::output;
 use crate::schedule::{Kind, Schedule, Wishes};
 use crate::state::{self, LabDir};
 use crate::sys::process::{ENDING, Signals};
@@ -63,8 +64,8 @@ pub struct Many {
     pattern: Option<String>,
 }
 
-fn print(done: &Done) {
-    println!("{:>9.3} s  {}", done.at_ms as f64 / 1e3, done.what);
+fn print(done: &Done) -> Result<(), LabError> {
+    output::print(&format!("{:>9.3} s  {}\n", done.at_ms as f64 / 1e3, done.what))
 }
 
 /// Makes one fault and prints it.
@@ -73,7 +74,7 @@ fn print(done: &Done) {
 /// When there is no such lab, or no such fault.
 pub fn one(one: One) -> Result<u8, LabError> {
     let lab = state::choose(one.name.as_deref())?;
-    print(&control::make_fault(&lab, Ask { words: one.what, lasts: one.lasts })?);
+    print(&control::make_fault(&lab, Ask { words: one.what, lasts: one.lasts })?)?;
     Ok(0)
 }
 
@@ -88,14 +89,14 @@ pub fn many(many: Many) -> Result<u8, LabError> {
     let Many { kinds, links, on: machines, every, lasts, loss, pattern, time, count, .. } = many;
     let wishes = Wishes { kinds, links, machines, every, lasts, loss, pattern };
     let schedule = Schedule::new(&spec, seed, wishes).map_err(LabError::Usage)?;
-    println!("seed {seed}");
+    output::print(&format!("seed {seed}\n"))?;
     let signals = Signals::take(&ENDING).doing("cannot take signals")?;
     let result = go_on(&lab, schedule, &signals, time, count.unwrap_or(u64::MAX));
     let words = vec!["restore".to_owned()];
     let restored = control::make_fault(&lab, Ask { words, lasts: None });
     let made = result?;
-    print(&restored?);
-    println!("{made} faults");
+    print(&restored?)?;
+    output::print(&format!("{made} faults\n"))?;
     Ok(0)
 }
 
@@ -128,7 +129,7 @@ fn go_on(
         if ends {
             return Ok(made);
         }
-        print(&control::make_fault(lab, step.ask)?);
+        print(&control::make_fault(lab, step.ask)?)?;
     }
     Ok(count)
 }

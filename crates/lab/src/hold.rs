@@ -9,6 +9,7 @@ use crate::error::{Doing as _, LabError};
 use crate::flow::{Flow, Volume};
 use crate::host;
 use crate::network::{self, NodeHandles};
+use crate::output;
 use crate::plan;
 use crate::spec::Spec;
 use crate::state::{self, Holder, LabDir, NodeNamespaces, State};
@@ -352,7 +353,7 @@ impl Holding {
     /// None if they cannot be read: whoever needs them notices, everybody else goes on.
     fn node_status(&self) -> Vec<NodeStatus> {
         let counters = tcp::of_nodes(&self.nodes).unwrap_or_else(|error| {
-            eprintln!("{error}");
+            output::log(error);
             Vec::new()
         });
         let named = self.names.iter().cloned().zip(counters);

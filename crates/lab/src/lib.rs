@@ -31,6 +31,7 @@ pub mod hold;
 pub mod host;
 pub mod job_file;
 pub mod network;
+mod output;
 pub mod plan;
 pub mod private;
 pub mod queue;

@@ -7,6 +7,7 @@ use crate::emulator::Running;
 use crate::error::{Doing as _, LabError};
 use crate::fault::{self, Active, Fault, Lasting, Target};
 use crate::network::NodeHandles;
+use crate::output;
 use crate::plan::{self, Interface, Node};
 use crate::spec::{Planned, Spec};
 use crate::strike::{self, Connection};
@@ -72,7 +73,7 @@ impl Troubles {
             let words: Vec<&str> = planned.what.split_whitespace().collect();
             if let Err(why) = self.make(now, &words, planned.lasts, reach) {
                 self.note(now, &format!("cannot {}: {why}", planned.what));
-                eprintln!("cannot {}: {why}", planned.what);
+                output::log(format_args!("cannot {}: {why}", planned.what));
             }
         }
     }
@@ -144,7 +145,7 @@ impl Troubles {
     fn end(&mut self, now: Duration, ended: &[Lasting], reach: &Reach<'_>) {
         for fault in ended {
             if let Err(error) = self.apply(fault.target(), reach) {
-                eprintln!("{error}");
+                output::log(error);
             }
             let words = fault.words(&self.spec);
             self.note(now, &format!("end of {words}"));

@@ -3,6 +3,7 @@
 use crate::control::{self, Request};
 use crate::error::{Doing as _, LabError};
 use crate::host;
+use crate::output;
 use crate::spec::Spec;
 use crate::state::{self, LabDir};
 use crate::sys::process::{self, PutOff};
@@ -103,7 +104,7 @@ fn build(
     let said = said?;
     if said.trim() == "ready" {
         if let Err(advice) = &backlog {
-            eprintln!("gridmpi lab: note: {advice}");
+            output::complain(format_args!("note: {advice}"));
         }
         return Ok(());
     }

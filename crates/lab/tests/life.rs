@@ -8,7 +8,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 /// Kills one process that this test started.
 fn kill(signal: &str, pid: u32) {
@@ -294,6 +294,49 @@ fn errors_name_file_and_line() {
     assert!(said(&output).contains("cannot read the lab file /no/such/file"), "{}", said(&output));
     let output = place.run(["down", "--name", "nothing"]);
     assert!(output.status.success(), "taking down what is not there is no error");
+}
+
+/// Runs the program with its standard output where `redirection` leads.
+fn printing(place: &Place, redirection: &str, arguments: &[&str]) -> Output {
+    let script = format!("exec \"$0\" \"$@\" {redirection}");
+    let mut command = Command::new("sh");
+    command.args(["-c", &script, common::PROGRAM]).args(arguments);
+    command.env("GRIDMPI_LAB_DIR", place.labs()).env_remove("GRIDMPI_LAB").output().unwrap()
+}
+
+#[test]
+fn results_that_nobody_takes_are_no_panic() {
+    let lab = Lab::up(&two("delay = \"1 ms\"\n"));
+    let (place, out) = (&lab.place, lab.place.path.join("out"));
+    let (file, out) = (place.path.join("lab.toml"), out.to_str().unwrap());
+    let job = ["job", file.to_str().unwrap()];
+    let faults = ["faults", "--count", "0"];
+    let full = "gridmpi lab: cannot write to the standard output: No space left";
+    for arguments in [
+        &["list"][..],
+        &["status"],
+        &["status", "--json"],
+        &job,
+        &["save", "--out", out],
+        &["fault", "cut", "a-b"],
+        &faults,
+        &["up", job[1], "--name", "other"],
+        &["down", "--name", "other", "--out", out],
+    ] {
+        let output = printing(place, ">/dev/full", arguments);
+        let text = said(&output);
+        assert!(output.status.code() == Some(1) && text.contains(full), "{arguments:?}: {text}");
+        assert!(printing(place, "2>/dev/full", arguments).status.code().unwrap() < 3);
+    }
+    for arguments in [&["list"][..], &["status"], &["status", "--json"], &job] {
+        // A reader that has seen enough is no failure.
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = place.command(arguments).stdout(writer).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", said(&output));
+        assert!(!said(&output).contains("panic"), "{arguments:?}: {}", said(&output));
+    }
+    assert_eq!(said(&place.run(["list"])).matches("  up  ").count(), 1, "down goes on");
 }
 
 #[test]
