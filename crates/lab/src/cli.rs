@@ -208,7 +208,7 @@ fn bring_up(file: &Path, name: Option<String>) -> Result<u8, LabError> {
 fn take_down(name: Option<&str>, all: bool, out: Option<&Path>) -> Result<u8, LabError> {
     let labs = match (name, all) {
         (_, true) => state::all(),
-        (Some(name), false) => vec![LabDir::of(name)?],
+        (Some(name), false) => vec![left(name)?],
         // Dead ones count here: they are to be cleaned up.
         (None, false) => match state::all() {
             mut labs if labs.len() == 1 => vec![labs.remove(0)],
@@ -237,6 +237,15 @@ fn list() -> Result<u8, LabError> {
     let lines: String = state::all().iter().map(listed).collect();
     output::print(&lines)?;
     Ok(0)
+}
+
+/// The lab of this name, up or not, if anything is left of it.
+fn left(name: &str) -> Result<LabDir, LabError> {
+    let lab = LabDir::of(name)?;
+    if lab.path().is_dir() {
+        return Ok(lab);
+    }
+    Err(LabError::NoLab(format!("no lab `{name}` is up, and nothing is left of one")))
 }
 
 /// A lab's line of the list.

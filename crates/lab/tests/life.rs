@@ -293,7 +293,9 @@ fn errors_name_file_and_line() {
     let output = place.run(["up", "/no/such/file"]);
     assert!(said(&output).contains("cannot read the lab file /no/such/file"), "{}", said(&output));
     let output = place.run(["down", "--name", "nothing"]);
-    assert!(output.status.success(), "taking down what is not there is no error");
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
+    assert!(said(&output).contains("gridmpi lab: no lab `nothing` is up"), "{}", said(&output));
+    assert!(place.run(["down", "--all"]).status.success(), "all of none is no error");
 }
 
 /// Runs the program with its standard output where `redirection` leads.
