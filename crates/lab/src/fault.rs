@@ -9,6 +9,9 @@ use std::time::Duration;
 /// Longest text that processes are looked for by, bytes.
 pub const MAX_PATTERN: usize = 1_000;
 
+/// What is said of a fault that would end as it begins.
+pub(crate) const TOO_SHORT: &str = "a fault must last longer than 0";
+
 /// What can be done to a running lab. Links are indices of [`Spec::links`], nodes of
 /// [`plan::nodes`].
 #[derive(Debug, Clone, PartialEq)]

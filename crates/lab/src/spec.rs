@@ -43,7 +43,7 @@
 //!
 //! Unknown keys and values that cannot work are errors that name the line.
 
-use crate::fault::Fault;
+use crate::fault::{self, Fault};
 use crate::plan;
 use crate::private::{self, Private};
 use gridmpi_report::units::{self, UnitError};
@@ -440,6 +440,9 @@ fn read_faults(
         if let (false, Some(place)) = (read.lasts(), &fault.lasts) {
             let message = "only cut, silence and loss last: leave `for` out";
             return Err(source.at(place, message));
+        }
+        if let (Some(Duration::ZERO), Some(place)) = (lasts, &fault.lasts) {
+            return Err(source.at(place, fault::TOO_SHORT));
         }
         faults.push(Planned { at, what: words.join(" "), lasts });
     }

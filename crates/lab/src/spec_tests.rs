@@ -217,6 +217,10 @@ fn wrong_combinations_name_line_and_remedy() {
             "lab.toml:10: only cut, silence and loss last",
         ),
         (
+            fault("what = \"cut a-b\"\nfor = \"0 s\"\n"),
+            "lab.toml:10: a fault must last longer than 0",
+        ),
+        (
             fault("what = \"cut a-b\"\nfor = \"99999999 s\"\n"),
             "lab.toml:10: `99999999 s` is not a duration",
         ),

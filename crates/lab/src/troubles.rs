@@ -93,6 +93,9 @@ impl Troubles {
         if lasts.is_some() && !fault.lasts() {
             return Err("only cut, silence and loss last: leave the time out".to_owned());
         }
+        if lasts.is_some_and(|lasts| lasts.is_zero()) {
+            return Err(fault::TOO_SHORT.to_owned());
+        }
         let words = words.join(" ");
         let said = match fault {
             Fault::Lasting(fault) => self.begin(now, fault, lasts, reach)?,

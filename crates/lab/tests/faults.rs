@@ -230,6 +230,7 @@ fn wrong_faults_say_what_there_is() {
         (&["silence", "head"], "no part of any fault"),
         (&["reset", "a1", "b1", "--for", "1 s"], "only cut, silence and loss last"),
         (&["explode"], "`explode` is no fault: cut A-B"),
+        (&["cut", "a-b", "--for", "0"], "a fault must last longer than 0"),
         (&["cut", "a-b", "--for", "soon"], "`soon` is not a duration"),
     ] {
         let output = lab.place.run([&["fault"], words].concat());
