@@ -124,10 +124,8 @@ fn cluster(mut table: Table<'_>) -> Result<ClusterSpec, FileError> {
 }
 
 fn relays(table: &mut Table<'_>) -> Result<Vec<String>, FileError> {
-    let start = table.start;
-    let Some(names) = table.texts_at("relays")? else { return Ok(Vec::new()) };
+    let Some(At { value: names, at }) = table.texts_at("relays")? else { return Ok(Vec::new()) };
     if names.is_empty() || names.len() > MAX_RELAYS {
-        let at = names.first().map_or(start, |name| name.at);
         let message = format!("`relays` must name 1 to {MAX_RELAYS} relays");
         return Err(table.error(at, message));
     }

@@ -116,15 +116,14 @@ fn relay(mut table: Table<'_>, directory: &Path) -> Result<Settings, FileError> 
 fn listen(table: &mut Table<'_>) -> Result<Vec<SocketAddr>, FileError> {
     let at = table.start;
     let own = || vec![At { value: LISTEN.to_owned(), at }];
-    let texts = table.texts_at("listen")?.unwrap_or_else(own);
+    let texts = table.texts_at("listen")?.map_or_else(own, |found| found.value);
     texts.iter().map(|text| address(table, "listen", text)).collect()
 }
 
 fn beside(table: &mut Table<'_>) -> Result<Vec<RelayAddress>, FileError> {
-    let start = table.start;
-    let texts = table.texts_at("beside")?.unwrap_or_default();
+    let Some(At { value: texts, at }) = table.texts_at("beside")? else { return Ok(Vec::new()) };
     if texts.len() > MOST_BESIDE {
-        return Err(table.error(start, format!("`beside` names at most {MOST_BESIDE} relays")));
+        return Err(table.error(at, format!("`beside` names at most {MOST_BESIDE} relays")));
     }
     let read = |At { value: text, at }: At<String>| {
         text.parse().ok().and_then(RelayAddress::new).ok_or_else(|| {
@@ -178,7 +177,7 @@ fn jobs(table: &mut Table<'_>) -> Result<Option<Vec<JobId>>, FileError> {
     let Some(texts) = table.texts_at("jobs")? else { return Ok(None) };
     let wrong = |at| table.error(at, "`jobs` must hold job ids of 32 hexadecimal digits");
     let read = |text: &At<String>| from_hex(&text.value).ok_or_else(|| wrong(text.at));
-    texts.iter().map(read).collect::<Result<_, _>>().map(Some)
+    texts.value.iter().map(read).collect::<Result<_, _>>().map(Some)
 }
 
 fn secret(

@@ -115,14 +115,17 @@ impl<'a> Table<'a> {
     /// It is something else.
     pub fn texts(&mut self, key: &'static str) -> Result<Option<Vec<String>>, FileError> {
         let all = self.texts_at(key)?;
-        Ok(all.map(|all| all.into_iter().map(|text| text.value).collect()))
+        Ok(all.map(|all| all.value.into_iter().map(|text| text.value).collect()))
     }
 
-    /// The same, and where each stands.
+    /// The same, and where it and each of them stand.
     ///
     /// # Errors
     /// It is something else.
-    pub fn texts_at(&mut self, key: &'static str) -> Result<Option<Vec<At<String>>>, FileError> {
+    pub fn texts_at(
+        &mut self,
+        key: &'static str,
+    ) -> Result<Option<At<Vec<At<String>>>>, FileError> {
         let Some(found) = self.take(key) else { return Ok(None) };
         let expected = "a list of strings";
         let DeValue::Array(items) = found.value else { return self.wrong(key, found.at, expected) };
@@ -134,7 +137,7 @@ impl<'a> Table<'a> {
                 _ => return self.wrong(key, at, expected),
             }
         }
-        Ok(Some(all))
+        Ok(Some(At { value: all, at: found.at }))
     }
 
     /// A whole number from 1 to 2^32 - 1.
