@@ -20,9 +20,9 @@ pub const MAX_RELAYS: usize = 64;
 const SHORT: Duration = Duration::from_secs(10);
 /// Pause before a lost registration is made again; doubled each time, up to [`PAUSE_MOST`].
 const PAUSE_LEAST: Duration = Duration::from_millis(50);
+const PAUSE_MOST: Duration = Duration::from_secs(2);
 /// A registration that stood for less has failed.
 const STEADY: Duration = Duration::from_secs(1);
-const PAUSE_MOST: Duration = Duration::from_secs(2);
 
 /// Relays that a process may use, and what proves that it may.
 #[derive(Clone, Debug, PartialEq, Eq)]
