@@ -13,7 +13,7 @@ use crate::output;
 use crate::plan::{self, HEAD};
 use crate::save;
 use crate::spec::{self, Spec};
-use crate::state::{self, LabDir};
+use crate::state::{self, LabDir, Standing};
 use crate::sys::process;
 use crate::up;
 use clap::{Parser, Subcommand};
@@ -251,15 +251,15 @@ fn left(name: &str) -> Result<LabDir, LabError> {
 /// A lab's line of the list.
 fn listed(lab: &LabDir) -> String {
     let name = lab.name();
-    match lab.state() {
-        Ok(state) => {
+    match lab.standing() {
+        Standing::Up(state) => {
             let clusters = state.spec.clusters.iter();
             let sizes: Vec<_> =
                 clusters.map(|cluster| format!("{}: {}", cluster.name, cluster.nodes)).collect();
             format!("{name}  up  {}\n", sizes.join(", "))
         }
-        Err(_) if lab.is_coming_up() => format!("{name}  coming up\n"),
-        Err(_) => format!("{name}  dead (remove it: gridmpi lab down --name {name})\n"),
+        Standing::ComingUp => format!("{name}  coming up\n"),
+        Standing::Dead => format!("{name}  dead (remove it: gridmpi lab down --name {name})\n"),
     }
 }
 

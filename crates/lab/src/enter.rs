@@ -47,7 +47,7 @@ pub fn run(lab: &LabDir, node: &str, command: &[OsString]) -> Result<u8, LabErro
 /// children to come are).
 fn enter(lab: &LabDir, state: &State, node: &str) -> Result<bool, LabError> {
     let gone = || LabError::NoLab(format!("the lab `{}` has just gone down", lab.name()));
-    let holder = lab.holder_proc().ok_or_else(gone)?;
+    let holder = lab.holder_proc(state).ok_or_else(gone)?;
     let here = std::env::current_dir();
     let is_inside = inode(Path::new("/proc/self/ns/pid")) == Some(state.pid_namespace);
     let mut ways = Vec::new();

@@ -77,6 +77,17 @@ impl Holder {
     }
 }
 
+/// How it stands with a lab that has, or may have, a directory.
+#[derive(Debug, Clone)]
+pub enum Standing {
+    /// Somebody is building it.
+    ComingUp,
+    /// It runs.
+    Up(Box<State>),
+    /// At most a directory is left of it.
+    Dead,
+}
+
 /// One lab's directory.
 #[derive(Debug, Clone)]
 pub struct LabDir(PathBuf);
@@ -129,42 +140,43 @@ impl LabDir {
         write_json(&self.join(BUILDER), &Holder::of(std::process::id()))
     }
 
-    /// Whether somebody is still building it.
+    /// How it stands with the lab.
     #[must_use]
-    pub fn is_coming_up(&self) -> bool {
-        let builder = || read_json::<Holder>(&self.join(BUILDER)).ok();
-        let lives =
-            self.holder().is_some_and(Holder::lives) || builder().is_some_and(Holder::lives);
-        lives && !self.is_built()
+    pub fn standing(&self) -> Standing {
+        // First what is written last: whoever wrote that is recorded by now.
+        let state = read_json::<State>(&self.join(STATE));
+        let holder = self.holder();
+        let holds = holder.is_some_and(Holder::lives);
+        match state {
+            Ok(state) if holds || proc_of(&state, holder).is_some() => {
+                Standing::Up(Box::new(state))
+            }
+            Err(_) if holds || self.is_begun() => Standing::ComingUp,
+            _ => Standing::Dead,
+        }
     }
 
-    /// What the holder writes last.
-    fn is_built(&self) -> bool {
-        self.join(STATE).exists()
+    /// Whether somebody builds it who has no holder yet.
+    fn is_begun(&self) -> bool {
+        read_json::<Holder>(&self.join(BUILDER)).is_ok_and(Holder::lives)
     }
 
-    /// Where the holder's `/proc` directory is found from here: inside the lab it is process 1.
+    /// Where the `/proc` directory of the running lab's holder is found from here: inside the lab it is process 1.
     #[must_use]
-    pub fn holder_proc(&self) -> Option<PathBuf> {
-        let state: State = read_json(&self.join(STATE)).ok()?;
-        let is_holder = |path: &PathBuf| {
-            let namespace = fs::metadata(path.join("ns/pid"));
-            namespace.is_ok_and(|namespace| namespace.ino() == state.pid_namespace)
-        };
-        let outside = PathBuf::from(format!("/proc/{}", self.holder()?.pid));
-        [PathBuf::from("/proc/1"), outside].into_iter().find(is_holder)
+    pub fn holder_proc(&self, state: &State) -> Option<PathBuf> {
+        proc_of(state, self.holder())
     }
 
     /// Whether the lab is up.
     #[must_use]
     pub fn is_up(&self) -> bool {
-        self.is_built() && self.lives()
+        matches!(self.standing(), Standing::Up(_))
     }
 
     /// Whether its holder lives: the lab is up, or far on the way.
     #[must_use]
     pub fn lives(&self) -> bool {
-        self.holder().is_some_and(Holder::lives) || self.holder_proc().is_some()
+        self.holder().is_some_and(Holder::lives) || self.is_up()
     }
 
     /// The running lab's description.
@@ -172,13 +184,13 @@ impl LabDir {
     /// # Errors
     /// When there is no such lab.
     pub fn state(&self) -> Result<State, LabError> {
-        if self.is_coming_up() {
-            return Err(LabError::NoLab(format!("the lab `{}` is still being built", self.name())));
+        match self.standing() {
+            Standing::Up(state) => Ok(*state),
+            Standing::ComingUp => {
+                Err(LabError::NoLab(format!("the lab `{}` is still being built", self.name())))
+            }
+            Standing::Dead => Err(LabError::NoLab(format!("no lab `{}` is up", self.name()))),
         }
-        if !self.is_up() {
-            return Err(LabError::NoLab(format!("no lab `{}` is up", self.name())));
-        }
-        read_json(&self.join(STATE))
     }
 
     /// Where programs in the lab have what lasts no longer than they.
@@ -204,6 +216,16 @@ impl LabDir {
     pub fn remove(&self) {
         let _ = fs::remove_dir_all(&self.0);
     }
+}
+
+/// The `/proc` directory of a lab's holder.
+fn proc_of(state: &State, holder: Option<Holder>) -> Option<PathBuf> {
+    let is_holder = |path: &PathBuf| {
+        let namespace = fs::metadata(path.join("ns/pid"));
+        namespace.is_ok_and(|namespace| namespace.ino() == state.pid_namespace)
+    };
+    let outside = PathBuf::from(format!("/proc/{}", holder?.pid));
+    [PathBuf::from("/proc/1"), outside].into_iter().find(is_holder)
 }
 
 /// Writes a file in one step, so that no reader sees half of it.

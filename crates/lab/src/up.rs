@@ -5,7 +5,7 @@ use crate::error::{Doing as _, LabError};
 use crate::host;
 use crate::output;
 use crate::spec::Spec;
-use crate::state::{self, LabDir};
+use crate::state::{self, LabDir, Standing};
 use crate::sys::process::{self, PutOff};
 use crate::sys::wait_readable;
 use std::fs::{self, File};
@@ -65,10 +65,13 @@ fn start(spec: &Spec, stdin: Stdio, lifeline: bool) -> Result<LabDir, LabError> 
 }
 
 fn expect_free(lab: &LabDir) -> Result<(), LabError> {
-    if lab.is_coming_up() {
-        return Err(LabError::NotUp(format!("another lab `{}` is being built", lab.name())));
+    match lab.standing() {
+        Standing::ComingUp => {
+            Err(LabError::NotUp(format!("another lab `{}` is being built", lab.name())))
+        }
+        Standing::Up(_) => Err(LabError::Exists(lab.name())),
+        Standing::Dead => Ok(()),
     }
-    if lab.lives() { Err(LabError::Exists(lab.name())) } else { Ok(()) }
 }
 
 fn interrupted() -> LabError {
