@@ -11,6 +11,7 @@ use crate::session::{self, Limits, Session, Wishes};
 use crate::{grid, network, p2p, rates, relays};
 use clap::{Parser, Subcommand};
 use gridmpi_report::table::Table;
+use gridmpi_report::terminal::{print, tell};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -176,7 +177,7 @@ pub fn run(args: Args) -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(1),
         Err(error) => {
-            eprintln!("gridmpi bench: {error}");
+            tell(format_args!("gridmpi bench: {error}"));
             ExitCode::from(2)
         }
     }
@@ -199,28 +200,30 @@ fn measure(
     let mut figures = Vec::new();
     let mut is_whole = true;
     for group in groups.iter().filter(|group| is_wanted(group, options)) {
-        eprintln!("gridmpi bench: {}: {}", group.name, group.about);
+        tell(format_args!("gridmpi bench: {}: {}", group.name, group.about));
         match group.run(&mut session) {
             Ok(found) => figures.extend(found.into_iter().filter(|figure| figure.is_measured)),
             Err(error) => {
                 is_whole = false;
-                eprintln!("gridmpi bench: {}: not measured: {error}", group.name);
+                tell(format_args!("gridmpi bench: {}: not measured: {error}", group.name));
             }
         }
     }
     session.drop_lab();
-    print_tables(&figures, options.markdown);
-    options.json.as_deref().map_or(Ok(()), |path| write_json(path, &figures))?;
     let missed = figures.iter().filter(|figure| figure.met == Some(false)).count();
     let judged = figures.iter().filter(|figure| figure.met.is_some()).count();
-    println!("{} of {judged} bounds met, with {}", judged - missed, session.mpi.name);
+    let met = format!("{} of {judged} bounds met, with {}\n", judged - missed, session.mpi.name);
+    // What cannot be printed is at least in the file.
+    let printed = print(&(tables(&figures, options.markdown) + &met));
+    options.json.as_deref().map_or(Ok(()), |path| write_json(path, &figures))?;
+    printed.map_err(BenchError::Unprinted)?;
     Ok(is_whole && !session.has_gaps && !(options.strict && missed > 0))
 }
 
-fn print_tables(figures: &[Figure], is_markdown: bool) {
+fn tables(figures: &[Figure], is_markdown: bool) -> String {
     let text = |table: Table| if is_markdown { table.to_markdown() } else { table.to_text() };
     let tables = [figure::table(figures), grid::table(figures), network::table(figures)];
-    print!("{}", tables.into_iter().flatten().map(text).collect::<Vec<_>>().join("\n"));
+    tables.into_iter().flatten().map(text).collect::<Vec<_>>().join("\n")
 }
 
 /// What is not measured by default has no time limit that suits all of it.

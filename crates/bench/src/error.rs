@@ -65,4 +65,7 @@ pub enum BenchError {
         /// Why it failed.
         error: std::io::Error,
     },
+    /// Figures that were not seen.
+    #[error("cannot write to the standard output: {0}")]
+    Unprinted(std::io::Error),
 }

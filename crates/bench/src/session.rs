@@ -5,6 +5,7 @@ use crate::place::{Job, Lab, Route};
 use crate::process::Said;
 use crate::programs::{Fitness, Mpi, Programs};
 use crate::samples::Samples;
+use gridmpi_report::terminal::tell;
 use std::path::PathBuf;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -173,7 +174,7 @@ impl Session {
         self.drop_lab();
         // That the time is over is told once.
         if !(matches!(error, BenchError::NoTime) && self.is_late) {
-            eprintln!("gridmpi bench: {name}: not measured: {error}");
+            tell(format_args!("gridmpi bench: {name}: not measured: {error}"));
         }
         self.is_late |= matches!(error, BenchError::NoTime);
         self.has_gaps = true;
@@ -276,7 +277,7 @@ fn watch(directory: PathBuf, last: Duration) -> Sender<()> {
     let (sender, receiver) = channel();
     thread::spawn(move || {
         if receiver.recv_timeout(last) == Err(RecvTimeoutError::Timeout) {
-            eprintln!("gridmpi bench: nothing more within {} s: ended", last.as_secs());
+            tell(format_args!("gridmpi bench: nothing more within {} s: ended", last.as_secs()));
             let _ = std::fs::remove_dir_all(directory);
             std::process::exit(1);
         }

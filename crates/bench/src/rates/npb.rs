@@ -4,6 +4,7 @@ use super::programs::trial::{self, Reading, Trial};
 use crate::error::BenchError;
 use crate::figure::Figure;
 use crate::session::Session;
+use gridmpi_report::terminal::tell;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -61,7 +62,9 @@ fn find(directory: &Path) -> Result<Vec<Binary>, BenchError> {
     for path in paths {
         match binary(&path) {
             Ok(binary) => binaries.push(binary),
-            Err(why) => eprintln!("gridmpi bench: npb: {} is left out: {why}", path.display()),
+            Err(why) => {
+                tell(format_args!("gridmpi bench: npb: {} is left out: {why}", path.display()))
+            }
         }
     }
     if binaries.is_empty() {

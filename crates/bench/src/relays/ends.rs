@@ -6,6 +6,7 @@
 
 use super::cost::computed;
 use gridmpi_leg::{Ask, AskStep, Asker, LegError};
+use gridmpi_report::terminal::tell;
 use gridmpi_wire::{Errand, JobKey, LegNotice, ProcId};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -110,7 +111,7 @@ pub fn end(result: io::Result<()>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("gridmpi bench: {error}");
+            tell(format_args!("gridmpi bench: {error}"));
             ExitCode::FAILURE
         }
     }

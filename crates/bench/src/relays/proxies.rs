@@ -4,6 +4,7 @@ use super::servers::{self, Keys, Started};
 use crate::error::BenchError;
 use crate::place::Lab;
 use crate::session::Session;
+use gridmpi_report::terminal::tell;
 use std::path::Path;
 use std::time::Instant;
 
@@ -146,7 +147,10 @@ pub(super) fn installed() -> Vec<Proxy> {
         [(Proxy::Haproxy, "haproxy"), (Proxy::Nginx, "nginx-light libnginx-mod-stream")]
     {
         if !proxy.is_installed() {
-            eprintln!("gridmpi bench: {}: not installed: apt install {packages}", proxy.name());
+            tell(format_args!(
+                "gridmpi bench: {}: not installed: apt install {packages}",
+                proxy.name()
+            ));
         }
     }
     ALL.into_iter().filter(|proxy| proxy.is_installed()).collect()

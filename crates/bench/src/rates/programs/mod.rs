@@ -10,6 +10,7 @@ use crate::figure::Figure;
 use crate::programs::Mpi;
 use crate::samples::Samples;
 use crate::session::Session;
+use gridmpi_report::terminal::tell;
 use std::path::PathBuf;
 use trial::{Enough, Reading, Trial};
 
@@ -114,7 +115,7 @@ pub(super) fn measure(session: &mut Session) -> Result<Vec<Figure>, BenchError> 
             Ok(found) => figures.extend(found),
             Err(error) => {
                 session.has_gaps = true;
-                eprintln!("gridmpi bench: {}: not measured: {error}", program.name);
+                tell(format_args!("gridmpi bench: {}: not measured: {error}", program.name));
             }
         }
     }
@@ -145,7 +146,7 @@ struct Ready {
 }
 
 fn run(session: &mut Session, program: &Program) -> Result<Vec<Figure>, BenchError> {
-    eprintln!("gridmpi bench: programs: {}", program.name);
+    tell(format_args!("gridmpi bench: programs: {}", program.name));
     let ready = prepare(session, program)?;
     let enough = ready.writes.as_ref().map(|(file, text)| Enough { file, text });
     let trial = Trial {
