@@ -306,6 +306,9 @@ fn size(name: &'static str, text: &str) -> Result<u64, EnvError> {
     bytes.ok_or_else(|| error(name, format!("{text:?} is no size in bytes such as 65536 or 64K")))
 }
 
+/// What a job needs of a rate, bits per second: with less it would stand still without a word.
+pub const LEAST_RATE: u64 = 100_000;
+
 /// Reads bits per second, more than 0, with an optional suffix k, M or G (powers of 1000).
 #[must_use]
 pub fn parse_rate(text: &str) -> Option<u64> {
@@ -314,7 +317,13 @@ pub fn parse_rate(text: &str) -> Option<u64> {
 
 fn rate(name: &'static str, text: &str) -> Result<u64, EnvError> {
     let wanted = "is no rate in bits per second, more than 0, such as 20000000 or 20M";
-    parse_rate(text).ok_or_else(|| error(name, format!("{text:?} {wanted}")))
+    let rate = parse_rate(text).ok_or_else(|| error(name, format!("{text:?} {wanted}")))?;
+    if rate < LEAST_RATE {
+        let least = LEAST_RATE / 1000;
+        let problem = format!("{text:?} is too low for a job to get on: at least {least}k");
+        return Err(error(name, problem));
+    }
+    Ok(rate)
 }
 
 fn connections(text: &str) -> Result<u32, EnvError> {
@@ -466,6 +475,7 @@ mod tests {
             (CONGESTION, "no such thing", "cubic or bbr"),
             (MATB, "0", "more than 0"),
             (MATB, "-5M", "more than 0"),
+            (MATB, "99999", "at least 100k"),
             (CONNECTIONS, "0", "from 1 to 16"),
             (CONNECTIONS, "17", "from 1 to 16"),
             (CONNECTIONS, "many", "many"),

@@ -167,8 +167,7 @@ fn malformed_settings_are_named() {
     let mut command = bench.command();
     command.args(["run", &bench.cluster("a", 1), "--", "sh"]).env("GRIDMPI_CREDIT", "lots");
     bench.finish(command).expect(2, &["GRIDMPI_CREDIT", "lots"]);
-    let least =
-        "GRIDMPI_MATB, 1 bit/s, is too low for a job to get on: it must be at least 100 kbit/s";
+    let least = "GRIDMPI_MATB: \"1\" is too low for a job to get on: at least 100k";
     let join = ["join", "--cluster", "a", "127.0.0.1:9", "--", &bench.launcher(), "sh"];
     for args in [&["run", &bench.cluster("a", 1), "--", "sh"][..], &join] {
         let mut command = bench.command();

@@ -144,7 +144,7 @@ fn rate(table: &mut Table<'_>, key: &'static str) -> Result<Option<u64>, FileErr
 
 fn enough(table: &Table<'_>, key: &str, rate: At<u64>) -> Result<u64, FileError> {
     let At { value, at } = rate;
-    check_rate(&format!("`{key}`"), Some(value)).map_err(|problem| table.error(at, problem))?;
+    check_rate(&format!("`{key}`"), value).map_err(|problem| table.error(at, problem))?;
     Ok(value)
 }
 

@@ -12,10 +12,9 @@ use crate::relays;
 use crate::resolve::{self, Resolved};
 use crate::run::{BAD_JOB, own_interface};
 use crate::signals;
-use crate::spec::{ClusterSpec, Family, Launcher, Style, check_rate};
+use crate::spec::{ClusterSpec, Family, Launcher, Style};
 use crate::supervise::GRACE;
 use crate::token;
-use gridmpi_bootstrap::env::MATB;
 use gridmpi_bootstrap::line::Pass;
 use gridmpi_bootstrap::{
     ClusterName, JobEnv, JoinControl, JoinOrder, JoinRequest, JoinTerms, RelayAccess, RelayToken,
@@ -180,8 +179,7 @@ fn settings(options: &JoinOptions) -> Result<Settings, String> {
     if options.described {
         return Ok(Settings::default());
     }
-    let settings = Settings::from_process().map_err(|error| error.to_string())?;
-    check_rate(MATB, settings.matb).map(|()| settings)
+    Settings::from_process().map_err(|error| error.to_string())
 }
 
 /// Those of the command line, or of what `gridmpi run` describes.

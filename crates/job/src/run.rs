@@ -12,10 +12,10 @@ use crate::output::{Bases, OutputOptions};
 use crate::relays;
 use crate::resolve::{self, CommandLine, Resolved};
 use crate::signals;
-use crate::spec::{ClusterSpec, JobSpec, Launcher, check_rate};
+use crate::spec::{ClusterSpec, JobSpec, Launcher};
 use crate::supervise::{DEFAULT_WAIT, Happening, Limits, Mode, Seat, Supervisor};
 use crate::token::TokenFile;
-use gridmpi_bootstrap::env::{INTERFACE, MATB, TOKEN};
+use gridmpi_bootstrap::env::{INTERFACE, TOKEN};
 use gridmpi_bootstrap::{
     ClusterName, Coordinator, CoordinatorConfig, Expected, JobEnv, NetworkInfo, Pacing,
     RelayAccess, Secret, Settings,
@@ -84,7 +84,6 @@ fn start(spec: &JobSpec, options: &RunOptions) -> Result<Supervisor, Problems> {
     let access = relay_access(spec)?;
     options.output.prepare().map_err(one)?;
     let mut settings = Settings::from_process().map_err(|error| one(error.to_string()))?;
-    check_rate(MATB, settings.matb).map_err(one)?;
     settings.pacing = options.pacing.or(settings.pacing).or(spec.pacing);
     settings.tls = options.tls.or(settings.tls).or(spec.tls);
     if settings.tls == Some(false) && spec.clusters.len() > 1 {
@@ -430,6 +429,14 @@ fn invite(
         format!("{before}gridmpi join{more} --cluster {name} {at}{option} -- LAUNCHER ... PROGRAM")
     };
     let commands: Vec<_> = names.iter().map(command).collect();
-    say!("waiting for others to join:\n{}", commands.join("\n"));
+    say!("waiting for others to join:\n{}{}", commands.join("\n"), by_relay(spec));
     Ok(())
+}
+
+/// What those add who come through relays of their own, which nobody here knows.
+fn by_relay(spec: &JobSpec) -> &'static str {
+    if spec.relays.is_empty() {
+        return "";
+    }
+    "\nwhere these addresses are not to be reached, with --relay HOST:PORT --relay-token-file FILE of a relay there, before --"
 }

@@ -1,5 +1,6 @@
 //! What a job is made of, whether it came from a file or the command line.
 
+use gridmpi_bootstrap::env::LEAST_RATE;
 use gridmpi_bootstrap::{ClusterName, LinkInfo, NetworkInfo, Pacing};
 use gridmpi_report::units::format_rate;
 use serde::{Deserialize, Serialize};
@@ -8,12 +9,11 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What a job needs of a rate, bits per second: with less it would stand still without a word.
-const LEAST_RATE: u64 = 100_000;
-
 /// Says what is wrong with a rate that is too low, and that is called `name`.
-pub(crate) fn check_rate(name: &str, rate: Option<u64>) -> Result<(), String> {
-    let Some(rate) = rate.filter(|rate| *rate < LEAST_RATE) else { return Ok(()) };
+pub(crate) fn check_rate(name: &str, rate: u64) -> Result<(), String> {
+    if rate >= LEAST_RATE {
+        return Ok(());
+    }
     let (rate, least) = (format_rate(rate as f64), format_rate(LEAST_RATE as f64));
     Err(format!("{name}, {rate}, is too low for a job to get on: it must be at least {least}"))
 }
@@ -316,8 +316,8 @@ mod tests {
 
     #[test]
     fn rates_with_which_a_job_would_stand_still_are_named() {
-        assert_eq!((check_rate("x", None), check_rate("x", Some(LEAST_RATE))), (Ok(()), Ok(())));
-        let said = check_rate("x", Some(LEAST_RATE - 1)).unwrap_err();
+        assert_eq!(check_rate("x", LEAST_RATE), Ok(()));
+        let said = check_rate("x", LEAST_RATE - 1).unwrap_err();
         assert!(said.starts_with("x, 99.999 kbit/s, is") && said.ends_with("100 kbit/s"), "{said}");
     }
 
