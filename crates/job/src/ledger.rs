@@ -15,6 +15,9 @@ const WORD: Duration = Duration::from_secs(2);
 /// a rank 0 that has ended has this long to end.
 const CLOSED: Duration = Duration::from_secs(10);
 
+/// Nothing is said of a connection that was lost for so long: most are made again sooner.
+const UNSAID: Duration = Duration::from_secs(5);
+
 /// The launcher of a cluster that aborts has this long to pass on what its program printed.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
@@ -39,8 +42,26 @@ struct Entry {
 #[derive(Clone, Copy)]
 struct Away {
     parting: Parting,
+    /// When people are told, if they have not been.
+    told_at: Option<Instant>,
     /// It must be back by then.
     until: Instant,
+}
+
+impl Away {
+    const fn next_look(self) -> Instant {
+        match self.told_at {
+            Some(at) => at,
+            None => self.until,
+        }
+    }
+}
+
+impl Entry {
+    /// It goes on as far as anybody knows, so that whoever is away should come back.
+    const fn is_missed(&self) -> bool {
+        self.exited.is_none() && !self.finalized
+    }
 }
 
 pub(crate) struct Ledger {
@@ -78,7 +99,26 @@ impl Ledger {
     /// The connection with a registered cluster has ended.
     pub(crate) fn away(&mut self, cluster: usize, parting: Parting, now: Instant) {
         let until = now + self.patience(parting);
-        self.entries[cluster].away = Some(Away { parting, until });
+        // Who has closed it most likely ends, and that is soon known.
+        let told_at = (parting == Parting::Broken).then_some(now + UNSAID);
+        self.entries[cluster].away = Some(Away { parting, told_at, until });
+    }
+
+    /// What people should know of connections that stay lost; each is told once.
+    pub(crate) fn lost(&mut self, now: Instant) -> Vec<String> {
+        let mut lost = Vec::new();
+        for entry in self.entries.iter_mut().filter(|entry| entry.is_missed()) {
+            if let Some(away) = &mut entry.away
+                && away.told_at.take_if(|at| now >= *at).is_some()
+            {
+                lost.push(format!(
+                    "the connection with rank 0 of cluster `{}` is lost; it is waited for for another {} s (`reconnect` of the job file)",
+                    entry.name,
+                    away.until.saturating_duration_since(now).as_secs()
+                ));
+            }
+        }
+        lost
     }
 
     /// It has come back.
@@ -164,8 +204,8 @@ impl Ledger {
 
     /// When to ask for the verdict again, if nothing happens before.
     pub(crate) fn next_look(&self, now: Instant) -> Option<Instant> {
-        let waiting = |entry: &Entry| Some(entry.away?.until);
-        let away = self.entries.iter().filter(|e| !e.finalized).filter_map(waiting);
+        let missed = self.entries.iter().filter(|entry| entry.is_missed());
+        let away = missed.filter_map(|entry| Some(entry.away?.next_look()));
         let pending = self.pending.as_ref().map(|(when, _)| *when);
         let ended = self.entries.iter().filter_map(|entry| Some(entry.exited?.1 + WORD));
         let ended = ended.filter(|_| !self.is_settled(now));
@@ -259,7 +299,7 @@ impl Ledger {
                 _ => {}
             }
             let due = entry.away.filter(|away| now >= away.until);
-            let due = due.filter(|_| entry.exited.is_none() && !entry.finalized);
+            let due = due.filter(|_| entry.is_missed());
             if let Some(away) = due {
                 return ending(self.never_back(entry, away.parting));
             }
@@ -387,6 +427,10 @@ mod tests {
     fn who_is_away_has_time_to_come_back() {
         let (mut ledger, now) = started();
         ledger.away(0, Parting::Broken, now);
+        assert_eq!((ledger.lost(now).len(), ledger.next_look(now)), (0, Some(now + UNSAID)));
+        let lost = ledger.lost(now + UNSAID);
+        assert!(lost.len() == 1 && lost[0].contains("`a`") && lost[0].contains("25 s"), "{lost:?}");
+        assert!(ledger.lost(now + UNSAID).is_empty(), "it has been told");
         assert_eq!(ledger.next_look(now), Some(now + RECONNECT));
         assert_eq!(ledger.verdict(now + RECONNECT - SETTLE), None);
         ledger.back(0);
@@ -397,6 +441,7 @@ mod tests {
         let (mut ledger, now) = started();
         ledger.away(0, Parting::Broken, now);
         ledger.exited(0, 139, now);
+        assert!(ledger.lost(now + UNSAID).is_empty());
         assert_eq!(ledger.verdict(now + SETTLE).unwrap().code, 139, "a crash is told at once");
         let (mut ledger, now) = started();
         ledger.away(0, Parting::Broken, now);

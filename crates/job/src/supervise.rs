@@ -436,6 +436,7 @@ impl Supervisor {
                 None => ending,
             });
         }
+        self.ledger.lost(now).iter().for_each(|lost| say!("{lost}"));
         if let Some(timeout) = self.limits.timeout.filter(|timeout| now >= self.started + *timeout)
         {
             let reason = format!("the job's time is over ({} s)", timeout.as_secs_f64());
