@@ -168,7 +168,11 @@ fn mistakes_are_said_before_anything_is_served() {
     let token = place.at("token");
     assert!(gridmpi(&["token", text(&token)]).status.success());
     fs::set_permissions(&token, fs::Permissions::from_mode(0o644)).unwrap();
-    let cases: [(&[&str], &str); 4] = [
+    let open = place.at("open.toml");
+    fs::write(&open, "[relay]\n").unwrap();
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o666)).unwrap();
+    let cases: [(&[&str], &str); 5] = [
+        (&["--config", text(&open)], "everybody may write"),
         (&["--token-file", text(&token)], "chmod 600"),
         (&["--config", "/nowhere/relay.toml"], "cannot read /nowhere/relay.toml"),
         (&["--peer", "host:1"], "say its fingerprint too"),

@@ -1,8 +1,10 @@
 //! The command line: `gridmpi relay ...`.
 
 use std::error::Error;
-use std::io::Write;
+use std::fs::File;
+use std::io::{Read as _, Write};
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -180,10 +182,17 @@ fn settings_path(args: &Serve) -> Result<Option<PathBuf>, String> {
     })
 }
 
+/// Settings say whom to trust, so that not everybody may write them.
 fn read(path: &Path) -> Result<Settings, Failure> {
     let name = path.display().to_string();
-    let text =
-        std::fs::read_to_string(path).map_err(|error| format!("cannot read {name}: {error}"))?;
+    let failed = |error: std::io::Error| format!("cannot read {name}: {error}");
+    let mut file = File::open(path).map_err(failed)?;
+    let metadata = file.metadata().map_err(failed)?;
+    if metadata.is_file() && metadata.permissions().mode() & 0o002 != 0 {
+        return Err(format!("everybody may write {name}: chmod o-w {name}").into());
+    }
+    let mut text = String::new();
+    file.read_to_string(&mut text).map_err(failed)?;
     let directory = path.parent().unwrap_or_else(|| Path::new("."));
     Ok(file::parse(&name, &text, directory)?)
 }
