@@ -11,7 +11,7 @@ use gridmpi_bootstrap::{
     Control, DataModel, JobEnv, JobTable, ProcInfo, Registration, Via, Yielding,
 };
 use gridmpi_engine::{Communicator, JobMap};
-use gridmpi_net::{Bound, Limits, Listen, Lost, Net, NetConfig, Relays, Security, Way};
+use gridmpi_net::{Bound, Limits, Listen, Lost, Net, NetConfig, Relays, Security, UNSAID, Way};
 use gridmpi_wire::ProcId;
 use std::ffi::{c_char, c_int, c_void};
 use std::net::SocketAddr;
@@ -261,7 +261,8 @@ fn assemble<A: Abi>(
     let pacing = env.settings.pacing.or(table.network.pacing).unwrap_or_default();
     let told_lost = Arc::new(AtomicBool::new(false));
     let lost = lost(&env, &told_lost);
-    let net = start_net(&env, table, Setting { pacing, lost }, me, ours, bound)?;
+    let net =
+        start_net(&env, table, Setting { pacing, lost, speaks: here.rank == 0 }, me, ours, bound)?;
     let world = Communicator::world(me, &map)
         .ok_or("internal error: this process is not in its own job")?;
     let parts = JobParts {
@@ -302,12 +303,14 @@ fn lost(env: &JobEnv, told: &Arc<AtomicBool>) -> Lost {
 struct Setting {
     pacing: gridmpi_bootstrap::Pacing,
     lost: Lost,
+    /// It is this process that tells the user what all of its cluster see.
+    speaks: bool,
 }
 
 fn start_net(
     env: &JobEnv,
     table: &JobTable,
-    Setting { pacing: setting, lost }: Setting,
+    Setting { pacing: setting, lost, speaks }: Setting,
     me: ProcId,
     ours: usize,
     bound: Bound,
@@ -340,6 +343,7 @@ fn start_net(
         limits,
         pacing,
         warn: crate::error::tell,
+        tells_of_absence: speaks.then_some(UNSAID),
         lost: Some(lost),
     };
     Net::start(bound, config).map_err(|e| e.to_string())

@@ -123,6 +123,7 @@ fn start(me: u32, listen: gridmpi_net::Bound, peers: Vec<Vec<SocketAddr>>) -> Pr
         limits: Limits::default(),
         pacing: Pacing::default(),
         warn: |message| eprintln!("{message}"),
+        tells_of_absence: None,
         lost: None,
     };
     Process { net: Net::start(listen, config).expect("the network starts"), me }

@@ -38,6 +38,8 @@ pub struct NetConfig {
     pub pacing: Pacing,
     /// Called with what the user should know of connections, from whatever thread, under the lock.
     pub warn: fn(&str),
+    /// After how long the user is told whom we try to reach in vain; `None`: another process of this cluster says so.
+    pub tells_of_absence: Option<Duration>,
     /// Is told once, when the first peer is given up: by whatever thread, with a lock held, so it must not wait, nor come back here.
     pub lost: Option<Lost>,
 }

@@ -305,6 +305,8 @@ impl State {
                 self.dial_failed(id, strand);
                 return;
             }
+            self.note_absence(id, strand);
+            let Some(dial) = self.peer(id).dial(strand) else { return };
             let Some(&(target, _)) = dial.tried.get(dial.index) else {
                 self.pause(id, strand, now);
                 return;
@@ -614,23 +616,44 @@ impl Dial {
         has_closed: bool,
         was_connected: bool,
     ) -> bool {
+        let since = |then: Instant| now.saturating_duration_since(then);
+        let has_ended = has_closed && self.all(|_, error| error.is_answer());
+        has_ended
+            || self.refused.is_some_and(|then| since(then) >= limits.dial_refused)
+            || since(self.started) >= self.patience(limits, was_connected)
+    }
+
+    /// How long it is tried in all.
+    fn patience(&self, limits: &Limits, was_connected: bool) -> Duration {
+        let is_unanswered =
+            |(_, error): &(_, Option<DialError>)| matches!(error, Some(DialError::Unanswered));
+        let is_stopped = was_connected && self.tried.iter().any(is_unanswered);
+        if is_stopped { limits.dial_stopped } else { self.total }
+    }
+
+    /// How long it has been tried, and will be.
+    pub(crate) fn times(
+        &self,
+        now: Instant,
+        limits: &Limits,
+        was_connected: bool,
+    ) -> (Duration, Duration) {
         let spent = now.saturating_duration_since(self.started);
-        if self
-            .refused
-            .is_some_and(|since| now.saturating_duration_since(since) >= limits.dial_refused)
-        {
-            return true;
-        }
-        let is_stopped =
-            self.tried.iter().any(|(_, error)| matches!(error, Some(DialError::Unanswered)));
-        let patience = if has_closed && self.all(|_, error| error.is_answer()) {
-            Duration::ZERO
-        } else if was_connected && is_stopped {
-            limits.dial_stopped
-        } else {
-            self.total
-        };
-        spent >= patience
+        (spent, self.patience(limits, was_connected).saturating_sub(spent))
+    }
+
+    pub(crate) const fn started(&self) -> Instant {
+        self.started
+    }
+
+    /// Whether nothing depends on it: another connection stands.
+    pub(crate) const fn is_extra(&self) -> bool {
+        self.is_extra
+    }
+
+    /// Each way and how its last attempt ended.
+    pub(crate) fn tried(&self) -> &[(Target, Option<DialError>)] {
+        &self.tried
     }
 }
 

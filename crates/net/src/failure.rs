@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use crate::dial::Target;
 
@@ -166,17 +167,27 @@ impl Failure {
             Some(lost) => format!("the connection was lost ({lost}) and could not be made again"),
             None => "cannot be reached".to_owned(),
         };
-        what.push_str(&format!(" within {seconds} s:"));
-        if tried.is_empty() {
-            what.push_str(" it has told no address");
-        }
-        for (address, error) in tried {
-            match error {
-                Some(error) => what.push_str(&format!(" {address}: {error};")),
-                None => what.push_str(&format!(" {address}: not tried in time;")),
-            }
-        }
-        Self { peer, what: what.trim_end_matches(';').to_owned(), remedy: remedy(tried) }
+        what.push_str(&format!(" within {seconds} s: {}", attempts(tried)));
+        Self { peer, what, remedy: remedy(tried) }
+    }
+
+    /// No address of the peer has led to it for so long, and each is tried for so long yet. As [`Failure::unreachable`].
+    pub(crate) fn absent(
+        peer: ProcId,
+        tried: &[(Target, Option<DialError>)],
+        (spent, left): (Duration, Duration),
+        lost: Option<&str>,
+    ) -> Self {
+        let (spent, left) = (spent.as_secs_f64(), left.as_secs());
+        let begin = match lost {
+            Some(lost) => format!("the connection was lost ({lost}) and cannot be made again for"),
+            None => "cannot be reached for".to_owned(),
+        };
+        let tried_at = attempts(tried);
+        let what = format!(
+            "{begin} {spent:.1} s; it is tried on for up to {left} s, and nothing is lost until then: {tried_at}"
+        );
+        Self { peer, what, remedy: remedy(tried) }
     }
 
     /// It was the peer's part to connect to us. `lost` says how an earlier connection ended.
@@ -232,6 +243,18 @@ impl Failure {
         let remedy = "a relay, a proxy or a machine on the way is faulty: replace it, or lead the job round it";
         Self { peer, what, remedy }
     }
+}
+
+/// Each way, and what came of it.
+fn attempts(tried: &[(Target, Option<DialError>)]) -> String {
+    if tried.is_empty() {
+        return "it has told no address".to_owned();
+    }
+    let one = |(way, error): &(Target, Option<DialError>)| match error {
+        Some(error) => format!("{way}: {error}"),
+        None => format!("{way}: not tried in time"),
+    };
+    tried.iter().map(one).collect::<Vec<_>>().join("; ")
 }
 
 /// A relay of our own cluster that cannot be connected to.

@@ -13,6 +13,7 @@
 //! * **Failures** are sticky and say who, where, what and what may help ([`Failure`]).
 #![forbid(unsafe_code)]
 
+mod absence;
 mod accept;
 mod beside;
 mod bind;
@@ -48,6 +49,7 @@ mod spread;
 mod state;
 mod timers;
 
+pub use absence::UNSAID;
 pub use bind::{BindError, Bound, Listen, bind};
 pub use collective::Entered;
 pub use config::{Limits, Lost, NetConfig, Online, Pacing, Stats, Way};

@@ -42,6 +42,7 @@ impl State {
         self.bound_links(id, &link);
         self.bound_reach(id, strand);
         self.stats.connections += 1;
+        self.note_presence(id);
         let has_more = link.carrier.has_readable();
         self.write_link(token, Box::new(link));
         // What came right behind the handshake: no event will tell of it.

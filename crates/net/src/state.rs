@@ -12,6 +12,7 @@ use gridmpi_engine::Endpoint;
 use gridmpi_wire::{ProcId, Strand};
 use rustix::event::{EventfdFlags, eventfd};
 
+use crate::absence::Absences;
 use crate::accept::Pending;
 use crate::bind::Bound;
 use crate::counts::{Counts, Stalls};
@@ -136,6 +137,7 @@ pub(crate) struct State {
     pub(crate) pending: Vec<Token>,
     pub(crate) listeners: Vec<Token>,
     pub(crate) registrations: Registrations,
+    pub(crate) absences: Absences,
     /// A look at the relays' pulse is due.
     pub(crate) is_watching_pulse: bool,
     pub(crate) is_accepting: bool,
@@ -184,6 +186,7 @@ impl State {
             pending: Vec::new(),
             listeners: Vec::new(),
             registrations: Registrations::default(),
+            absences: Absences::default(),
             is_watching_pulse: false,
             is_accepting: true,
             is_closing: false,
@@ -345,6 +348,7 @@ impl State {
         for token in dials.into_iter().filter_map(|dial| dial.attempt) {
             self.sockets.release(token);
         }
+        self.forget_absence(id);
         self.endpoint.peer_lost(id, reason);
         self.signs.advance();
         self.unclaim(id);

@@ -4,13 +4,13 @@ mod common;
 #[path = "common/relay.rs"]
 mod relay;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::*;
 use gridmpi_net::Net;
-use gridmpi_wire::JobKey;
+use gridmpi_wire::{JobKey, ProcId};
 use relay::{Relay, TOKEN, relayed, use_relays};
 
 fn relays() -> Vec<Relay> {
@@ -71,6 +71,30 @@ fn whoever_begins_first_finds_the_other_when_it_comes() {
     let received = receive(&late, 0, 0, 100);
     assert_eq!(finish(&late, received).1, Some(vec![5; 100]));
     shutdown(vec![early, late]);
+}
+
+#[test]
+fn who_waits_is_told_for_whom_and_when_that_is_over() {
+    static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    let said = || SAID.lock().unwrap().clone();
+    let relays = relays();
+    let nets = relayed(&relays, |config| {
+        config.warn = |text| SAID.lock().unwrap().push(text.to_owned());
+        let is_first = config.me == ProcId(0);
+        config.tells_of_absence = is_first.then_some(Duration::from_millis(30));
+    });
+    exchange(&nets, 1, 1000);
+    assert_eq!(said(), [""; 0]);
+    relays.iter().for_each(Relay::close);
+    eventually("something is said", || !said().is_empty());
+    relays.iter().for_each(Relay::reopen);
+    exchange(&nets, 2, 1000);
+    eventually("the end of it is said", || said().len() > 1);
+    let [away, back] = said().try_into().unwrap();
+    assert!(away.starts_with("rank 1: the connection was lost"), "{away}");
+    assert!(away.contains("tried on for up to 59 s") && away.contains("through the relay 127."));
+    assert!(back.starts_with("rank 1 is reached again, after 0."), "{back}");
+    shutdown(nets);
 }
 
 #[test]

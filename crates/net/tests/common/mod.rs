@@ -33,6 +33,7 @@ pub fn config(me: u32, peers: Vec<Vec<SocketAddr>>) -> NetConfig {
         limits: Limits::default(),
         pacing: Pacing::default(),
         warn: |message| println!("warning: {message}"),
+        tells_of_absence: None,
         lost: None,
     }
 }

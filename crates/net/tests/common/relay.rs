@@ -137,6 +137,11 @@ impl Relay {
         self.cut();
     }
 
+    /// Takes connections again.
+    pub fn reopen(&self) {
+        self.shared.is_closed.store(false, Ordering::SeqCst);
+    }
+
     /// Cuts every connection; new ones are taken.
     pub fn cut(&self) {
         self.shared.registered.lock().unwrap().clear();

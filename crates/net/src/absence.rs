@@ -1,0 +1,53 @@
+//! What people are told while a process of another cluster cannot be reached: what a job waits for should be known long before it is given up.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use gridmpi_wire::{ProcId, Strand};
+
+use crate::Failure;
+use crate::state::State;
+
+/// How long nothing is said, usually: most of what is lost is made again sooner.
+pub const UNSAID: Duration = Duration::from_secs(5);
+
+/// Who is away, as people were told, since when: one process of each cluster, since the others are away for the same reason most likely.
+#[derive(Debug, Default)]
+pub(crate) struct Absences(BTreeMap<u16, (ProcId, Instant)>);
+
+impl State {
+    /// The connection with `id` has been tried to be made, and is tried on.
+    pub(crate) fn note_absence(&mut self, id: ProcId, strand: Strand) {
+        let Some(after) = self.config.tells_of_absence else { return };
+        let cluster = self.paces.place_of(id).unwrap_or(0);
+        if self.absences.0.contains_key(&cluster) || self.endpoint.peer_closed(id) {
+            return;
+        }
+        let Some(peer) = self.peers.get(&id) else { return };
+        let Some(dial) = peer.dials.iter().find(|dial| dial.strand == strand) else { return };
+        let times = dial.times(Instant::now(), &self.config.limits, peer.ended.is_some());
+        if dial.is_extra() || times.0 < after {
+            return;
+        }
+        let absent = Failure::absent(id, dial.tried(), times, peer.ended.as_deref());
+        self.absences.0.insert(cluster, (id, dial.started()));
+        (self.config.warn)(&absent.to_string());
+    }
+
+    /// There is a connection with `id`.
+    pub(crate) fn note_presence(&mut self, id: ProcId) {
+        if let Some(since) = self.forget_absence(id) {
+            let seconds = since.elapsed().as_secs_f64();
+            (self.config.warn)(&format!("{id} is reached again, after {seconds:.1} s"));
+        }
+    }
+
+    /// It is waited for no longer. Since when it was away, if that was told.
+    pub(crate) fn forget_absence(&mut self, id: ProcId) -> Option<Instant> {
+        let cluster = self.paces.place_of(id).unwrap_or(0);
+        let told = self.absences.0.get(&cluster).filter(|told| told.0 == id)?;
+        let since = told.1;
+        self.absences.0.remove(&cluster);
+        Some(since)
+    }
+}
