@@ -48,6 +48,7 @@ mod seen;
 mod spread;
 mod state;
 mod timers;
+mod whole;
 
 pub use absence::UNSAID;
 pub use bind::{BindError, Bound, Listen, bind};

@@ -200,6 +200,7 @@ impl Link {
                 break;
             }
         }
+        self.carrier.await_whole();
         Ok(())
     }
 
