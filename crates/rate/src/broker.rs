@@ -109,7 +109,7 @@ pub struct Broker {
     young: VecDeque<Instant>,
     /// When the latest youth of each ends or has ended.
     old_from: HashMap<(Process, ClusterId), Instant>,
-    /// Shares that were told.
+    /// Shares that were told; not a number if one has been since it ended.
     shares: HashMap<(Process, NodeId), f64>,
     notices: Vec<(ClusterId, Notice)>,
     /// Who wants to know what to begin with, and where they are.
@@ -205,7 +205,9 @@ impl Broker {
             return;
         }
         senders.remove(&process);
-        self.shares.remove(&(process, to));
+        // It begins anew with an equal one, unless it is told that just then.
+        let told = self.shares.get_mut(&(process, to)).filter(|told| **told != 1.0);
+        told.into_iter().for_each(|told| *told = f64::NAN);
         self.has_changed = true;
         if senders.is_empty() {
             self.ours.remove(&(from, to));
@@ -223,6 +225,7 @@ impl Broker {
         for ((from, to), count) in all {
             (0..count).for_each(|_| self.end(process, from, to));
         }
+        self.shares.retain(|(of, _), _| *of != process);
     }
 
     /// A process can use so much of what it is granted, or all ([`Rate::UNBOUNDED`]), until it has nothing to send there any more.
@@ -402,7 +405,8 @@ impl Broker {
         }
         for &to in sums.keys() {
             let said = self.network.between(self.cluster, to).bits_per_second();
-            if said.is_finite() {
+            // What is shared with other pairs of clusters says nothing of one of them, nor could that be put right.
+            if said.is_finite() && self.network.has_own_link(self.cluster, to) {
                 self.estimates.entry(to).or_insert_with(|| (Estimate::new(said), said));
             }
         }
@@ -588,6 +592,50 @@ mod tests {
         let mut wanted: Vec<_> = nodes[1][1..].iter().map(|&to| (2, to, 1.07)).collect();
         wanted.insert(0, (2, nodes[1][0], 0.8));
         assert_eq!(orders.iter().filter_map(share).collect::<Vec<_>>(), wanted);
+    }
+
+    #[test]
+    fn an_old_share_is_taken_back_even_if_it_was_told_late() {
+        let (network, ids, nodes, now) = site(2);
+        let mut broker = Broker::new(ids[0], network, 1.0);
+        let to = nodes[1][0];
+        let share = |orders: Vec<(Process, Order)>| {
+            let of_it = |(process, order): (Process, Order)| match order {
+                Order::Share { to: node, share } if (process, node) == (2, to) => Some(share),
+                _ => None,
+            };
+            orders.into_iter().find_map(of_it)
+        };
+        (0..2).for_each(|process| broker.begin(process, nodes[0][0], to, now));
+        nodes[1].iter().for_each(|&to| broker.begin(2, nodes[0][1], to, now));
+        assert!(share(later(&mut broker, now)).is_some_and(|share| share < 0.9));
+        // The word is on its way while it ends and begins again, and now all of its are alike.
+        broker.end(2, nodes[0][1], to);
+        (0..2).for_each(|process| broker.end(process, nodes[0][0], to));
+        broker.begin(2, nodes[0][1], to, now);
+        assert_eq!(share(broker.step(now + 20 * YOUNG)), Some(1.0));
+        broker.lost(2);
+        assert!(broker.shares.keys().all(|of| of.0 != 2), "nothing is kept of who is gone");
+    }
+
+    #[test]
+    fn an_uplink_that_several_share_is_left_as_it_was_said() {
+        let (mut network, now) = (Network::new(), Instant::now());
+        let ids = [0; 3].map(|_| network.add_cluster());
+        let nodes = ids.map(|id| [0, 1].map(|_| network.add_node(id, mbit(50.0))));
+        network.add_link(mbit(1000.0), &[(ids[0], ids[1]), (ids[0], ids[2])]);
+        let mut broker = Broker::new(ids[0], network, 1.0);
+        (0..2).for_each(|n| broker.begin(n, nodes[0][n as usize], nodes[1][n as usize], now));
+        for window in 0..100 {
+            let at = now + YOUNG + Duration::from_millis(200 * window);
+            broker.step(at);
+            broker.seen(
+                ids[1],
+                Seen { arrived: 1000, resent: if window < 50 { 200 } else { 0 } },
+                at,
+            );
+        }
+        assert_eq!(broker.corrections(), []);
     }
 
     #[test]

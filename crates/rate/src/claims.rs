@@ -25,8 +25,9 @@ pub struct Claimed {
 /// The transfers of one process to the nodes of another cluster.
 #[derive(Clone, Debug)]
 pub struct Claims {
-    /// What every process may always have.
+    /// What every process may always have, and what that is where the link carries what was said.
     least: Rate,
+    fair: Rate,
     /// What transfers begin with: more than that where few are active at the same time.
     base: Rate,
     /// What they go over, while there is a broker; who sends in collectives under way, and what one may begin with there.
@@ -62,6 +63,7 @@ impl Claims {
     pub fn new(least: Rate) -> Self {
         Self {
             least,
+            fair: least,
             base: least,
             path: None,
             company: Company::default(),
@@ -109,7 +111,7 @@ impl Claims {
     /// carries less than was said.
     pub fn begin_with(&mut self, rate: Rate, link: Rate) {
         self.base = rate;
-        self.least = self.least.min(rate);
+        self.least = self.fair.min(rate);
         if let Some(path) = &mut self.path {
             path.link = link;
         }
@@ -328,6 +330,9 @@ mod tests {
         claims.end(nodes[0], 7);
         claims.begin_with(mbit(1.0), mbit(2.0));
         assert_eq!((claims.rate(), claims.least()), (mbit(1.0), mbit(1.0)));
+        // It was a passing trouble.
+        claims.begin_with(mbit(50.0), mbit(50.0));
+        assert_eq!(claims.least(), mbit(20.0));
     }
 
     #[test]

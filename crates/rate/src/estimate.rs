@@ -43,6 +43,9 @@ const RISE_MOST: f64 = 1.5;
 const PATIENCE: Duration = Duration::from_secs(10);
 const PATIENCE_MOST: Duration = Duration::from_secs(600);
 
+/// What is seen later than this after the link was the only thing that could be full is of something else.
+const LATE: Duration = Duration::from_millis(100);
+
 /// A link is full when so much of it is granted, and as much arrives: who is granted something need not use it.
 const FULL: f64 = 0.9;
 const USED: f64 = 0.8;
@@ -66,6 +69,8 @@ pub(crate) struct Estimate {
     granted: f64,
     is_ours: bool,
     since: Option<Instant>,
+    /// When that was last so.
+    last_ours: Option<Instant>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -95,6 +100,7 @@ impl Estimate {
             granted: 0.0,
             is_ours: false,
             since: None,
+            last_ours: None,
         }
     }
 
@@ -116,6 +122,9 @@ impl Estimate {
     /// Somebody who sends over the link has seen this. Whether another rate is believed now.
     pub(crate) fn see(&mut self, seen: Seen, now: Instant) -> bool {
         self.pass(now);
+        if self.last_ours.is_none_or(|last| now.saturating_duration_since(last) > LATE) {
+            return false;
+        }
         self.window.seen.arrived = self.window.seen.arrived.saturating_add(seen.arrived);
         self.window.seen.resent = self.window.seen.resent.saturating_add(seen.resent);
         if self.window.busy < WINDOW || self.window.seen.arrived < WINDOW_SEGMENTS {
@@ -131,6 +140,7 @@ impl Estimate {
             self.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
         self.since = Some(now);
         if self.granted > 0.0 && self.granted.is_finite() && self.is_ours {
+            self.last_ours = Some(now);
             self.window.busy += passed;
             self.window.granted_bits += self.granted * passed.as_secs_f64();
             if self.granted >= FULL * self.rate {
@@ -286,5 +296,12 @@ mod tests {
             now += 50 * MS;
             assert!(!estimate.see(Seen { arrived: 200, resent: 50 }, now));
         }
+        // Not even when it is the link again that counts.
+        estimate.grant(156e6, true, now);
+        for _ in 0..10 {
+            now += 50 * MS;
+            assert!(!estimate.see(Seen { arrived: 600, resent: 0 }, now));
+        }
+        assert_eq!(estimate.rate(), 160e6);
     }
 }

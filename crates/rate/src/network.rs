@@ -111,13 +111,19 @@ impl Network {
 
     /// What links let through from one cluster to another has turned out to be this, as far as they carry nothing else.
     pub(crate) fn set_between(&mut self, from: ClusterId, to: ClusterId, bandwidth: Rate) {
-        let links = self.paths.get(&(from, to)).map_or(&[][..], Vec::as_slice);
-        for &link in links {
-            let carries = self.paths.values().filter(|path| path.contains(&link)).count();
-            if carries == 1 {
-                self.capacities[link as usize] = bandwidth;
-            }
-        }
+        let own: Vec<_> = self.own_links(from, to).collect();
+        own.into_iter().for_each(|link| self.capacities[link as usize] = bandwidth);
+    }
+
+    /// Whether a link is known between them that carries nothing else.
+    pub(crate) fn has_own_link(&self, from: ClusterId, to: ClusterId) -> bool {
+        self.own_links(from, to).next().is_some()
+    }
+
+    fn own_links(&self, from: ClusterId, to: ClusterId) -> impl Iterator<Item = u32> {
+        let links = self.paths.get(&(from, to)).map_or(&[][..], Vec::as_slice).iter().copied();
+        let carries = |link| self.paths.values().filter(|path| path.contains(&link)).count();
+        links.filter(move |link| carries(*link) == 1)
     }
 
     /// The same network with links that carry this part of what these do.
