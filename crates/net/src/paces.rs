@@ -5,7 +5,7 @@
 use std::io;
 use std::time::Instant;
 
-use gridmpi_rate::{Claims, PAYLOAD, Rate, SEGMENT};
+use gridmpi_rate::{ACKNOWLEDGEMENT, Claims, PAYLOAD, Rate, SEGMENT};
 use gridmpi_wire::ProcId;
 
 use crate::Pacing;
@@ -180,6 +180,7 @@ impl Paces {
             && let Some(paced) = self.get(cluster)
         {
             paced.pacer.received(bytes, Instant::now());
+            paced.claims.taken(wire_bits(bytes as u64) * ACKNOWLEDGEMENT);
         }
     }
 }

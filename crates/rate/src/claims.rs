@@ -189,6 +189,11 @@ impl Claims {
         self.demand.used(bits, self.least, now)
     }
 
+    /// So many bits of what is granted are taken up by what goes beside transfers, such as acknowledgements of what comes from there.
+    pub fn taken(&mut self, bits: f64) {
+        self.demand.taken(bits);
+    }
+
     /// What the broker is to be told that this process can use of what it is granted, since this was last asked.
     pub fn demand(&mut self) -> Option<Rate> {
         self.demand.news()

@@ -105,6 +105,13 @@ impl Demand {
         *self = Self::default();
     }
 
+    /// So many bits of what is granted were taken up by something else, such as acknowledgements of what comes.
+    pub(crate) fn taken(&mut self, bits: f64) {
+        if let Some(span) = &mut self.span {
+            span.used += bits;
+        }
+    }
+
     /// So many bits have arrived. `least` is never too much to ask for. Whether the broker is to be told something.
     pub(crate) fn used(&mut self, bits: f64, least: Rate, now: Instant) -> bool {
         let Some(span) = &mut self.span else { return self.news.is_some() };
@@ -226,6 +233,20 @@ mod tests {
         let mut world = World::new();
         world.run(0.0, GRACE + 5 * SPAN, 50);
         assert_eq!(world.told, [5e6]);
+    }
+
+    #[test]
+    fn what_comes_the_other_way_does_not_keep_a_limit_for_ever() {
+        let mut world = World::new();
+        world.run(0.0, GRACE + 5 * SPAN, 50);
+        assert_eq!(world.told, [5e6]);
+        // It could send again, but for what is acknowledged of 50 Mbit/s that come.
+        let acknowledgements = 50e6 * crate::ACKNOWLEDGEMENT;
+        for _ in 0..100 {
+            world.demand.taken(acknowledgements * 5e-3);
+            world.run(world.granted - acknowledgements, 5 * MS, 5);
+        }
+        assert_eq!(world.told[1..], [f64::INFINITY]);
     }
 
     #[test]
