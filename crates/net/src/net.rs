@@ -120,9 +120,13 @@ impl Net {
     }
 
     /// Lets what this process sends to each other cluster keep to a rate of the program's own from now on, headers included,
-    /// whatever was found or granted; `None`: no longer. What the kernel has already is sent as it was to be.
+    /// whatever was found or granted; `None`: no longer. What the kernel has already may be sent as it was to be.
+    ///
+    /// # Panics
+    /// In a child made by `fork`.
     pub fn hold(&self, rate: Option<Rate>) {
-        self.lock().state().paces.hold(rate);
+        self.assert_ours();
+        self.lock().state().hold(rate);
     }
 
     /// How fast this process may send to each cluster now, bits per second, headers included; `None` where it is not paced.

@@ -105,23 +105,15 @@ impl Paces {
         }
     }
 
-    /// What goes to each other cluster keeps to the program's own rate from now on, or no longer.
-    pub(crate) fn hold(&mut self, rate: Option<Rate>) {
+    /// What goes to each other cluster is to keep to the program's own rate, or no longer; it does when the claims are followed.
+    fn hold(&mut self, rate: Option<Rate>) {
         let now = Instant::now();
         for (cluster, (paced, &cursor)) in (0..).zip(self.paced.iter_mut().zip(&self.cursors)) {
-            match (paced, rate) {
-                (Some(paced), _) => {
-                    paced.claims.hold(rate);
-                    paced.follow_claims(now);
-                }
-                (paced, Some(rate)) if cluster != self.ours => {
-                    *paced = Some(Paced::new(Rate::UNBOUNDED, cursor, now));
-                    if let Some(paced) = paced {
-                        paced.claims.hold(Some(rate));
-                        paced.follow_claims(now);
-                    }
-                }
-                (_, _) => {}
+            if paced.is_none() && rate.is_some() && cluster != self.ours {
+                *paced = Some(Paced::new(Rate::UNBOUNDED, cursor, now));
+            }
+            if let Some(paced) = paced {
+                paced.claims.hold(rate);
             }
         }
     }
@@ -186,6 +178,12 @@ impl Paces {
 }
 
 impl State {
+    /// What goes to each other cluster keeps to the program's own rate from now on, or no longer.
+    pub(crate) fn hold(&mut self, rate: Option<Rate>) {
+        self.paces.hold(rate);
+        self.follow_claims(Instant::now());
+    }
+
     /// Lets a link write what it may, and says what is to be waited for.
     pub(crate) fn write_turns(&mut self, link: &mut Link) -> io::Result<Interest> {
         let Some(cluster) = self.paces.cluster_of(link.peer) else {

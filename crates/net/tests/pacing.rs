@@ -89,6 +89,24 @@ fn without_a_bound_nothing_is_paced() {
     assert!(took < 20.0, "{took} s");
 }
 
+#[test]
+fn who_waits_by_a_low_rate_goes_on_at_once_when_the_program_puts_a_higher_one() {
+    let nets = nets_with(2, |config| {
+        config.pacing = Pacing {
+            clusters: vec![0, 1],
+            rates: vec![None, Rate::from_bits_per_second(100.0)],
+            ..Pacing::default()
+        };
+    });
+    let (came, sent) = (receive(&nets[1], 0, 1, EACH), send(&nets[0], 0, 1, 1, pattern(1, EACH)));
+    // The next turn would come in two minutes.
+    eventually("it waits for its turn", || nets[0].counts().stalled > Duration::ZERO);
+    nets[0].hold(Rate::from_bits_per_second(80e6));
+    assert!(finish(&nets[1], came).1 == Some(pattern(1, EACH)));
+    finish(&nets[0], sent);
+    shutdown(nets);
+}
+
 /// What users were told.
 static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
