@@ -266,7 +266,9 @@ impl Pacer {
         if self.shut >= self.large.len().min(SHUT_MOST) {
             self.shut = 0;
             self.is_cut = true;
-            self.level = self.level.max(LEAD + SHUT * self.turn() as f64);
+            // That takes its time at any rate, however large.
+            let turn = (self.rate * TURN.as_secs_f64()).max(TURN_LEAST as f64);
+            self.level = self.level.max(LEAD + SHUT * turn);
         }
     }
 

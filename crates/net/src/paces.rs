@@ -118,6 +118,16 @@ impl Paces {
         }
     }
 
+    /// The clusters that nothing holds any more, and for which the job has chosen no rate: they are as before the program put one.
+    fn take_unbounded(&mut self) -> Vec<u16> {
+        // Claims stand only where there is such a rate: none is lost.
+        let is_free = |claims: &Claims| claims.least().min(claims.rate()) >= Rate::UNBOUNDED;
+        let taken = |(cluster, paced): (u16, &mut Option<Paced>)| {
+            paced.take_if(|paced| is_free(&paced.claims)).map(|_| cluster)
+        };
+        (0..).zip(&mut self.paced).filter_map(taken).collect()
+    }
+
     /// Whether it is a process of another cluster.
     pub(crate) fn is_far(&self, peer: ProcId) -> bool {
         self.clusters.get(peer.0 as usize).is_none_or(|&cluster| cluster != self.ours)
@@ -181,7 +191,26 @@ impl State {
     /// What goes to each other cluster keeps to the program's own rate from now on, or no longer.
     pub(crate) fn hold(&mut self, rate: Option<Rate>) {
         self.paces.hold(rate);
+        for cluster in self.paces.take_unbounded() {
+            self.let_go(cluster);
+        }
         self.follow_claims(Instant::now());
+    }
+
+    /// What goes to this cluster is paced no longer: nobody would name those who waited for their turn.
+    fn let_go(&mut self, cluster: u16) {
+        let peers = self.peers.keys().copied();
+        let peers: Vec<_> =
+            peers.filter(|&peer| self.paces.place_of(peer) == Some(cluster)).collect();
+        for peer in peers {
+            let links = self.peers.get(&peer).map_or(&[][..], |peer| &peer.links);
+            for &(_, token) in links {
+                if let Some(Socket::Link(link)) = self.sockets.get(token) {
+                    unpace(link);
+                }
+            }
+            self.transmit(peer);
+        }
     }
 
     /// Lets a link write what it may, and says what is to be waited for.
@@ -367,6 +396,17 @@ impl State {
             self.timers.set(due, Due::Turn(cluster));
         }
     }
+}
+
+/// The connection sends as fast as TCP lets it, and is told of a rate anew when there is one.
+fn unpace(link: &mut Link) {
+    if link.paced_to.is_some() {
+        // A connection that fails says so by itself.
+        let _ = link.pace(u64::MAX);
+        link.paced_to = None;
+    }
+    // The opener is for those that are paced: at next to no rate any window is wide enough for the connection's own.
+    link.work(1, usize::MAX);
 }
 
 /// A connection that fails says so by itself.

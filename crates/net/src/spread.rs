@@ -306,8 +306,8 @@ impl State {
         let mut planned = 0;
         while left > 0 && !links.is_empty() {
             let part = (left / links.len()).max(SEGMENT);
-            planned += part;
-            let rate = turn.rate.saturating_mul(planned as u64) / turn.most.max(1) as u64;
+            planned = part.saturating_add(planned);
+            let rate = turn.rate_of(planned);
             let mut goes_on = Vec::new();
             for token in links {
                 let most = part.min(left);
@@ -421,9 +421,36 @@ struct SharedTurn {
     began: Instant,
 }
 
+impl SharedTurn {
+    /// What each connection is to be told that has a part of it, when so much is planned.
+    fn rate_of(&self, planned: usize) -> u64 {
+        let rate = u128::from(self.rate) * planned as u128 / self.most.max(1) as u128;
+        u64::try_from(rate).unwrap_or(u64::MAX)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_part_of_a_turn_has_its_part_of_the_rate_however_much_that_is() {
+        let turn = |rate, most| SharedTurn {
+            most,
+            rate,
+            has_others: false,
+            is_bounded: false,
+            is_counted: true,
+            began: Instant::now(),
+        };
+        assert_eq!(turn(2_000_000, 10_000).rate_of(2_500), 500_000);
+        assert_eq!(turn(2_000_000, 0).rate_of(2_500), 5_000_000_000);
+        for (rate, most) in [(u64::MAX, usize::MAX), (1 << 60, 1 << 52)] {
+            let part = turn(rate, most).rate_of(most / 4);
+            assert!(part.abs_diff(rate / 4) <= 1, "{part}");
+        }
+        assert_eq!(turn(u64::MAX, 1 << 20).rate_of(1 << 21), u64::MAX);
+    }
 
     #[test]
     fn a_speed_is_what_came_in_the_time_that_something_was_on_its_way() {

@@ -107,6 +107,58 @@ fn who_waits_by_a_low_rate_goes_on_at_once_when_the_program_puts_a_higher_one() 
     shutdown(nets);
 }
 
+/// To two peers of a cluster that nothing is known of the way to, with so many connections to each.
+fn held_and_let_go(connections: usize) {
+    let nets = nets_with(3, |config| {
+        config.limits.connections = Some(connections);
+        if config.me.0 == 0 {
+            config.pacing =
+                Pacing { clusters: vec![0, 1, 1], rates: vec![None; 2], ..Pacing::default() };
+        }
+    });
+    let hold = |rate| nets[0].hold(Rate::from_bits_per_second(rate));
+    let begin = |len| {
+        let came = [1, 2].map(|to: u32| receive(&nets[to as usize], 0, 1, len));
+        (came, [1, 2].map(|to| send(&nets[0], 0, to, 1, pattern(to.into(), len))))
+    };
+    let end = |(came, sent): ([_; 2], [_; 2]), len| {
+        for (to, (came, sent)) in (1..).zip(came.into_iter().zip(sent)) {
+            assert!(finish(&nets[to], came).1 == Some(pattern(to as u64, len)));
+            finish(&nets[0], sent);
+        }
+    };
+    for _ in 0..2 {
+        hold(1e6);
+        // It would take more than a quarter of an hour, for one who is forgotten and for one whose socket keeps the rate.
+        let long = 60_000_000;
+        let before = nets[0].stats().bytes_out;
+        let both = begin(long);
+        eventually("it begins", || nets[0].stats().bytes_out > before + 30_000);
+        assert!(nets[0].rates()[1].is_some());
+        nets[0].hold(None);
+        assert_eq!(nets[0].rates(), [None, None]);
+        end(both, long);
+    }
+    // A rate that is put later counts as the first one did.
+    hold(80e6);
+    let started = Instant::now();
+    end(begin(EACH), EACH);
+    let least = (2 * EACH - 100_000) as f64 * 8.0 * (1538.0 / 1448.0) / 80e6;
+    let took = started.elapsed().as_secs_f64();
+    assert!(took >= least, "{took} s, {least} at least");
+    shutdown(nets);
+}
+
+#[test]
+fn a_rate_that_the_program_takes_back_leaves_nothing_behind_where_nothing_was_paced() {
+    held_and_let_go(1);
+}
+
+#[test]
+fn nor_does_it_where_there_are_several_connections() {
+    held_and_let_go(4);
+}
+
 /// What users were told.
 static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 

@@ -431,6 +431,21 @@ fn a_rate_beyond_all_bounds_is_one_long_turn() {
     }
 }
 
+#[test]
+fn at_a_rate_beyond_all_bounds_nobody_is_asked_all_the_time_whose_window_is_shut() {
+    let mut now = Instant::now();
+    let mut pacer = Pacer::new(f64::MAX, ProcId(0), now);
+    for _ in 0..10 {
+        [0, 1].map(ProcId).into_iter().for_each(|peer| pacer.put_back(peer, false, now));
+        assert_eq!(pacer.next(now + Duration::from_micros(100)), None);
+        now += TURN;
+        for peer in [0, 1].map(ProcId) {
+            assert_eq!(pacer.next(now), Some(peer));
+            assert!(matches!(pacer.ask(peer, LARGE, now), Turn::Now(_)));
+        }
+    }
+}
+
 /// A kernel that has sent so much, with enough to go on with.
 fn busy(sent: usize) -> Progress {
     Progress { sent: sent as u64, unsent: 20 * SEGMENT, is_open: true }
