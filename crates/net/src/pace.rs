@@ -82,6 +82,8 @@ pub(crate) struct Pacer {
     level: f64,
     /// What it has missed since somebody waits, bytes.
     missed: f64,
+    /// By so much `level` has risen for what leaves beside the turns, since one was given.
+    beside: f64,
     seen: Instant,
     /// Whom [`Self::next`] has named, until it asks.
     called: Option<ProcId>,
@@ -114,6 +116,7 @@ impl Pacer {
             rate,
             level: 0.0,
             missed: 0.0,
+            beside: 0.0,
             seen: now,
             called: None,
             last: None,
@@ -245,6 +248,7 @@ impl Pacer {
                 self.upkeep.forget();
             }
             self.is_cut = false;
+            self.beside = 0.0;
             return Turn::Now(turn);
         }
         self.waiting.insert(peer, ask.is_young);
@@ -288,10 +292,14 @@ impl Pacer {
         self.burden(bytes.min(self.turn() as f64));
     }
 
-    /// So many bytes have come, and will be acknowledged.
+    /// So many bytes have come, and will be acknowledged. Between two turns no more counts than one of them, or nobody would have the
+    /// next while much comes.
     pub(crate) fn received(&mut self, bytes: usize, now: Instant) {
         self.settle(now);
-        self.burden(bytes as f64 * ACKNOWLEDGEMENT);
+        let before = self.level;
+        let most = (self.turn() as f64 - self.beside).max(0.0) + self.missed;
+        self.burden((bytes as f64 * ACKNOWLEDGEMENT).min(most));
+        self.beside += self.level - before;
     }
 
     /// So many bytes leave beside the turns.
@@ -351,6 +359,7 @@ impl Pacer {
         if let Some(peer) = &self.called {
             self.waiting.remove(peer);
             self.is_cut = false;
+            self.beside = 0.0;
         }
         self.called
     }

@@ -198,6 +198,45 @@ fn what_comes_in_takes_its_acknowledgements() {
 }
 
 #[test]
+fn nobody_waits_long_however_much_comes_in() {
+    let mut world = World::new(1);
+    let turn = world.pacer.turn();
+    let step = Duration::from_micros(100);
+    // A hundred times as much as may go out: for its acknowledgements alone that is nearly three times too much.
+    let comes = |world: &mut World| {
+        world.now += step;
+        world.pacer.received((100.0 * RATE * step.as_secs_f64()) as usize, world.now);
+    };
+    let waited = |backlog, most: Duration, world: &mut World| {
+        let began = world.now;
+        if world.ask(0, backlog) == Turn::Later {
+            while world.pacer.next(world.now).is_none() {
+                comes(world);
+                let wait = world.now - began;
+                assert!(wait <= most + step, "{wait:?}");
+            }
+            assert!(matches!(world.ask(0, backlog), Turn::Now(_)));
+        }
+        // Words of the stream are no turns.
+        for _ in 0..20 {
+            assert_eq!(world.ask(0, 0), Turn::Now(usize::MAX));
+            world.pacer.wrote(ProcId(0), 10, world.now);
+            comes(world);
+        }
+    };
+    for _ in 0..1000 {
+        // Also the first one after a long time.
+        (0..20).for_each(|_| comes(&mut world));
+        waited(100, TURN, &mut world);
+        world.pacer.wrote(ProcId(0), 1000, world.now);
+    }
+    for _ in 0..1000 {
+        waited(1 << 20, 3 * TURN, &mut world);
+        world.pacer.wrote(ProcId(0), turn, world.now);
+    }
+}
+
+#[test]
 fn young_connections_send_little_at_a_time() {
     let mut world = World::new(1);
     assert_eq!(world.pacer.ask(ProcId(0), YOUNG, world.now), Turn::Now(TURN_YOUNG));
