@@ -376,9 +376,12 @@ impl State {
 
     /// The turn of somebody who sends to this cluster may have come.
     pub(crate) fn turn_due(&mut self, cluster: u16) {
-        if let Some(paced) = self.paces.get(cluster) {
-            paced.armed = None;
+        let Some(paced) = self.paces.get(cluster) else { return };
+        if paced.armed.is_some_and(|armed| armed > Instant::now()) {
+            // A timer that an earlier one has taken the place of: renewed, there would be ever more of them.
+            return;
         }
+        paced.armed = None;
         self.look_back(cluster);
         while let Some(peer) = self.paces.next(cluster, Instant::now()) {
             self.transmit(peer);
@@ -413,4 +416,77 @@ fn unpace(link: &mut Link) {
 fn progress_of(sockets: &mut Slots<Socket>, token: Token) -> Option<Progress> {
     let Some(Socket::Link(link)) = sockets.get(token) else { return None };
     progress(&link.carrier.fd).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use gridmpi_engine::Config;
+    use gridmpi_wire::JobKey;
+
+    use super::*;
+    use crate::{Limits, Listen, NetConfig, bind};
+
+    const FAR: ProcId = ProcId(1);
+
+    /// A process of one cluster that sends to another at so many bits per second.
+    fn state(rate: f64) -> State {
+        let me = ProcId(0);
+        let rates = vec![None, Rate::from_bits_per_second(rate)];
+        let config = NetConfig {
+            me,
+            job: [7; 16],
+            key: JobKey::new([9; 32]),
+            engine: Config::new(me),
+            peers: vec![Vec::new(); 2],
+            security: None,
+            relays: None,
+            limits: Limits::default(),
+            pacing: Pacing { clusters: vec![0, 1], rates, ..Pacing::default() },
+            warn: |_| {},
+            lost: None,
+        };
+        let listen = Listen { interface: Some("127.0.0.1".into()), port: 0 };
+        State::new(bind(&listen).unwrap(), config).unwrap()
+    }
+
+    /// It has had a turn and waits for the next one.
+    fn wait_on(state: &mut State) {
+        let now = Instant::now();
+        let pacer = &mut state.paces.get(1).unwrap().pacer;
+        let ask = Ask { backlog: 1 << 30, frame: 1 << 30, is_young: false, share: 1.0 };
+        while let Turn::Now(most) = pacer.ask(FAR, ask, now) {
+            pacer.wrote(FAR, most, now);
+        }
+    }
+
+    #[test]
+    fn while_somebody_waits_there_is_one_timer_and_no_turn_is_missed() {
+        let mut state = state(1e6);
+        wait_on(&mut state);
+        state.arm_turn(1);
+        // At higher and higher rates the next turn comes sooner and sooner.
+        for mbits in 2..20 {
+            state.hold(Rate::from_bits_per_second(f64::from(mbits) * 1e6));
+        }
+        let began = Instant::now();
+        let (mut fired, mut turns) = (0, 0);
+        while began.elapsed() < Duration::from_millis(500) {
+            std::thread::sleep(Duration::from_millis(1));
+            for _ in state.timers.expired(Instant::now()) {
+                fired += 1;
+                state.turn_due(1);
+                if !state.paces.get(1).unwrap().pacer.has_waiting() {
+                    turns += 1;
+                    wait_on(&mut state);
+                    state.arm_turn(1);
+                }
+            }
+        }
+        // A turn takes 5 ms.
+        assert!(turns > 20, "{turns}");
+        // Those from the beginning, and one for each; another where one came too early.
+        assert!(fired <= 20 + 2 * turns, "{fired} for {turns}");
+    }
 }
