@@ -445,6 +445,7 @@ mod tests {
             limits: Limits::default(),
             pacing: Pacing { clusters: vec![0, 1], rates, ..Pacing::default() },
             warn: |_| {},
+            tells_of_absence: None,
             lost: None,
         };
         let listen = Listen { interface: Some("127.0.0.1".into()), port: 0 };
