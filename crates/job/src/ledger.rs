@@ -73,6 +73,8 @@ pub(crate) struct Ledger {
     /// The cluster whose `MPI_Abort` is pending.
     aborting: Option<usize>,
     decided: bool,
+    /// When the verdict was last asked for.
+    looked: Option<Instant>,
     /// First exit code other than 0 of a cluster that had finalized.
     late_code: i32,
 }
@@ -80,7 +82,15 @@ pub(crate) struct Ledger {
 impl Ledger {
     pub(crate) fn new(names: impl IntoIterator<Item = String>, reconnect: Duration) -> Self {
         let entries = names.into_iter().map(|name| Entry { name, ..Entry::default() }).collect();
-        Self { entries, reconnect, pending: None, aborting: None, decided: false, late_code: 0 }
+        Self {
+            entries,
+            reconnect,
+            pending: None,
+            aborting: None,
+            decided: false,
+            looked: None,
+            late_code: 0,
+        }
     }
 
     /// A cluster that comes by `gridmpi join` has not come yet (true) or has come.
@@ -190,6 +200,7 @@ impl Ledger {
 
     /// Whether the job must end now; answers once.
     pub(crate) fn verdict(&mut self, now: Instant) -> Option<Ending> {
+        self.looked = Some(now);
         if self.decided {
             return None;
         }
@@ -209,7 +220,10 @@ impl Ledger {
         let pending = self.pending.as_ref().map(|(when, _)| *when);
         let ended = self.entries.iter().filter_map(|entry| Some(entry.exited?.1 + WORD));
         let ended = ended.filter(|_| !self.is_settled(now));
-        if self.decided { None } else { away.chain(pending).chain(ended).min() }
+        // What was due at the last look has had its look. What has become due since then has not.
+        let is_ahead = |at: &Instant| self.looked.is_none_or(|looked| *at > looked);
+        let ahead = away.chain(ended).filter(is_ahead);
+        if self.decided { None } else { ahead.chain(pending).min() }
     }
 
     /// Whether no word about a cluster that has ended can be under way any more.
@@ -421,6 +435,19 @@ mod tests {
         ledger.away(0, Parting::Closed, now);
         assert_eq!(ledger.next_look(now), Some(now + CLOSED));
         assert!(ledger.verdict(now + CLOSED).unwrap().reason.contains("did not notice"));
+    }
+
+    #[test]
+    fn a_cluster_that_has_ended_is_looked_at_once_while_another_goes_on() {
+        let (mut ledger, now) = started();
+        ledger.exited(0, 0, now);
+        assert_eq!((ledger.verdict(now), ledger.next_look(now)), (None, Some(now + WORD)));
+        let (before, after) = (now + WORD - SETTLE, now + WORD + SETTLE);
+        // The moment falls between a look and the question when the next one is.
+        assert_eq!((ledger.verdict(before), ledger.next_look(after)), (None, Some(now + WORD)));
+        assert_eq!((ledger.verdict(after), ledger.next_look(after)), (None, None));
+        ledger.away(0, Parting::Closed, after);
+        assert!(ledger.verdict(after).unwrap().reason.contains("MPI_Finalize"));
     }
 
     #[test]
