@@ -13,6 +13,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+#[cfg(test)]
+mod tests;
+
 /// First pause between two attempts; doubled each time, up to [`PAUSE_MOST`].
 const PAUSE_LEAST: Duration = Duration::from_millis(100);
 const PAUSE_MOST: Duration = Duration::from_secs(2);
@@ -20,7 +23,8 @@ const PAUSE_MOST: Duration = Duration::from_secs(2);
 const STEADY: Duration = Duration::from_secs(2);
 /// Time for the first attempt, so that one that meets a silent path does not cost much; doubled each time, up to [`REACH`].
 const ATTEMPT: Duration = Duration::from_millis(2500);
-/// A coordinator that is nowhere does not come back. Time for what is only on the way to it, such as a gateway that starts again.
+/// A coordinator that is not where it was does not come back. Time for what is only on the way to it, such as a gateway that starts
+/// again.
 const NOWHERE: Duration = Duration::from_secs(5);
 const STACK: usize = 512 << 10;
 
@@ -48,6 +52,16 @@ impl Keeper {
         deadline: Instant,
         tell: impl FnMut(News) + Send + 'static,
     ) -> Result<Self, BootstrapError> {
+        Self::start_at(caller, first, deadline, NOWHERE, tell)
+    }
+
+    fn start_at(
+        caller: Caller,
+        first: ToCoordinator,
+        deadline: Instant,
+        nowhere: Duration,
+        tell: impl FnMut(News) + Send + 'static,
+    ) -> Result<Self, BootstrapError> {
         let session = Arc::new(Session::new(0));
         session.say(Arc::new(first));
         let id = SessionId::random().map_err(BootstrapError::gone)?;
@@ -56,6 +70,7 @@ impl Keeper {
             id,
             session: Arc::clone(&session),
             direct: None,
+            nowhere,
             ear: Ear { tell, patience: NetworkInfo::default().reconnect(), state: Job::On },
         };
         let line = caller.reach(deadline, |reached, deadline| work.open(reached, deadline))?;
@@ -137,6 +152,7 @@ struct Work<T> {
     session: Arc<Session<ToCoordinator>>,
     /// Where the last connection led to, if no relay was between.
     direct: Option<SocketAddr>,
+    nowhere: Duration,
     ear: Ear<T>,
 }
 
@@ -227,12 +243,16 @@ impl<T: FnMut(News)> Work<T> {
         Ok(self.open(reached, deadline)?)
     }
 
-    /// Whether nobody can be where the coordinator was.
+    /// Whether nobody can be where the coordinator was. Addresses that have not led to it say nothing of it, and relays may not know it
+    /// for a while: so who came through one gives up on such grounds only when the job ends anyway.
     fn is_nowhere(&self, missed: &Missed) -> bool {
-        missed.is_nowhere || self.direct.is_some_and(|at| missed.deserted.contains(&at))
+        match self.direct {
+            Some(at) => missed.deserted.contains(&at),
+            None => missed.is_nowhere && self.ear.state == Job::Ending,
+        }
     }
 
     fn nowhere(&self) -> Duration {
-        if self.ear.state == Job::Ending { Duration::ZERO } else { NOWHERE }
+        if self.ear.state == Job::Ending { Duration::ZERO } else { self.nowhere }
     }
 }

@@ -40,7 +40,7 @@ pub(crate) struct Missed {
     pub(crate) is_passing: bool,
     /// Where the coordinator certainly is not, of its own addresses.
     pub(crate) deserted: Vec<SocketAddr>,
-    /// It is nowhere: nobody listens at any of its addresses, nor does a relay know it.
+    /// It is nowhere at present: nobody listens at any of its addresses, nor does a relay know it.
     pub(crate) is_nowhere: bool,
 }
 

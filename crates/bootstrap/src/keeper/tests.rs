@@ -1,0 +1,240 @@
+//! Sessions that lead through a relay, which does with them what a test says.
+
+use super::{Keeper, News};
+use crate::handshake::Role;
+use crate::lock;
+use crate::message::{FromCoordinator, ToCoordinator};
+use crate::model::tests::sample;
+use crate::model::{ClusterName, NetworkInfo};
+use crate::race::Listening;
+use crate::race::tests::asked;
+use crate::reach::Caller;
+use crate::relay::{RelayAccess, RelayToken};
+use crate::roster::Expected;
+use crate::secret::Secret;
+use crate::server::{Coordinator, CoordinatorConfig};
+use gridmpi_wire::LegVerdict;
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Nobody else listens there, so that a port of a relay's stays its own while it is away.
+const RELAYS: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 77));
+const NOWHERE: Duration = Duration::from_millis(300);
+const STEP: Duration = Duration::from_millis(2);
+
+fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(20)
+}
+
+/// What a relay does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mood {
+    Serves,
+    /// It does not know the coordinator.
+    Ignorant,
+    /// Nobody listens.
+    Away,
+}
+
+struct Relay {
+    at: SocketAddr,
+    inside: Arc<Inside>,
+}
+
+struct Inside {
+    token: RelayToken,
+    coordinator: SocketAddr,
+    mood: Mutex<Mood>,
+    /// Both ends of each circuit.
+    circuits: Mutex<Vec<[TcpStream; 2]>>,
+}
+
+impl Relay {
+    fn new(token: &RelayToken, coordinator: SocketAddr) -> Self {
+        let (mood, circuits) = (Mutex::new(Mood::Serves), Mutex::default());
+        let inside = Arc::new(Inside { token: token.clone(), coordinator, mood, circuits });
+        let listener = TcpListener::bind((RELAYS, 0)).unwrap();
+        let relay = Self { at: listener.local_addr().unwrap(), inside: Arc::clone(&inside) };
+        std::thread::spawn(move || inside.run(listener));
+        relay
+    }
+
+    /// Behaves so from now on, and ends what leads through it.
+    fn turn(&self, mood: Mood) {
+        *lock(&self.inside.mood) = mood;
+        for stream in lock(&self.inside.circuits).drain(..).flatten() {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+impl Inside {
+    fn mood(&self) -> Mood {
+        *lock(&self.mood)
+    }
+
+    fn run(self: Arc<Self>, mut listener: TcpListener) {
+        let at = listener.local_addr().unwrap();
+        loop {
+            listener.set_nonblocking(true).unwrap();
+            while self.mood() != Mood::Away {
+                match listener.accept() {
+                    Ok((near, _)) => {
+                        let inside = Arc::clone(&self);
+                        std::thread::spawn(move || inside.serve(near));
+                    }
+                    Err(_) => std::thread::sleep(STEP),
+                }
+            }
+            drop(listener);
+            while self.mood() == Mood::Away {
+                std::thread::sleep(STEP);
+            }
+            listener = TcpListener::bind(at).unwrap();
+        }
+    }
+
+    fn serve(&self, mut near: TcpStream) {
+        let request = asked(&mut near, &self.token);
+        if self.mood() == Mood::Ignorant {
+            return near.write_all(&request.answer(LegVerdict::NoRoute)).unwrap();
+        }
+        near.write_all(&request.answer(LegVerdict::Accepted)).unwrap();
+        let far = TcpStream::connect(self.coordinator).unwrap();
+        let (near, far) = (&near, &far);
+        lock(&self.circuits).push([near, far].map(|end| end.try_clone().unwrap()));
+        std::thread::scope(|scope| {
+            scope.spawn(|| self.carry(near, far));
+            self.carry(far, near);
+        });
+    }
+
+    fn carry(&self, mut from: &TcpStream, mut to: &TcpStream) {
+        let mut bytes = [0; 4096];
+        while let Ok(count @ 1..) = from.read(&mut bytes) {
+            if to.write_all(&bytes[..count]).is_err() {
+                break;
+            }
+        }
+        let _ = to.shutdown(Shutdown::Both);
+    }
+}
+
+/// A job of one cluster, its coordinator, and an address where nobody listens.
+struct Scene {
+    secret: Secret,
+    coordinator: Coordinator,
+    token: RelayToken,
+    closed: SocketAddr,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let secret = Secret::random().unwrap();
+        let name = ClusterName::new("a").unwrap();
+        let config = CoordinatorConfig {
+            secret: secret.clone(),
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            clusters: vec![Expected { name, ranks: None, joins: false, interface: None }],
+            network: NetworkInfo::default(),
+            reachable: Vec::new(),
+            relays: None,
+            wait_s: 0,
+        };
+        let coordinator = Coordinator::start(config, |_| ()).unwrap();
+        let closed = TcpListener::bind((RELAYS, 0)).unwrap().local_addr().unwrap();
+        Self { secret, coordinator, token: RelayToken::random().unwrap(), closed }
+    }
+
+    fn relay(&self) -> Relay {
+        Relay::new(&self.token, self.coordinator.address())
+    }
+
+    /// A session of the cluster's, by that address or one of those relays; the table has come.
+    fn session(&self, direct: SocketAddr, relays: &[&Relay]) -> (Keeper, Receiver<News>) {
+        let names = relays.iter().map(|relay| relay.at.to_string()).collect();
+        let caller = Caller {
+            direct: vec![direct],
+            relays: Some(RelayAccess { names, token: self.token.clone() }),
+            role: Role::Rank,
+            cluster: ClusterName::new("a").unwrap(),
+            job: self.secret.job(),
+            key: self.secret.key(),
+            listening: Listening::Now,
+        };
+        let (sender, news) = channel();
+        let first = ToCoordinator::Register(sample("a", 1));
+        let tell = move |new| drop(sender.send(new));
+        let keeper = Keeper::start_at(caller, first, soon(), NOWHERE, tell).ok().unwrap();
+        expect(&news, |new| matches!(new, News::Said(FromCoordinator::Table(_))));
+        (keeper, news)
+    }
+}
+
+fn text(new: &News) -> String {
+    match new {
+        News::Said(word) => format!("said: {word:?}"),
+        News::Away(why) => format!("away: {why}"),
+        News::Back => "back".to_owned(),
+        News::Gone(why) => format!("gone: {why}"),
+    }
+}
+
+/// The next news are so.
+fn expect(news: &Receiver<News>, wanted: impl Fn(&News) -> bool) {
+    let new = news.recv_timeout(Duration::from_secs(20)).expect("no news");
+    assert!(wanted(&new), "{}", text(&new));
+}
+
+fn is_away(new: &News) -> bool {
+    matches!(new, News::Away(_))
+}
+
+fn is_gone(new: &News) -> bool {
+    matches!(new, News::Gone(_))
+}
+
+#[test]
+fn who_came_through_a_relay_waits_until_it_knows_the_coordinator_again() {
+    let scene = Scene::new();
+    let relay = scene.relay();
+    let (_keeper, news) = scene.session(scene.closed, &[&relay]);
+    for mood in [Mood::Ignorant, Mood::Away] {
+        relay.turn(mood);
+        expect(&news, is_away);
+        std::thread::sleep(2 * NOWHERE);
+        assert!(news.try_recv().is_err(), "nothing has been decided");
+        relay.turn(Mood::Serves);
+        expect(&news, |new| matches!(new, News::Back));
+    }
+}
+
+#[test]
+fn at_the_end_of_the_job_nobody_waits_for_relays() {
+    let scene = Scene::new();
+    let relay = scene.relay();
+    let (_keeper, news) = scene.session(scene.closed, &[&relay]);
+    scene.coordinator.end(3, "over");
+    expect(&news, |new| matches!(new, News::Said(FromCoordinator::Ended { code: 3, .. })));
+    relay.turn(Mood::Ignorant);
+    let began = Instant::now();
+    expect(&news, is_away);
+    expect(&news, is_gone);
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+}
+
+#[test]
+fn an_address_that_led_to_the_coordinator_and_refuses_ends_the_session() {
+    let scene = Scene::new();
+    let relay = scene.relay();
+    relay.turn(Mood::Ignorant);
+    let (_keeper, news) = scene.session(scene.coordinator.address(), &[&relay]);
+    drop(scene.coordinator);
+    let began = Instant::now();
+    expect(&news, is_away);
+    expect(&news, is_gone);
+    assert!((NOWHERE..Duration::from_secs(10)).contains(&began.elapsed()), "{:?}", began.elapsed());
+}
