@@ -142,11 +142,12 @@ impl Channel {
 }
 
 impl Writer {
+    /// Sends a frame. How many bytes it has.
     pub(crate) fn send<M: Serialize>(
         &mut self,
         message: &M,
         deadline: Instant,
-    ) -> Result<(), ChannelError> {
+    ) -> Result<usize, ChannelError> {
         let body = serde_json::to_vec(message)?;
         let length = u32::try_from(body.len()).ok().filter(|_| body.len() <= MAX_FRAME);
         let length = length.ok_or(ChannelError::TooLong(body.len()))?;
@@ -156,7 +157,8 @@ impl Writer {
         frame.extend_from_slice(&body);
         frame.extend_from_slice(&tag);
         self.direction.count += 1;
-        Ok(Timed::new(&self.stream, deadline).write_all(&frame)?)
+        Timed::new(&self.stream, deadline).write_all(&frame)?;
+        Ok(frame.len())
     }
 
     /// Ends both directions of the connection; readers in other threads wake.

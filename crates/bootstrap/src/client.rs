@@ -103,11 +103,11 @@ fn tell_at(
 ) -> Result<(), BootstrapError> {
     let (mut reader, mut writer) = reached.channel.split().map_err(BootstrapError::gone)?;
     let what = "sending a failure";
-    let envelope = Envelope { received: 0, message: Some((0, message)) };
+    let envelope = Envelope::saying(0, 0, message);
     writer.send(&envelope, deadline).map_err(|error| broken(error, what))?;
     let answer = reader.receive(deadline).map_err(|error| broken(error, what))?;
     match answer {
-        Envelope::<FromCoordinator> { received: 1, message: None } => Ok(()),
+        Envelope::<FromCoordinator> { received: 1, message: None, .. } => Ok(()),
         other => Err(BootstrapError::Protocol(format!("{other:?} for an answer"))),
     }
 }

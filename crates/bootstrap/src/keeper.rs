@@ -7,7 +7,7 @@ use crate::error::BootstrapError;
 use crate::message::{FromCoordinator, ToCoordinator};
 use crate::model::NetworkInfo;
 use crate::reach::{Caller, Missed, REACH, Reached};
-use crate::session::{End, Envelope, Hearer, Line, Opening, Session, SessionId};
+use crate::session::{End, Envelope, Hearer, Line, Opening, Patience, Session, SessionId};
 use nix::sys::signal::{SigSet, SigmaskHow, pthread_sigmask};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,10 +23,24 @@ const PAUSE_MOST: Duration = Duration::from_secs(2);
 const STEADY: Duration = Duration::from_secs(2);
 /// Time for the first attempt, so that one that meets a silent path does not cost much; doubled each time, up to [`REACH`].
 const ATTEMPT: Duration = Duration::from_millis(2500);
-/// A coordinator that is not where it was does not come back. Time for what is only on the way to it, such as a gateway that starts
-/// again.
-const NOWHERE: Duration = Duration::from_secs(5);
+/// Time for another way beside a silent one.
+const BESIDE: Duration = Duration::from_secs(5);
 const STACK: usize = 512 << 10;
+
+/// Times that tests have shorter.
+#[derive(Clone, Copy)]
+struct Times {
+    /// A coordinator that is not where it was does not come back. Time for what is only on the way to it, such as a gateway that
+    /// starts again.
+    nowhere: Duration,
+    /// For signs of the coordinator, where there are relays between.
+    signs: Patience,
+}
+
+const TIMES: Times = Times {
+    nowhere: Duration::from_secs(5),
+    signs: Patience { answer: Duration::from_secs(10), rest: Duration::from_secs(5) },
+};
 
 /// What a keeper tells.
 pub(crate) enum News {
@@ -52,14 +66,14 @@ impl Keeper {
         deadline: Instant,
         tell: impl FnMut(News) + Send + 'static,
     ) -> Result<Self, BootstrapError> {
-        Self::start_at(caller, first, deadline, NOWHERE, tell)
+        Self::start_with(TIMES, caller, first, deadline, tell)
     }
 
-    fn start_at(
+    fn start_with(
+        times: Times,
         caller: Caller,
         first: ToCoordinator,
         deadline: Instant,
-        nowhere: Duration,
         tell: impl FnMut(News) + Send + 'static,
     ) -> Result<Self, BootstrapError> {
         let session = Arc::new(Session::new(0));
@@ -70,7 +84,7 @@ impl Keeper {
             id,
             session: Arc::clone(&session),
             direct: None,
-            nowhere,
+            times,
             ear: Ear { tell, patience: NetworkInfo::default().reconnect(), state: Job::On },
         };
         let line = caller.reach(deadline, |reached, deadline| work.open(reached, deadline))?;
@@ -152,30 +166,52 @@ struct Work<T> {
     session: Arc<Session<ToCoordinator>>,
     /// Where the last connection led to, if no relay was between.
     direct: Option<SocketAddr>,
-    nowhere: Duration,
+    times: Times,
     ear: Ear<T>,
 }
 
 impl<T: FnMut(News)> Work<T> {
     fn run(mut self, mut line: Line) {
         let mut pause = Duration::ZERO;
+        let mut since = Instant::now();
         loop {
-            let since = Instant::now();
-            let End::Broken(problem) = self.session.serve(line, &mut self.ear) else { return };
-            if self.ear.state == Job::Refused {
-                return self.session.close();
-            }
-            if since.elapsed() >= STEADY {
-                pause = Duration::ZERO;
-            }
-            line = match self.again(&problem, &mut pause) {
-                Ok(Some(line)) => line,
+            let other = match self.session.serve(&mut line, &mut self.ear) {
+                End::Closed | End::Replaced => return,
+                End::Silent => match self.beside(&line) {
+                    Ok(None) => continue,
+                    other => other,
+                },
+                End::Broken(_) if self.ear.state == Job::Refused => return self.session.close(),
+                End::Broken(problem) => {
+                    drop(line);
+                    if since.elapsed() >= STEADY {
+                        pause = Duration::ZERO;
+                    }
+                    self.again(&problem, &mut pause)
+                }
+            };
+            (line, since) = match other {
+                Ok(Some(other)) => (other, Instant::now()),
                 Ok(None) => return,
                 Err(why) => {
                     (self.ear.tell)(News::Gone(why));
                     return self.session.close();
                 }
             };
+        }
+    }
+
+    /// A connection by another way than one that is silent, if there is any. Else that stands: it may be the coordinator that is stopped,
+    /// not a relay, and it goes on some time.
+    fn beside(&mut self, silent: &Line) -> Result<Option<Line>, String> {
+        match self.once(Instant::now() + BESIDE) {
+            Ok(line) => {
+                silent.break_off();
+                (self.ear.tell)(News::Away("no answer through a relay".to_owned()));
+                Ok(Some(line))
+            }
+            Err(Missed { error: BootstrapError::Refused(reason), .. }) => Err(reason),
+            Err(_) => Ok(None),
         }
     }
 
@@ -190,14 +226,16 @@ impl<T: FnMut(News)> Work<T> {
         writer.send(&opening, deadline).map_err(|error| broken(error, what))?;
         let answer = reader.receive(deadline).map_err(|error| broken(error, what))?;
         let next = match answer {
-            Envelope::<FromCoordinator> { received, message: None } => received,
+            Envelope::<FromCoordinator> { received, message: None, .. } => received,
             Envelope { message: Some((_, FromCoordinator::Refused { reason })), .. } => {
                 return Err(BootstrapError::Refused(reason));
             }
             other => return Err(BootstrapError::Protocol(format!("{other:?} for an answer"))),
         };
         self.direct = reached.direct;
-        Ok(Line { reader, writer, told, next })
+        // The other end of a direct connection is the coordinator's own kernel.
+        let signs = self.direct.is_none().then_some(self.times.signs);
+        Ok(Line::new((reader, writer), told, next, signs))
     }
 
     /// Another connection in place of a lost one; none if the session has been closed. An error is for the user.
@@ -253,6 +291,6 @@ impl<T: FnMut(News)> Work<T> {
     }
 
     fn nowhere(&self) -> Duration {
-        if self.ear.state == Job::Ending { Duration::ZERO } else { self.nowhere }
+        if self.ear.state == Job::Ending { Duration::ZERO } else { self.times.nowhere }
     }
 }

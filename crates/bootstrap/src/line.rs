@@ -247,7 +247,8 @@ impl LineWriter {
     /// # Errors
     /// See [`LineError`]; the line is of no further use then.
     pub fn send<M: Serialize>(&mut self, message: &M, deadline: Instant) -> Result<(), LineError> {
-        Ok(self.0.send(message, deadline)?)
+        self.0.send(message, deadline)?;
+        Ok(())
     }
 
     /// Ends the line; a reader in another thread wakes.

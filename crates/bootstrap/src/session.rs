@@ -3,12 +3,16 @@
 //!
 //! Messages of a direction are numbered from 0. On a connection each end first says how many it has had, and the other goes on
 //! from there; every frame after that says it again, which lets the other end forget them.
+//!
+//! A connection may stand and lead nowhere: a relay between that hangs has a kernel that goes on. So an end that could find another
+//! way watches for signs of the other, and asks for one when nothing has come for a while. It asks, and the other answers: the
+//! answer is no question.
 
 use crate::bell::Bell;
 use crate::channel::{ChannelError, Reader, Writer};
 use crate::lock;
 use crate::model::ClusterName;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -19,6 +23,8 @@ use std::time::{Duration, Instant};
 
 /// Longest time for one frame, once it has begun to go or to come.
 const FRAME: Duration = Duration::from_secs(30);
+/// A frame of more bytes may be on its way for long.
+const LONG: usize = 64 << 10;
 
 /// Names a session. Drawn by the client, so that only it can resume it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,12 +55,60 @@ pub(crate) struct Envelope<M> {
     pub(crate) received: u64,
     /// One of its sender's, and its number.
     pub(crate) message: Option<(u64, M)>,
+    /// Its sender wants a sign: any envelope. One that is sent as such asks for none.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) asks: bool,
+}
+
+impl<M> Envelope<M> {
+    pub(crate) const fn saying(received: u64, number: u64, message: M) -> Self {
+        Self { received, message: Some((number, message)), asks: false }
+    }
 }
 
 impl Envelope<()> {
     /// Nothing but the count.
     pub(crate) const fn count(received: u64) -> Self {
-        Self { received, message: None }
+        Self { received, message: None, asks: false }
+    }
+
+    const fn question(received: u64) -> Self {
+        Self { asks: true, ..Self::count(received) }
+    }
+}
+
+/// How long an end waits for signs of the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Patience {
+    /// When it has said or asked something.
+    pub(crate) answer: Duration,
+    /// Before it asks, when nothing comes.
+    pub(crate) rest: Duration,
+}
+
+/// What an end knows of the other's life.
+struct Watch {
+    patience: Patience,
+    /// When something came last.
+    heard: Instant,
+    /// Something is to come by then.
+    answer_by: Option<Instant>,
+}
+
+impl Watch {
+    fn expect(&mut self, length: usize) {
+        let most = if length > LONG { self.patience.answer + FRAME } else { self.patience.answer };
+        self.answer_by.get_or_insert_with(|| Instant::now() + most);
+    }
+
+    /// Something has come; `owes`: the other end has still not counted all that was said to it.
+    fn hear(&mut self, owes: bool) {
+        self.heard = Instant::now();
+        self.answer_by = owes.then(|| self.heard + self.patience.answer);
+    }
+
+    fn due(&self) -> Instant {
+        self.answer_by.unwrap_or(self.heard + self.patience.rest)
     }
 }
 
@@ -66,6 +120,46 @@ pub(crate) struct Line {
     pub(crate) told: u64,
     /// The number of our next one: how many it has had.
     pub(crate) next: u64,
+    /// The other end wants a sign.
+    is_asked: bool,
+    watch: Option<Watch>,
+    held: Option<Held>,
+}
+
+/// Which of a session's connections this is, and what wakes its service.
+type Held = (u64, Arc<Bell>);
+
+impl Line {
+    /// With `patience` it is watched: the other end's silence ends its service.
+    pub(crate) fn new(
+        (reader, writer): (Reader, Writer),
+        told: u64,
+        next: u64,
+        patience: Option<Patience>,
+    ) -> Self {
+        let watch =
+            patience.map(|patience| Watch { patience, heard: Instant::now(), answer_by: None });
+        Self { reader, writer, told, next, is_asked: false, watch, held: None }
+    }
+
+    /// Sends it. How long it was.
+    fn send<M: Serialize>(&mut self, envelope: &Envelope<M>) -> Result<usize, ChannelError> {
+        let length = self.writer.send(envelope, Instant::now() + FRAME)?;
+        (self.told, self.is_asked) = (envelope.received, false);
+        Ok(length)
+    }
+
+    /// Something was sent that must be answered.
+    fn expect(&mut self, length: usize) {
+        if let Some(watch) = &mut self.watch {
+            watch.expect(length);
+        }
+    }
+
+    /// It is over. An orderly end would say that this process has ended.
+    pub(crate) fn break_off(&self) {
+        let _ = socket2::SockRef::from(self.reader.stream()).set_linger(Some(Duration::ZERO));
+    }
 }
 
 /// Who hears what comes of a session. Nothing here may wait.
@@ -85,6 +179,8 @@ pub(crate) enum End {
     Closed,
     /// Another connection has taken its place.
     Replaced,
+    /// Nothing has come for too long. It may yet: it can be served on.
+    Silent,
     Broken(ChannelError),
 }
 
@@ -224,30 +320,33 @@ impl<Out: Serialize> Session<Out> {
     /// Serves the session over a connection, which takes the place of the one before, until it ends in whatever way. Waits.
     pub(crate) fn serve<In: DeserializeOwned>(
         &self,
-        mut line: Line,
+        line: &mut Line,
         hearer: &mut impl Hearer<In>,
     ) -> End {
-        let begun = self.begin(&line, hearer);
-        let end = match begun {
-            Ok((mine, bell)) => {
-                let end = self.pump(&mut line, mine, &bell, hearer).unwrap_or_else(End::Broken);
-                self.finish(mine, &end, hearer);
-                end
-            }
-            Err(error) => End::Broken(error),
-        };
+        let end = self.attend(line, hearer).unwrap_or_else(End::Broken);
         if matches!(end, End::Broken(_)) {
-            // An orderly end would say that this process has ended.
-            let _ = socket2::SockRef::from(line.reader.stream()).set_linger(Some(Duration::ZERO));
+            line.break_off();
         }
         end
     }
 
-    fn begin<In>(
+    fn attend<In: DeserializeOwned>(
         &self,
-        line: &Line,
+        line: &mut Line,
         hearer: &mut impl Hearer<In>,
-    ) -> Result<(u64, Arc<Bell>), ChannelError> {
+    ) -> Result<End, ChannelError> {
+        let (mine, bell) = match line.held.clone() {
+            Some(held) => held,
+            None => line.held.insert(self.begin(line, hearer)?).clone(),
+        };
+        let end = self.pump(line, mine, &bell, hearer).unwrap_or_else(End::Broken);
+        if !matches!(end, End::Silent) {
+            self.finish(mine, &end, hearer);
+        }
+        Ok(end)
+    }
+
+    fn begin<In>(&self, line: &Line, hearer: &mut impl Hearer<In>) -> Result<Held, ChannelError> {
         let bell = Arc::new(Bell::new()?);
         let hold = Hold { stream: line.reader.stream().try_clone()?, bell: Arc::clone(&bell) };
         let mut state = lock(&self.state);
@@ -286,19 +385,27 @@ impl<Out: Serialize> Session<Out> {
             let received = self.heard();
             match self.step(mine, line.next) {
                 Step::Say(number, message) => {
-                    let envelope = Envelope { received, message: Some((number, &*message)) };
-                    line.writer.send(&envelope, Instant::now() + FRAME)?;
-                    (line.next, line.told) = (number + 1, received);
+                    let length = line.send(&Envelope::saying(received, number, &*message))?;
+                    line.next = number + 1;
+                    line.expect(length);
                 }
-                Step::Wait | Step::End(End::Closed) if line.told < received => {
-                    line.writer.send(&Envelope::count(received), Instant::now() + FRAME)?;
-                    line.told = received;
+                Step::Wait | Step::End(End::Closed) if line.told < received || line.is_asked => {
+                    line.send(&Envelope::count(received))?;
                 }
-                Step::Wait => {
-                    if wait_for(line.reader.stream(), bell)? {
-                        self.take(line, hearer)?;
-                    }
-                }
+                Step::Wait => match wait_for(line, bell)? {
+                    Woken::Came => self.take(line, hearer)?,
+                    Woken::Rung => {}
+                    Woken::Late => match &mut line.watch {
+                        Some(Watch { answer_by: by @ Some(_), .. }) => {
+                            *by = None;
+                            return Ok(End::Silent);
+                        }
+                        _ => {
+                            let length = line.send(&Envelope::question(received))?;
+                            line.expect(length);
+                        }
+                    },
+                },
                 Step::End(end) => return Ok(end),
             }
         }
@@ -326,7 +433,12 @@ impl<Out: Serialize> Session<Out> {
         let mut state = lock(&self.state);
         state.kept.forget(envelope.received)?;
         self.changed.notify_all();
+        let owes = state.kept.first < line.next;
         drop(state);
+        line.is_asked |= envelope.asks;
+        if let Some(watch) = &mut line.watch {
+            watch.hear(owes);
+        }
         let Some((number, message)) = envelope.message else { return Ok(()) };
         let mut heard = lock(&self.heard);
         if number > *heard {
@@ -349,16 +461,31 @@ impl<Out> State<Out> {
     }
 }
 
-/// Waits until something comes, or the bell rings. Whether something has come.
-fn wait_for(stream: &TcpStream, bell: &Bell) -> io::Result<bool> {
+/// What a wait for the other end has come to.
+enum Woken {
+    Came,
+    Rung,
+    /// Neither, and it was time for the former.
+    Late,
+}
+
+/// Waits until something comes, the bell rings, or something is due. What has come counts, however late it is looked at.
+fn wait_for(line: &Line, bell: &Bell) -> io::Result<Woken> {
+    let left = line.watch.as_ref().map(|w| w.due().saturating_duration_since(Instant::now()));
+    let timeout = left.map(Timespec::try_from).transpose().map_err(io::Error::other)?;
+    let stream = line.reader.stream();
     let mut fds = [PollFd::new(stream, PollFlags::IN), PollFd::new(bell, PollFlags::IN)];
-    match poll(&mut fds, None) {
+    match poll(&mut fds, timeout.as_ref()) {
+        Ok(0) => return Ok(Woken::Late),
         Ok(_) => {}
-        Err(rustix::io::Errno::INTR) => return Ok(false),
+        Err(rustix::io::Errno::INTR) => return Ok(Woken::Rung),
         Err(error) => return Err(error.into()),
     }
     if !fds[1].revents().is_empty() {
         bell.quiet();
     }
-    Ok(!fds[0].revents().is_empty())
+    Ok(if fds[0].revents().is_empty() { Woken::Rung } else { Woken::Came })
 }
+
+#[cfg(test)]
+mod tests;

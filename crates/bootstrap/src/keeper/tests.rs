@@ -1,6 +1,6 @@
 //! Sessions that lead through a relay, which does with them what a test says.
 
-use super::{Keeper, News};
+use super::{Keeper, News, Patience, TIMES, Times};
 use crate::handshake::Role;
 use crate::lock;
 use crate::message::{FromCoordinator, ToCoordinator};
@@ -23,6 +23,8 @@ use std::time::{Duration, Instant};
 /// Nobody else listens there, so that a port of a relay's stays its own while it is away.
 const RELAYS: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 77));
 const NOWHERE: Duration = Duration::from_millis(300);
+const SIGNS: Patience =
+    Patience { answer: Duration::from_millis(400), rest: Duration::from_millis(100) };
 const STEP: Duration = Duration::from_millis(2);
 
 fn soon() -> Instant {
@@ -37,6 +39,8 @@ enum Mood {
     Ignorant,
     /// Nobody listens.
     Away,
+    /// It takes everything and does nothing.
+    Hangs,
 }
 
 struct Relay {
@@ -45,7 +49,8 @@ struct Relay {
 }
 
 struct Inside {
-    token: RelayToken,
+    /// None: it leads to the coordinator without being asked.
+    token: Option<RelayToken>,
     coordinator: SocketAddr,
     mood: Mutex<Mood>,
     /// Both ends of each circuit.
@@ -53,18 +58,21 @@ struct Inside {
 }
 
 impl Relay {
-    fn new(token: &RelayToken, coordinator: SocketAddr) -> Self {
+    fn new(token: Option<RelayToken>, coordinator: SocketAddr) -> Self {
         let (mood, circuits) = (Mutex::new(Mood::Serves), Mutex::default());
-        let inside = Arc::new(Inside { token: token.clone(), coordinator, mood, circuits });
+        let inside = Arc::new(Inside { token, coordinator, mood, circuits });
         let listener = TcpListener::bind((RELAYS, 0)).unwrap();
         let relay = Self { at: listener.local_addr().unwrap(), inside: Arc::clone(&inside) };
         std::thread::spawn(move || inside.run(listener));
         relay
     }
 
-    /// Behaves so from now on, and ends what leads through it.
+    /// Behaves so from now on. One that hangs, and one that has hung, keeps what leads through it.
     fn turn(&self, mood: Mood) {
-        *lock(&self.inside.mood) = mood;
+        let before = std::mem::replace(&mut *lock(&self.inside.mood), mood);
+        if [before, mood].contains(&Mood::Hangs) {
+            return;
+        }
         for stream in lock(&self.inside.circuits).drain(..).flatten() {
             let _ = stream.shutdown(Shutdown::Both);
         }
@@ -74,6 +82,12 @@ impl Relay {
 impl Inside {
     fn mood(&self) -> Mood {
         *lock(&self.mood)
+    }
+
+    fn hang(&self) {
+        while self.mood() == Mood::Hangs {
+            std::thread::sleep(STEP);
+        }
     }
 
     fn run(self: Arc<Self>, mut listener: TcpListener) {
@@ -98,11 +112,14 @@ impl Inside {
     }
 
     fn serve(&self, mut near: TcpStream) {
-        let request = asked(&mut near, &self.token);
-        if self.mood() == Mood::Ignorant {
-            return near.write_all(&request.answer(LegVerdict::NoRoute)).unwrap();
+        self.hang();
+        if let Some(token) = &self.token {
+            let request = asked(&mut near, token);
+            if self.mood() == Mood::Ignorant {
+                return near.write_all(&request.answer(LegVerdict::NoRoute)).unwrap();
+            }
+            near.write_all(&request.answer(LegVerdict::Accepted)).unwrap();
         }
-        near.write_all(&request.answer(LegVerdict::Accepted)).unwrap();
         let far = TcpStream::connect(self.coordinator).unwrap();
         let (near, far) = (&near, &far);
         lock(&self.circuits).push([near, far].map(|end| end.try_clone().unwrap()));
@@ -115,6 +132,7 @@ impl Inside {
     fn carry(&self, mut from: &TcpStream, mut to: &TcpStream) {
         let mut bytes = [0; 4096];
         while let Ok(count @ 1..) = from.read(&mut bytes) {
+            self.hang();
             if to.write_all(&bytes[..count]).is_err() {
                 break;
             }
@@ -150,11 +168,20 @@ impl Scene {
     }
 
     fn relay(&self) -> Relay {
-        Relay::new(&self.token, self.coordinator.address())
+        Relay::new(Some(self.token.clone()), self.coordinator.address())
     }
 
     /// A session of the cluster's, by that address or one of those relays; the table has come.
     fn session(&self, direct: SocketAddr, relays: &[&Relay]) -> (Keeper, Receiver<News>) {
+        self.session_with(TIMES.signs, direct, relays)
+    }
+
+    fn session_with(
+        &self,
+        signs: Patience,
+        direct: SocketAddr,
+        relays: &[&Relay],
+    ) -> (Keeper, Receiver<News>) {
         let names = relays.iter().map(|relay| relay.at.to_string()).collect();
         let caller = Caller {
             direct: vec![direct],
@@ -168,7 +195,8 @@ impl Scene {
         let (sender, news) = channel();
         let first = ToCoordinator::Register(sample("a", 1));
         let tell = move |new| drop(sender.send(new));
-        let keeper = Keeper::start_at(caller, first, soon(), NOWHERE, tell).ok().unwrap();
+        let times = Times { nowhere: NOWHERE, signs };
+        let keeper = Keeper::start_with(times, caller, first, soon(), tell).ok().unwrap();
         expect(&news, |new| matches!(new, News::Said(FromCoordinator::Table(_))));
         (keeper, news)
     }
@@ -237,4 +265,44 @@ fn an_address_that_led_to_the_coordinator_and_refuses_ends_the_session() {
     expect(&news, is_away);
     expect(&news, is_gone);
     assert!((NOWHERE..Duration::from_secs(10)).contains(&began.elapsed()), "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_relay_that_hangs_is_left_for_another() {
+    let scene = Scene::new();
+    let [one, other] = [scene.relay(), scene.relay()];
+    other.turn(Mood::Away);
+    let (keeper, news) = scene.session_with(SIGNS, scene.closed, &[&one, &other]);
+    other.turn(Mood::Serves);
+    // At rest, and with something to say.
+    one.turn(Mood::Hangs);
+    expect(&news, is_away);
+    expect(&news, |new| matches!(new, News::Back));
+    one.turn(Mood::Serves);
+    other.turn(Mood::Hangs);
+    assert!(keeper.say(ToCoordinator::Finalized, soon()));
+}
+
+#[test]
+fn who_is_only_stopped_is_not_lost() {
+    let scene = Scene::new();
+    let relay = scene.relay();
+    let (keeper, news) = scene.session_with(SIGNS, scene.closed, &[&relay]);
+    relay.turn(Mood::Hangs);
+    std::thread::sleep(2 * (SIGNS.rest + SIGNS.answer));
+    relay.turn(Mood::Serves);
+    assert!(keeper.say(ToCoordinator::Finalized, soon()));
+    assert!(!news.try_iter().any(|new| is_gone(&new)));
+}
+
+#[test]
+fn who_is_reached_directly_may_be_silent() {
+    let scene = Scene::new();
+    let (way, relay) = (Relay::new(None, scene.coordinator.address()), scene.relay());
+    relay.turn(Mood::Ignorant);
+    let (_keeper, news) = scene.session_with(SIGNS, way.at, &[&relay]);
+    relay.turn(Mood::Serves);
+    way.turn(Mood::Hangs);
+    std::thread::sleep(2 * (SIGNS.rest + SIGNS.answer));
+    assert!(news.try_recv().is_err(), "another way leads to the same process");
 }

@@ -56,7 +56,7 @@ impl Shared {
             Ok(()) | Err(Unwelcome::Broken) => return,
             Err(Unwelcome::Refused(mut writer, reason)) => {
                 let refused = FromCoordinator::Refused { reason: bounded(&reason) };
-                let envelope = Envelope { received: 0, message: Some((0, refused)) };
+                let envelope = Envelope::saying(0, 0, refused);
                 let _ = writer.send(&envelope, Instant::now() + MEMBER);
                 reason
             }
@@ -105,7 +105,8 @@ impl Shared {
         }
         let told = known.as_ref().map_or(0, |member| member.session.heard());
         writer.send(&Envelope::count(told), Instant::now() + MEMBER)?;
-        let mut line = Line { reader, writer, told, next: heard };
+        // Unwatched: we could not look for another way, and who is only stopped, as by a debugger, should not be lost.
+        let mut line = Line::new((reader, writer), told, heard, None);
         let member = match known {
             Some(member) => member,
             None => {
@@ -189,13 +190,13 @@ impl Shared {
         roster.announce().then_some((members, table))
     }
 
-    fn attend(&self, member: &Member, line: Line, part: Part, cluster: usize, origin: Origin) {
+    fn attend(&self, member: &Member, mut line: Line, part: Part, cluster: usize, origin: Origin) {
         if self.closing.load(Ordering::Acquire) {
             member.session.close();
         }
         let who = Participant { cluster, peer: origin.peer };
         let mut attendant = Attendant { shared: self, who, part, is_relayed: origin.is_relayed };
-        member.session.serve(line, &mut attendant);
+        member.session.serve(&mut line, &mut attendant);
     }
 
     fn aborted(&self, cluster: &ClusterName, code: i32, reason: &str) {

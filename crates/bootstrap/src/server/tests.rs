@@ -101,7 +101,7 @@ impl Job {
 
 impl Raw {
     fn say(&mut self, received: u64, number: u64, message: ToCoordinator) {
-        let envelope = Envelope { received, message: Some((number, message)) };
+        let envelope = Envelope::saying(received, number, message);
         self.writer.send(&envelope, soon()).unwrap();
     }
 
