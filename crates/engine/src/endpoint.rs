@@ -441,6 +441,12 @@ impl Endpoint {
         self.peers.get(peer)?.stream.frames(strand)
     }
 
+    /// How many connections to `peer` were lost with frames on their way since it is known to have got any.
+    #[must_use]
+    pub fn in_vain(&self, peer: ProcId) -> u32 {
+        self.peers.get(peer).map_or(0, |peer| peer.stream.in_vain())
+    }
+
     /// How fast a connection to `peer` has been seen to carry, bytes per second: long messages spread over connections
     /// by that. Changes nothing where it is the only one.
     pub fn set_rate(&mut self, peer: ProcId, strand: Strand, bytes_per_second: f64) {

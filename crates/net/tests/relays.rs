@@ -4,6 +4,7 @@ mod common;
 #[path = "common/relay.rs"]
 mod relay;
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -136,6 +137,51 @@ fn a_relay_that_takes_everything_and_passes_nothing_on_is_left() {
         exchange(&nets, 3, 1000);
     }
     assert!(circuits() > before);
+    shutdown(nets);
+}
+
+#[test]
+fn a_relay_that_is_slow_is_not_left_though_no_frame_is_whole_for_long() {
+    let relays = [Relay::new(JobKey::new(TOKEN))];
+    // 164 kB/s: a frame takes longer than there is.
+    relays[0].trouble(Some(Arc::new(|_, _, _: &mut Vec<u8>| {
+        std::thread::sleep(Duration::from_millis(100));
+    })));
+    let nets = relayed(&relays, |config| {
+        config.limits.unanswered = Duration::from_millis(1200);
+    });
+    exchange(&nets, 1, 600_000);
+    assert_eq!(relays[0].circuits(), 1);
+    shutdown(nets);
+}
+
+#[test]
+fn who_always_takes_longer_than_one_waits_is_waited_for_longer_the_next_time() {
+    let relays = [Relay::new(JobKey::new(TOKEN))];
+    // What the one who opened it says behind the handshake takes its time, and is lost if there is another circuit by then.
+    let pieces = Mutex::new(HashMap::<u64, u32>::new());
+    relays[0].trouble(Some(Arc::new(move |direction, _, bytes: &mut Vec<u8>| {
+        let count = {
+            let mut pieces = pieces.lock().unwrap();
+            let count = pieces.entry(direction).or_default();
+            *count += 1;
+            *count
+        };
+        if direction % 2 == 0 && count == 3 {
+            std::thread::sleep(Duration::from_millis(1500));
+            if pieces.lock().unwrap().keys().any(|other| *other > direction + 1) {
+                bytes.clear();
+            }
+        }
+    })));
+    let nets = relayed(&relays, |config| {
+        config.limits.unanswered = Duration::from_millis(500);
+    });
+    exchange(&nets, 1, 1000);
+    eventually("all is acknowledged", || {
+        nets.iter().zip([1, 0]).all(|(net, to)| net.lock().is_idle(ProcId(to)))
+    });
+    assert!((2..6).contains(&relays[0].circuits()), "{}", relays[0].circuits());
     shutdown(nets);
 }
 

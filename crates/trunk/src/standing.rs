@@ -86,12 +86,17 @@ impl Standing {
         self.written += 1;
     }
 
-    /// So many frames have come whole over this connection.
-    pub(crate) fn acknowledge(&mut self, count: u64, queue: &mut Queue) -> Result<(), StreamError> {
+    /// So many frames have come whole over this connection. Whether that is more than was known.
+    pub(crate) fn acknowledge(
+        &mut self,
+        count: u64,
+        queue: &mut Queue,
+    ) -> Result<bool, StreamError> {
         if count > self.written {
             let (acknowledged, written) = (count, self.written);
             return Err(StreamError::AckOfUnwritten { acknowledged, written });
         }
+        let is_more = self.acknowledged < count;
         while self.acknowledged < count {
             let Some(seq) = self.carried.pop() else { break };
             self.acknowledged += 1;
@@ -99,7 +104,7 @@ impl Standing {
             self.flight -= payload;
             self.delivered += payload;
         }
-        Ok(())
+        Ok(is_more)
     }
 
     /// The connection is gone: what it had waits for another one.

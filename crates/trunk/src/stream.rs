@@ -95,6 +95,8 @@ pub struct Stream {
     gather: Gather,
     /// Connections to be ended: see [`Stream::overtaken`].
     overtaken: Vec<Strand>,
+    /// See [`Stream::in_vain`].
+    in_vain: u32,
 }
 
 impl Stream {
@@ -349,7 +351,9 @@ impl Stream {
     pub fn receive(&mut self, strand: Strand, header: &Header) -> Result<Receive, StreamError> {
         if let Some(at) = self.place(strand) {
             let standing = &mut self.standing[at];
-            standing.acknowledge(header.ack, &mut self.queue)?;
+            if standing.acknowledge(header.ack, &mut self.queue)? {
+                self.in_vain = 0;
+            }
             if !header.kind.is_sequenced() {
                 standing.control.pong |= header.kind == Kind::Ping;
             }
@@ -412,6 +416,9 @@ impl Stream {
         }
         self.disconnect(strand);
         if self.standing.is_empty() {
+            if peer_expects > self.queue.first() {
+                self.in_vain = 0;
+            }
             self.queue.acknowledge_below(peer_expects);
             self.early.settle(&self.queue);
         }
@@ -424,7 +431,11 @@ impl Stream {
     /// the next.
     pub fn disconnect(&mut self, strand: Strand) {
         let Some(at) = self.place(strand) else { return };
-        self.standing.swap_remove(at).end(&mut self.queue);
+        let lost = self.standing.swap_remove(at);
+        if lost.frames().1 > 0 {
+            self.in_vain = self.in_vain.saturating_add(1);
+        }
+        lost.end(&mut self.queue);
         self.overtaken.retain(|&other| other != strand);
         if self.main == Some(strand) {
             self.main = self.standing.iter().map(|standing| standing.strand).min();
@@ -455,6 +466,12 @@ impl Stream {
     #[must_use]
     pub fn frames(&self, strand: Strand) -> Option<(u64, u64)> {
         Some(self.standing[self.place(strand)?].frames())
+    }
+
+    /// How many connections were lost with frames on their way since the far process is known to have got any.
+    #[must_use]
+    pub const fn in_vain(&self) -> u32 {
+        self.in_vain
     }
 
     /// How fast a connection has been seen to carry, bytes per second: what it gets of `Data` follows it.

@@ -304,6 +304,30 @@ fn what_a_lost_connection_had_goes_over_the_others_at_once() {
     b.has_seen_all_of(&a);
 }
 
+#[test]
+fn connections_that_were_lost_in_vain_are_counted_until_something_has_come() {
+    let (mut a, mut b) = (Side::new(Bounds::default()), Side::new(Bounds::default()));
+    for times in 0..3 {
+        connect_now(&mut a, &mut b, ONE);
+        assert_eq!(a.stream.in_vain(), times);
+        a.push(0, 10);
+        write_all(&mut a, &mut b, &[ONE]);
+    }
+    // The far side says so when it comes again, or on the connection.
+    b.take(ONE, usize::MAX);
+    connect_now(&mut a, &mut b, ONE);
+    assert_eq!((a.stream.in_vain(), b.stream.in_vain()), (0, 0));
+    for is_told in [false, true] {
+        a.push(0, 10);
+        write_all(&mut a, &mut b, &[ONE]);
+        if is_told {
+            settle(&mut a, &mut b);
+        }
+        connect_now(&mut a, &mut b, ONE);
+        assert_eq!(a.stream.in_vain(), u32::from(!is_told), "with nothing on its way none is");
+    }
+}
+
 /// Without a word from the far side.
 fn write_all(a: &mut Side, b: &mut Side, strands: &[Strand]) {
     for _ in 0..10 {
