@@ -3,7 +3,6 @@
 //! A peer that there is no connection with is dialled on all its ways, until one leads there or it is given up. Where one stands and
 //! much waits, others are made beside it, each on a way of its own; one that cannot be made is no failure.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -16,6 +15,7 @@ use socket2::{Domain, Protocol, SockRef, Socket as RawSocket, TcpKeepalive, Type
 
 use crate::carrier::Carrier;
 use crate::crossing::Deference;
+use crate::failure::Target;
 use crate::handshake::{Ask, AskStep, Claim};
 use crate::link::received;
 use crate::options::shorten_timeouts;
@@ -58,44 +58,8 @@ pub(crate) struct Dial {
     patience: Duration,
     /// Since when every way has refused.
     refused: Option<Instant>,
-}
-
-/// A way to a peer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Target {
-    /// It listens there.
-    Direct(SocketAddr),
-    /// A relay of ours, that listens there, knows a way.
-    Relay(SocketAddr),
-}
-
-impl Target {
-    /// Whether trying on seldom helps. A relay that is away may come back.
-    fn is_refusal(self, error: &DialError) -> bool {
-        match (self, error) {
-            (Self::Relay(_), DialError::Connect(_) | DialError::Closed) => false,
-            _ => error.is_refusal(),
-        }
-    }
-
-    const fn is_circuit(self) -> bool {
-        matches!(self, Self::Relay(_))
-    }
-
-    const fn address(self) -> SocketAddr {
-        match self {
-            Self::Direct(address) | Self::Relay(address) => address,
-        }
-    }
-}
-
-impl fmt::Display for Target {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Direct(address) => write!(f, "{address}"),
-            Self::Relay(address) => write!(f, "through the relay {address}"),
-        }
-    }
+    /// Since when every way looks as if the peer had ended.
+    gone: Option<Instant>,
 }
 
 /// One socket on its way to a peer.
@@ -242,6 +206,7 @@ impl State {
             pause: PAUSE_LEAST,
             patience: FIRST_ROUND,
             refused: None,
+            gone: None,
         });
         if wait.is_zero() {
             self.attempt_next(id, strand);
@@ -587,7 +552,7 @@ impl Dial {
         for target in targets {
             if self.tried.iter().all(|tried| tried.0 != target) {
                 self.tried.push((target, None));
-                self.refused = None;
+                (self.refused, self.gone) = (None, None);
             }
         }
     }
@@ -598,8 +563,9 @@ impl Dial {
             tried.1 = Some(error);
         }
         self.index += 1;
-        let has_refused = self.all(Target::is_refusal);
-        self.refused = has_refused.then(|| self.refused.unwrap_or_else(Instant::now));
+        let now = Instant::now();
+        self.refused = self.all(Target::is_refusal).then(|| self.refused.unwrap_or(now));
+        self.gone = self.all(Target::seems_gone).then(|| self.gone.unwrap_or(now));
     }
 
     /// Whether that is so of every way's last attempt.
@@ -608,7 +574,7 @@ impl Dial {
     }
 
     /// Whether to give up. A peer that has said its last word (`has_closed`) and listens no more has
-    /// ended, and that is no surprise.
+    /// ended, and that is no surprise. Until then it waits for ours.
     fn is_over(
         &self,
         now: Instant,
@@ -617,7 +583,8 @@ impl Dial {
         was_connected: bool,
     ) -> bool {
         let since = |then: Instant| now.saturating_duration_since(then);
-        let has_ended = has_closed && self.all(|_, error| error.is_answer());
+        let seems_gone = || self.gone.is_some_and(|then| since(then) >= limits.dial_refused);
+        let has_ended = has_closed && (self.all(Target::says_gone) || seems_gone());
         has_ended
             || self.refused.is_some_and(|then| since(then) >= limits.dial_refused)
             || since(self.started) >= self.patience(limits, was_connected)
@@ -721,6 +688,9 @@ pub(crate) fn send_all(fd: &OwnedFd, bytes: &[u8]) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::HandshakeError;
+    use gridmpi_leg::LegError;
+    use gridmpi_wire::{LegVerdict, Verdict};
 
     fn dialling(ways: &[Target], limits: &Limits) -> Dial {
         let now = Instant::now();
@@ -736,6 +706,7 @@ mod tests {
             pause: PAUSE_LEAST,
             patience: FIRST_ROUND,
             refused: None,
+            gone: None,
         }
     }
 
@@ -765,5 +736,34 @@ mod tests {
         assert!(!dial.is_over(late, &limits, false, false), "it may be one too many");
         assert!(dial.is_over(late, &limits, true, false));
         assert!(dial.is_over(dial.started + limits.dial_total, &limits, false, false));
+    }
+
+    #[test]
+    fn a_relay_that_turns_us_away_is_no_sign_that_the_peer_has_ended() {
+        let (way, limits) = (Target::Relay(([10, 0, 0, 1], 1).into()), Limits::default());
+        let io = |kind: std::io::ErrorKind| DialError::Connect(kind.into());
+        let refused = |verdict| DialError::Leg(LegError::Refused(verdict));
+        // At once, and later.
+        let over = |error| {
+            let mut dial = dialling(&[way], &limits);
+            dial.failed(error);
+            let at = [Instant::now(), Instant::now() + limits.dial_refused];
+            at.map(|now| dial.is_over(now, &limits, true, false))
+        };
+        assert_eq!(over(io(std::io::ErrorKind::ConnectionRefused)), [false; 2]);
+        assert_eq!(over(DialError::Closed), [false; 2]);
+        for verdict in [LegVerdict::Full, LegVerdict::Draining, LegVerdict::Unanswered] {
+            assert_eq!(over(refused(verdict)), [false; 2], "{verdict}");
+        }
+        assert_eq!(over(refused(LegVerdict::NoRoute)), [false, true]);
+        let gone = HandshakeError::Refused(Verdict::Gone);
+        assert_eq!(over(gone.into()), [true; 2]);
+        assert_eq!(over(HandshakeError::Refused(Verdict::Duplicate).into()), [false; 2]);
+        // Who has a way of his own, too, may be met by a relay's refusal first.
+        let mut dial = dialling(&[Target::Direct(way.address()), way], &limits);
+        dial.failed(io(std::io::ErrorKind::ConnectionRefused));
+        dial.failed(refused(LegVerdict::NoRoute));
+        assert!(!dial.is_over(Instant::now(), &limits, true, false));
+        assert!(dial.is_over(Instant::now() + limits.dial_refused, &limits, true, false));
     }
 }

@@ -5,12 +5,62 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::dial::Target;
-
 use gridmpi_engine::PeerMisbehaved;
 use gridmpi_leg::LegError;
 use gridmpi_wire::{LegVerdict, ProcId, Verdict, WireError};
 use thiserror::Error;
+
+/// A way to a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// It listens there.
+    Direct(SocketAddr),
+    /// A relay of ours, that listens there, knows a way.
+    Relay(SocketAddr),
+}
+
+impl Target {
+    /// Whether trying on seldom helps. A relay that is away may come back.
+    pub(crate) fn is_refusal(self, error: &DialError) -> bool {
+        match (self, error) {
+            (Self::Relay(_), DialError::Connect(_) | DialError::Closed) => false,
+            _ => error.is_refusal(),
+        }
+    }
+
+    /// Whether it says that a peer which was about to end has ended. A relay's own refusal does not: it may be the relay that has.
+    pub(crate) fn says_gone(self, error: &DialError) -> bool {
+        match self {
+            Self::Direct(_) => error.is_answer(),
+            Self::Relay(_) => error.is_of_one_gone(),
+        }
+    }
+
+    /// Whether it looks so. A peer that no relay knows may not have come back to one that was away.
+    pub(crate) fn seems_gone(self, error: &DialError) -> bool {
+        let is_unknown = matches!(error, DialError::Leg(LegError::Refused(LegVerdict::NoRoute)));
+        is_unknown || self.says_gone(error) || self.is_refusal(error)
+    }
+
+    pub(crate) const fn is_circuit(self) -> bool {
+        matches!(self, Self::Relay(_))
+    }
+
+    pub(crate) const fn address(self) -> SocketAddr {
+        match self {
+            Self::Direct(address) | Self::Relay(address) => address,
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Direct(address) => write!(f, "{address}"),
+            Self::Relay(address) => write!(f, "through the relay {address}"),
+        }
+    }
+}
 
 /// Why an address did not lead to the peer.
 #[derive(Debug, Error)]
@@ -44,7 +94,12 @@ impl DialError {
     /// Whether something answered, be it that there is nobody.
     #[must_use]
     pub(crate) fn is_answer(&self) -> bool {
-        matches!(self, Self::Leg(_) | Self::Closed) || self.is_refusal()
+        matches!(self, Self::Closed) || self.is_refusal()
+    }
+
+    /// Whether the process itself says that it has ended, or has given us up.
+    pub(crate) fn is_of_one_gone(&self) -> bool {
+        matches!(self, Self::Handshake(HandshakeError::Refused(Verdict::Gone)))
     }
 
     /// Whether something answered and it was not what we need, so that trying on seldom helps. A connection that is closed may be one too many.

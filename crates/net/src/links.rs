@@ -212,18 +212,22 @@ impl State {
         let is_alone = !self.peer(id).has_link();
         if is_alone && let Some(failure) = self.lost_again(id, (since, address), error) {
             self.give_up(id, &failure.what.clone(), (!has_closed).then_some(failure));
-        } else if !has_closed {
-            self.peer(id).ended = Some(error.to_string());
-            self.peer(id).lost_way = address;
+            return;
+        }
+        self.peer(id).ended = Some(error.to_string());
+        self.peer(id).lost_way = address;
+        // One that has closed is dialled if there is still something for it.
+        if !has_closed {
             self.redial(id, matches!(error, LinkError::Silent | LinkError::Moved(_)));
         }
     }
 
-    /// Whether nothing more is to be said to or expected from anybody.
+    /// Whether nothing more is to be said to or expected from anybody. Who has closed and is dialled waits for our last word.
     pub(crate) fn is_quiet(&self) -> bool {
+        let is_there = |peer: &Peer| peer.has_link() || !peer.dials.is_empty();
         self.peers.iter().all(|(&id, peer)| {
-            let is_gone = peer.is_lost || (!peer.has_link() && peer.dials.is_empty());
+            let is_gone = peer.is_lost || !is_there(peer);
             is_gone || self.endpoint.peer_closed(id)
-        }) && (self.endpoint.is_drained() || !self.peers.values().any(Peer::has_link))
+        }) && (self.endpoint.is_drained() || !self.peers.values().any(is_there))
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use common::*;
 use gridmpi_net::Net;
-use gridmpi_wire::{JobKey, ProcId};
+use gridmpi_wire::{JobKey, ProcId, Strand};
 use relay::{Relay, TOKEN, relayed, use_relays};
 
 fn relays() -> Vec<Relay> {
@@ -110,6 +110,26 @@ fn streams_go_on_when_relays_are_cut() {
     exchange(&nets, 100, 10);
     eventually("both at both relays", || relays.iter().all(|relay| relay.registered() == 2));
     shutdown(nets);
+}
+
+#[test]
+fn who_waits_for_our_last_word_gets_it_though_the_relays_are_away_for_a_while() {
+    let relays = relays();
+    let nets = relayed(&relays, |_| {});
+    exchange(&nets, 1, 1000);
+    let end = |net: &Net| net.shutdown(std::time::Instant::now() + PATIENCE);
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| end(&nets[0]));
+        eventually("its last word", || nets[1].lock().peer_closed(ProcId(0)));
+        relays.iter().for_each(Relay::close);
+        eventually("that is seen", || nets[1].lock().carried(ProcId(0), Strand::FIRST).is_none());
+        let second = scope.spawn(|| end(&nets[1]));
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(!first.is_finished() && !second.is_finished(), "one has given the other up");
+        relays.iter().for_each(Relay::reopen);
+        assert_eq!([first, second].map(|end| end.join().unwrap()), [true; 2]);
+    });
+    assert_eq!([0, 1].map(|at| nets[at].failure()), [None, None]);
 }
 
 #[test]
