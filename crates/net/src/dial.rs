@@ -131,9 +131,16 @@ impl State {
         }
         // What it was tried for in addition is all that there is now, and any way will do.
         let all = self.targets(id, Strand::FIRST, false);
+        let total = self.total(id);
         let Some(dial) = self.peer(id).dial(Strand::FIRST) else { return };
-        (dial.is_extra, dial.started) = (false, now);
+        dial.is_now_the_only(total, now);
         dial.try_also(all);
+    }
+
+    /// How long a connection with the peer is tried to be made, where there is none.
+    fn total(&mut self, id: ProcId) -> Duration {
+        let was_connected = self.peer(id).ended.is_some();
+        if was_connected { self.limits().reconnect } else { self.limits().dial_total }
     }
 
     /// There is another way to `id`: who is dialled on all ways is on this one, too, and connections beside others may be made.
@@ -188,9 +195,7 @@ impl State {
         if let Some(lost) = self.peer(id).lost_way {
             targets.sort_by_key(|target| *target == Target::Relay(lost));
         }
-        let was_connected = self.peer(id).ended.is_some();
-        let limits = self.limits();
-        let total = if was_connected { limits.reconnect } else { limits.dial_total };
+        let total = self.total(id);
         // For one that is awaited there is nothing to do but to give it up then.
         let wait = if self.is_awaited(id) { total } else { wait };
         let due = now + wait;
@@ -547,6 +552,12 @@ impl Dial {
         self.due = if last > now { due.min(last) } else { due };
     }
 
+    /// The connection that it was to be made beside is lost. What was met until then was met while nothing hung on it.
+    fn is_now_the_only(&mut self, total: Duration, now: Instant) {
+        (self.is_extra, self.started, self.total) = (false, now, total);
+        (self.refused, self.gone) = (None, None);
+    }
+
     /// On these ways as well. One that was not tried has not refused.
     fn try_also(&mut self, targets: Vec<Target>) {
         for target in targets {
@@ -736,6 +747,22 @@ mod tests {
         assert!(!dial.is_over(late, &limits, false, false), "it may be one too many");
         assert!(dial.is_over(late, &limits, true, false));
         assert!(dial.is_over(dial.started + limits.dial_total, &limits, false, false));
+    }
+
+    #[test]
+    fn what_was_tried_beside_another_connection_has_all_the_time_there_is_when_that_is_lost() {
+        let (way, limits) = (Target::Direct(([10, 0, 0, 1], 1).into()), Limits::default());
+        let mut dial = dialling(&[way], &limits);
+        dial.is_extra = true;
+        let refused = || DialError::Connect(std::io::ErrorKind::ConnectionRefused.into());
+        dial.failed(refused());
+        let lost = Instant::now() + limits.dial_refused;
+        dial.is_now_the_only(limits.reconnect, lost);
+        assert!(!dial.is_over(lost, &limits, false, true), "it was refused before");
+        dial.index = 0;
+        dial.failed(DialError::TimedOut);
+        assert!(!dial.is_over(lost + limits.dial_total, &limits, false, true));
+        assert!(dial.is_over(lost + limits.reconnect, &limits, false, true));
     }
 
     #[test]
