@@ -246,6 +246,7 @@ impl Daemon {
 
     /// Connections to other relays have ended.
     pub(crate) fn look_after_lost(&mut self) {
+        let mut is_fewer = false;
         for lost in std::mem::take(&mut self.sockets.lost) {
             let Lost { known, address, is_dialer, stood, why } = lost;
             if !is_dialer && stood.is_none() {
@@ -266,6 +267,7 @@ impl Daemon {
             if known.is_told_of() {
                 warn!(peer = known.peer.name, "connection to the relay lost: {why}");
             }
+            is_fewer = true;
             known.up = known.up.saturating_sub(1);
             match (is_dialer, stood < STEADY) {
                 (true, true) => self.pause(key),
@@ -273,6 +275,10 @@ impl Daemon {
                 (false, _) => known.came = known.came.saturating_sub(1),
             }
             self.dial(key);
+        }
+        if is_fewer {
+            // What it had is for those that are left.
+            self.share_rates();
         }
     }
 

@@ -10,7 +10,10 @@ use rustix::net::SendFlags;
 use rustls::{ClientConnection, Connection, StreamOwned};
 
 use crate::cell::{Cell, FIRST_WINDOW, MAX_DATA, RelayId, data_head};
+use crate::channel::Channel;
 use crate::greet::{GreetStep, Greeting, Means};
+use crate::poller::Interest;
+use crate::sockets::{Socket, SocketKey, Trunk, TrunkStage};
 use crate::{Config, Daemon, Handle, Identity, Limits, Peer, Proof};
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -365,4 +368,48 @@ fn new_settings_for_which_there_are_too_few_descriptors_lift_no_bound() {
     greedy.peers[0].connections = 1 << 40;
     relay.handle.reload(greedy);
     assert_eq!(most(), before);
+}
+
+/// A connection with the relay that this one knows; the far end, and which it is.
+fn joined(daemon: &mut Daemon, listener: &TcpListener) -> (TcpStream, SocketKey) {
+    let far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let known = daemon.known.keys()[0];
+    let add = |fd| {
+        Socket::Trunk(Box::new(Trunk {
+            channel: Channel::plain(fd),
+            stage: TrunkStage::Connecting,
+            address: None,
+            is_dialer: false,
+            known: Some(known),
+            since: Instant::now(),
+            has_ended: false,
+            is_blocked: false,
+            acknowledged: 0,
+            is_active: false,
+            rate: None,
+        }))
+    };
+    let fd = listener.accept().unwrap().0.into();
+    let key = daemon.sockets.add(fd, Interest::Read, add).unwrap();
+    let link = daemon.core.trunk_up(key.into(), RelayId([9; 16]), false, None);
+    daemon.sockets.trunk(key).unwrap().stage = TrunkStage::Up(link);
+    daemon.peer_is_up(known, false);
+    daemon.share_rates();
+    (far, key)
+}
+
+#[test]
+fn a_connection_that_is_left_has_the_rate_of_those_that_are_lost() {
+    let mut config = config(Proof::Secret(secret()));
+    config.peers[0].rate = Some(3_000_000);
+    let mut daemon = Daemon::new(config).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let all: Vec<_> = (0..3).map(|_| joined(&mut daemon, &listener)).collect();
+    let rate = |daemon: &mut Daemon| daemon.sockets.trunk(all[0].1).unwrap().rate;
+    assert_eq!(rate(&mut daemon), Some(1_000_000));
+    for (lost, left) in [(1, 1_500_000), (2, 3_000_000)] {
+        daemon.end_trunk(all[lost].1, "it is lost");
+        daemon.look_after_lost();
+        assert_eq!(rate(&mut daemon), Some(left));
+    }
 }
