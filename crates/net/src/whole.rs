@@ -102,7 +102,7 @@ mod tests {
         let poller = crate::poller::Poller::new().unwrap();
         let mut slots = crate::poller::Slots::<()>::default();
         poller.add(&fd, slots.reserve(), crate::poller::Interest::Read).unwrap();
-        let is_ready = |wait| {
+        let mut is_ready = |wait| {
             let mut ready = Vec::new();
             poller.wait(Some(Duration::from_millis(wait)), &mut ready).unwrap();
             !ready.is_empty()
