@@ -14,7 +14,6 @@ use rustls::Connection;
 
 use crate::Security;
 use crate::checked::Checked;
-use crate::whole::{Least, Records};
 
 /// Most bytes encrypted ahead of the socket.
 const AHEAD: usize = 256 * 1024;
@@ -44,8 +43,6 @@ struct Tls {
     readable: usize,
     /// The last look has left nothing in the socket: if more comes an event tells of it.
     is_drained: bool,
-    records: Records,
-    least: Least,
 }
 
 impl fmt::Debug for Tls {
@@ -74,13 +71,7 @@ impl Carrier {
 
     fn secure(&mut self, mut connection: Connection) {
         connection.set_buffer_limit(Some(AHEAD));
-        self.over = Over::Tls(Box::new(Tls {
-            connection,
-            readable: 0,
-            is_drained: false,
-            records: Records::default(),
-            least: Least::default(),
-        }));
+        self.over = Over::Tls(Box::new(Tls { connection, readable: 0, is_drained: false }));
     }
 
     /// From here on it is checked records.
@@ -158,14 +149,6 @@ impl Carrier {
             Over::Nothing => Err(io::ErrorKind::WouldBlock.into()),
             Over::Tls(tls) => tls.read(&self.fd, into, false),
             Over::Checked(checked) => checked.read(&self.fd, into, false),
-        }
-    }
-
-    /// Nothing more is read for now: there is no event before something can be made of what comes. To be called after each
-    /// turn of reading from the first one on.
-    pub(crate) fn await_whole(&mut self) {
-        if let Over::Tls(tls) = &mut self.over {
-            tls.least.await_missing(&self.fd, tls.records.missing());
         }
     }
 
@@ -253,7 +236,7 @@ impl Tls {
 
     /// Reads from the socket once and decrypts. Whether there may be more.
     fn take_in(&mut self, fd: &OwnedFd) -> io::Result<bool> {
-        let mut bare = Incoming { fd, came_short: false, records: &mut self.records };
+        let mut bare = Bare { fd, came_short: false };
         let came = self.connection.read_tls(&mut bare)?;
         self.is_drained = bare.came_short;
         if came == 0 {
@@ -289,7 +272,7 @@ impl Tls {
 
     fn flush(&mut self, fd: &OwnedFd) -> io::Result<()> {
         while self.connection.wants_write() {
-            match self.connection.write_tls(&mut Outgoing { fd }) {
+            match self.connection.write_tls(&mut Bare { fd, came_short: false }) {
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -300,29 +283,22 @@ impl Tls {
     }
 }
 
-/// The socket under TLS, to read from.
-struct Incoming<'a> {
+/// The socket under TLS.
+struct Bare<'a> {
     fd: &'a OwnedFd,
     /// The last read could have taken more than there was.
     came_short: bool,
-    records: &'a mut Records,
 }
 
-impl Read for Incoming<'_> {
+impl Read for Bare<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let count = rustix::net::recv(self.fd, &mut *into, RecvFlags::empty())?.0;
         self.came_short = count < into.len();
-        self.records.pass(&into[..count]);
         Ok(count)
     }
 }
 
-/// The socket under TLS, to write to.
-struct Outgoing<'a> {
-    fd: &'a OwnedFd,
-}
-
-impl Write for Outgoing<'_> {
+impl Write for Bare<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         send(self.fd, &[IoSlice::new(bytes)])
     }

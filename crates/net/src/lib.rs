@@ -48,7 +48,6 @@ mod seen;
 mod spread;
 mod state;
 mod timers;
-mod whole;
 
 pub use absence::UNSAID;
 pub use bind::{BindError, Bound, Listen, bind};

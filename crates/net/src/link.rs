@@ -200,7 +200,6 @@ impl Link {
                 break;
             }
         }
-        self.carrier.await_whole();
         Ok(())
     }
 

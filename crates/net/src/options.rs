@@ -14,7 +14,6 @@ use crate::pace::Progress;
 
 sockopt_impl!(RtoMin, Both, libc::IPPROTO_TCP, TCP_RTO_MIN_US, u32);
 sockopt_impl!(DelackMax, Both, libc::IPPROTO_TCP, TCP_DELACK_MAX_US, u32);
-sockopt_impl!(RcvLowat, SetOnly, libc::SOL_SOCKET, libc::SO_RCVLOWAT, u32);
 
 /// Since Linux 6.15 (linux/tcp.h).
 const TCP_RTO_MIN_US: libc::c_int = 45;
@@ -156,11 +155,6 @@ pub(crate) fn shorten_timeouts(fd: &impl AsFd) {
 /// What the kernel may hold of a connection that is one of several, beyond what its window lets out: what it has cannot take
 /// another connection any more, and what must be in order waits behind it.
 const UNSENT_MOST: u32 = 256 << 10;
-
-/// The socket is ready to be read only when so many bytes are in it, or its end (`SO_RCVLOWAT`, socket(7)).
-pub(crate) fn set_least_readable(fd: &OwnedFd, bytes: usize) -> nix::Result<()> {
-    setsockopt(fd, RcvLowat, &u32::try_from(bytes).unwrap_or(u32::MAX))
-}
 
 /// Lets the kernel take no more than soon leaves.
 pub(crate) fn bound_unsent(fd: &OwnedFd) {
