@@ -59,15 +59,20 @@ fn nothing_is_faster_than_the_rate_allows() {
     assert!(took >= least, "{took} s, {least} at least");
 }
 
-#[test]
-fn what_crosses_and_what_waits_is_counted() {
-    let nets = nets_with(2, |config| {
+/// Two processes of two clusters, of which the first sends at so many bits per second.
+fn two_at(rate: f64) -> Vec<Net> {
+    nets_with(2, |config| {
         config.pacing = Pacing {
             clusters: vec![0, 1],
-            rates: vec![None, Rate::from_bits_per_second(40e6)],
+            rates: vec![None, Rate::from_bits_per_second(rate)],
             ..Pacing::default()
         };
-    });
+    })
+}
+
+#[test]
+fn what_crosses_and_what_waits_is_counted() {
+    let nets = two_at(40e6);
     let (came, request) =
         (receive(&nets[1], 0, 1, EACH), send(&nets[0], 0, 1, 1, pattern(1, EACH)));
     finish(&nets[1], came);
@@ -91,13 +96,7 @@ fn without_a_bound_nothing_is_paced() {
 
 #[test]
 fn who_waits_by_a_low_rate_goes_on_at_once_when_the_program_puts_a_higher_one() {
-    let nets = nets_with(2, |config| {
-        config.pacing = Pacing {
-            clusters: vec![0, 1],
-            rates: vec![None, Rate::from_bits_per_second(100.0)],
-            ..Pacing::default()
-        };
-    });
+    let nets = two_at(100.0);
     let (came, sent) = (receive(&nets[1], 0, 1, EACH), send(&nets[0], 0, 1, 1, pattern(1, EACH)));
     // The next turn would come in two minutes.
     eventually("it waits for its turn", || nets[0].counts().stalled > Duration::ZERO);
