@@ -1,18 +1,23 @@
 //! Opens connections, and says how they are kept.
 
-use gridmpi_sock::rest_of;
+use gridmpi_sock::look_after;
 use rustix::io::Errno;
-use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
+use rustix::net::sockopt;
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// How long a connection may rest, at most, before the kernel sends a sign of life, and how often again: NATs and firewalls forget what
-/// rests, the impatient ones after 30 s.
+/// How long a connection may rest, at most, before the kernel sends a sign of life: NATs and firewalls forget what rests, the
+/// impatient ones after 30 s. And how soon, at most, it sends the next when nobody answers.
 const KEEPALIVE: Duration = Duration::from_secs(10);
-/// How long a connection that can be made again may be silent to what was sent, and the second sign of life follows the first.
-const SILENCE: Duration = Duration::from_secs(10);
 const AGAIN: Duration = Duration::from_secs(5);
+/// How long a connection that rests may leave signs of life unanswered.
+const VANISHED: Duration = Duration::from_secs(110);
+/// The same of a connection that can be made again: less, with as many signs of life in it as will do if some are lost.
+const SILENCE: Duration = Duration::from_secs(10);
+const BRISK_KEEPALIVE: Duration = Duration::from_secs(5);
+const BRISK_AGAIN: Duration = Duration::from_secs(2);
 
 /// A connection to one address.
 pub(crate) fn open(address: SocketAddr, deadline: Instant) -> io::Result<TcpStream> {
@@ -48,18 +53,21 @@ pub(crate) fn finish(socket: &Socket) -> io::Result<()> {
 /// Small messages leave at once, a peer that vanished is noticed within two minutes, and NATs on the way that forget after half a
 /// minute do not.
 pub(crate) fn tune(socket: &Socket) -> io::Result<()> {
-    let rest = rest_of(socket, KEEPALIVE);
-    let keepalive = TcpKeepalive::new().with_time(rest).with_interval(KEEPALIVE).with_retries(11);
-    socket.set_tcp_keepalive(&keepalive)?;
+    look_after(socket, KEEPALIVE, AGAIN)?;
+    // Not by a limit for what was sent: a process that is stopped and does not read may go on later.
+    let again = sockopt::tcp_keepintvl(socket)?.as_secs().max(1);
+    sockopt::set_tcp_keepcnt(
+        socket,
+        u32::try_from(VANISHED.as_secs() / again).unwrap_or(u32::MAX),
+    )?;
     socket.set_tcp_nodelay(true)
 }
 
 /// For a connection that is made again when it is lost: one that has fallen silent is given up after 10 s when something was
-/// sent, after 15 s when it rests.
+/// sent, after 12 s when it rests.
 pub(crate) fn tune_briskly(stream: &TcpStream) -> io::Result<()> {
     let socket = socket2::SockRef::from(stream);
-    let keepalive = TcpKeepalive::new().with_time(rest_of(stream, KEEPALIVE)).with_interval(AGAIN);
-    socket.set_tcp_keepalive(&keepalive)?;
+    look_after(stream, BRISK_KEEPALIVE, BRISK_AGAIN)?;
     socket.set_tcp_user_timeout(Some(SILENCE))
 }
 

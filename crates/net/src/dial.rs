@@ -8,10 +8,10 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use gridmpi_leg as leg;
-use gridmpi_sock::rest_of;
+use gridmpi_sock::look_after;
 use gridmpi_wire::{Errand, Nonce, ProcId, Strand};
 use rustix::net::{RecvFlags, SendFlags, recv};
-use socket2::{Domain, Protocol, SockRef, Socket as RawSocket, TcpKeepalive, Type};
+use socket2::{Domain, Protocol, SockRef, Socket as RawSocket, Type};
 
 use crate::carrier::Carrier;
 use crate::crossing::Deference;
@@ -671,10 +671,7 @@ pub(crate) fn prepare(socket: &RawSocket, limits: &Limits) -> std::io::Result<()
     socket.set_tcp_nodelay(true)?;
     socket.set_tcp_user_timeout(Some(limits.silence))?;
     let idle = limits.silence / 3;
-    let keepalive = TcpKeepalive::new()
-        .with_time(rest_of(socket, idle))
-        .with_interval((idle / 3).max(Duration::from_secs(1)));
-    socket.set_tcp_keepalive(&keepalive)?;
+    look_after(socket, idle, idle / 3)?;
     shorten_timeouts(socket);
     if let Some(size) = limits.socket_buffer {
         socket.set_send_buffer_size(size)?;

@@ -299,6 +299,7 @@ impl Daemon {
             .is_some_and(|token| token.jobs.as_ref().is_none_or(|jobs| jobs.contains(&what.job)));
         let leg = Leg {
             fd: pending.fd,
+            address: pending.address,
             link: None,
             request: Some(request),
             has_ended: false,

@@ -130,6 +130,21 @@ impl Daemon {
         }
     }
 
+    /// A process's connection is lost since its host does not answer.
+    pub(crate) fn given_up(&mut self, process: Option<SocketAddr>) {
+        self.counts.silent += 1;
+        let (is_told, before) = self.silent.another(Instant::now());
+        if before > 0 {
+            warn!(count = before, "more connections of processes were given up");
+        }
+        if is_told {
+            warn!(
+                process = shown(process),
+                "a process's connection is given up: its host, or the way there, does not answer"
+            );
+        }
+    }
+
     /// Says why processes are refused, if they are.
     pub(crate) fn say_what_is_full(&mut self) {
         let Some(bound) = self.core.take_full() else { return };

@@ -28,6 +28,7 @@ use crate::http::Http;
 use crate::lookout::Lookout;
 use crate::metrics::{PeerSeen, Snapshot};
 use crate::notify;
+use crate::options;
 use crate::poller::{Interest, Ready};
 use crate::signals::Heed;
 use crate::sockets::{Socket, SocketKey, Sockets};
@@ -59,6 +60,8 @@ pub(crate) enum Due {
 pub(crate) struct Counts {
     pub(crate) accepted: u64,
     pub(crate) rejected: u64,
+    /// Connections of processes that were given up since nobody answered.
+    pub(crate) silent: u64,
 }
 
 /// A relay.
@@ -79,6 +82,7 @@ pub struct Daemon {
     pub(crate) is_short: bool,
     /// What was said of connections that were refused.
     pub(crate) strangers: Lines,
+    pub(crate) silent: Lines,
     /// What was said to be full.
     pub(crate) said: Said,
     pub(crate) inbound: Vec<u8>,
@@ -147,6 +151,7 @@ impl Daemon {
             crowd: Crowd::default(),
             is_short: false,
             strangers: Lines::default(),
+            silent: Lines::default(),
             said: Said::default(),
             inbound: vec![0; INBOUND],
             scratch: vec![0; INBOUND],
@@ -336,7 +341,11 @@ impl Daemon {
         // A process that has registered says nothing more, and ends it by closing.
         if ready.has_failed || (leg.is_registered && ready.is_readable) {
             let why = if ready.has_failed { "reset" } else { "closed" };
+            let silent = options::is_unanswered(&leg.fd).then_some(leg.address);
             self.sockets.failed.push((link, ready.key, why.to_owned()));
+            if let Some(process) = silent {
+                self.given_up(process);
+            }
             return;
         }
         if ready.is_writable && std::mem::take(&mut leg.is_blocked) {

@@ -131,6 +131,11 @@ pub(crate) fn encode(seen: &Snapshot) -> Result<String, fmt::Error> {
     );
     page.counter("accepted", "Connections that came", outside.accepted);
     page.counter("rejected", "Connections that were sent away unproven", outside.rejected);
+    page.counter(
+        "silent",
+        "Connections of processes that were given up since their hosts did not answer",
+        outside.silent,
+    );
     let label = |name, value: &str| vec![(name, value.to_owned())];
     let refusals = REFUSALS.iter().map(|(verdict, name)| {
         (label("verdict", name), counts.refused.get(*verdict as usize).copied().unwrap_or_default())

@@ -4,8 +4,8 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use gridmpi_sock::{TcpInfo, bound_unsent, rest_of, set_pacing_rate};
-use socket2::{SockRef, TcpKeepalive};
+use gridmpi_sock::{TcpInfo, bound_unsent, look_after, set_pacing_rate};
+use socket2::SockRef;
 
 /// What the kernel may hold of a connection between relays that has not left: enough to keep it busy, little enough that whose
 /// turn it is is decided late.
@@ -14,18 +14,18 @@ const NOT_SENT: u32 = 256 * 1024;
 /// How long the other side's host may acknowledge nothing of what was sent, or take nothing, before the connection is lost; the
 /// same as processes wait for each other. A host that has vanished says nothing of itself.
 const SILENCE: Duration = Duration::from_secs(30);
+/// How soon, at most, it is looked again after a connection that rests and does not answer. Often before it is lost: a gateway's
+/// queues may be full of such questions.
+const AGAIN: Duration = Duration::from_secs(3);
 
 /// For all connections that carry circuits: nothing waits for more to come, what stands between keeps the connection, and it does
 /// not outlive the host at its other end for long.
 pub(crate) fn prepare(fd: &OwnedFd, keepalive: Duration) -> io::Result<()> {
     let socket = SockRef::from(fd);
     socket.set_tcp_nodelay(true)?;
-    let interval = (keepalive / 2).max(Duration::from_secs(1));
-    let idle = rest_of(fd, keepalive);
+    // How often it is looked is not counted where this is set.
     socket.set_tcp_user_timeout(Some(SILENCE.max(2 * keepalive)))?;
-    socket.set_tcp_keepalive(
-        &TcpKeepalive::new().with_time(idle).with_interval(interval).with_retries(3),
-    )
+    Ok(look_after(fd, keepalive, AGAIN)?)
 }
 
 /// For a connection to another relay.
@@ -47,4 +47,13 @@ pub(crate) fn reset_on_close(fd: &OwnedFd) {
 /// Bytes that the other side's host has acknowledged.
 pub(crate) fn acknowledged(fd: &OwnedFd) -> Option<u64> {
     Some(TcpInfo::of(fd).ok()?.bytes_acked)
+}
+
+/// Whether the kernel has given the connection up since nobody answered, or the host was not even found.
+pub(crate) fn is_unanswered(fd: &OwnedFd) -> bool {
+    use io::ErrorKind::{HostUnreachable, NetworkUnreachable, TimedOut};
+    let error = SockRef::from(fd).take_error().ok().flatten();
+    error.is_some_and(|error| {
+        matches!(error.kind(), TimedOut | HostUnreachable | NetworkUnreachable)
+    })
 }

@@ -83,6 +83,7 @@ pub(crate) enum PendingStage {
 #[derive(Debug)]
 pub(crate) struct Leg {
     pub(crate) fd: OwnedFd,
+    pub(crate) address: Option<SocketAddr>,
     pub(crate) link: Option<LinkKey>,
     /// To be answered.
     pub(crate) request: Option<Box<Request>>,

@@ -8,5 +8,5 @@ mod rest;
 mod tcp;
 
 pub use queue::{Flags, Queue};
-pub use rest::rest_of;
+pub use rest::look_after;
 pub use tcp::{TcpInfo, bound_unsent, set_pacing_rate};
