@@ -5,8 +5,8 @@ use arbitrary::Arbitrary;
 use gridmpi_buffer::{Layout, RecvBuffer, SendBuffer};
 use gridmpi_engine::{Config, Endpoint, Mode, RequestId, Source, TagMatch};
 use gridmpi_wire::{
-    ContextId, Demand, Envelope, Frame, Grant, Header, Limit, Part, ProcId, Rank, Seen, Share, Start, Strand,
-    Transfer, parse,
+    Carries, ContextId, Demand, Envelope, Frame, Grant, Header, Limit, Part, ProcId, Rank, Seen,
+    Share, Start, Strand, Transfer, parse,
 };
 use libfuzzer_sys::fuzz_target;
 use std::sync::Arc;
@@ -136,6 +136,10 @@ enum What {
         cluster: u32,
         rate: u64,
     },
+    Carries {
+        cluster: u32,
+        rate: u64,
+    },
     Demand {
         cluster: u32,
         rate: u64,
@@ -232,7 +236,10 @@ impl Model {
             What::Part { from, to, process, is_active } => {
                 Frame::Part(Part { from, to, process, is_active })
             }
-            What::Limit { process, cluster, rate } => Frame::Limit(Limit { process, cluster, rate }),
+            What::Limit { process, cluster, rate } => {
+                Frame::Limit(Limit { process, cluster, rate })
+            }
+            What::Carries { cluster, rate } => Frame::Carries(Carries { cluster, rate }),
             What::Demand { cluster, rate } => Frame::Demand(Demand { cluster, rate }),
             What::Seen { cluster, arrived, resent } => {
                 Frame::Seen(Seen { cluster, arrived, resent })
@@ -266,7 +273,8 @@ impl Model {
         let parsed = parse(&bytes).ok().flatten().ok_or(Misbehaved)?;
         self.deliver(strand, &parsed.header, parsed.frame, is_cut)?;
         if !is_cut && seq == expects {
-            self.data_before = if kind.is_ordered() { 0 } else { self.data_before.saturating_add(1) };
+            self.data_before =
+                if kind.is_ordered() { 0 } else { self.data_before.saturating_add(1) };
         }
         match frame {
             Frame::Envelope(envelope) if !is_cut && seq == expects => {
@@ -318,7 +326,11 @@ impl Model {
         self.endpoint.disconnected(PEER, strand);
         self.out[strand.index()] = Default::default();
         // Mostly what must be good: it need not know what was said since.
-        let wanted = if wanted < 100 { 1 } else { (self.top + 1).saturating_add_signed(i64::from(wanted) - 120) };
+        let wanted = if wanted < 100 {
+            1
+        } else {
+            (self.top + 1).saturating_add_signed(i64::from(wanted) - 120)
+        };
         self.endpoint.connected(PEER, strand, wanted).map_err(|_| Misbehaved)
     }
 

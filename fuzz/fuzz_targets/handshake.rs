@@ -117,12 +117,8 @@ fn between(
 fuzz_target!(|input: Input| {
     match input {
         Input::ToListener { bytes, cuts } => {
-            let step = answer(
-                &mut Answer::new([5; 32]),
-                &identity(0, 1),
-                &bytes,
-                &mut Cuts::new(cuts),
-            );
+            let step =
+                answer(&mut Answer::new([5; 32]), &identity(0, 1), &bytes, &mut Cuts::new(cuts));
             assert!(!matches!(step, Ok(AnswerStep::Proven(_))));
         }
         Input::ToDialer { bytes, cuts } => {

@@ -9,8 +9,13 @@ fuzz_target!(|text: &str| {
     match Spec::parse(text, "lab.toml", "lab") {
         Ok(spec) => {
             let nodes = plan::nodes(&spec);
-            for (index, node) in nodes.iter().enumerate().filter(|(_, node)| node.name != "localhost") {
-                assert_eq!(plan::find(&spec, &nodes, &node.name, None), Ok(plan::Found::Node(index)));
+            for (index, node) in
+                nodes.iter().enumerate().filter(|(_, node)| node.name != "localhost")
+            {
+                assert_eq!(
+                    plan::find(&spec, &nodes, &node.name, None),
+                    Ok(plan::Found::Node(index))
+                );
             }
             for site in 0..spec.sites() {
                 assert_eq!(plan::ways_to(&spec, site).len(), spec.sites());

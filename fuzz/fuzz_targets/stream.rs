@@ -10,15 +10,41 @@ use libfuzzer_sys::fuzz_target;
 
 #[derive(Arbitrary, Debug)]
 enum Step {
-    Push { len: u16, is_ordered: bool },
-    Transmit { strand: u8, max: u16, accept: u32, behind: u32 },
-    Receive { strand: u8, kind: u8, payload: u32, seq: i8, data_before: u8, ack: u8, is_whole: bool },
-    Resume { strand: u8, wanted: u8 },
-    Disconnect { strand: u8 },
-    Rate { strand: u8, rate: u16 },
+    Push {
+        len: u16,
+        is_ordered: bool,
+    },
+    Transmit {
+        strand: u8,
+        max: u16,
+        accept: u32,
+        behind: u32,
+    },
+    Receive {
+        strand: u8,
+        kind: u8,
+        payload: u32,
+        seq: i8,
+        data_before: u8,
+        ack: u8,
+        is_whole: bool,
+    },
+    Resume {
+        strand: u8,
+        wanted: u8,
+    },
+    Disconnect {
+        strand: u8,
+    },
+    Rate {
+        strand: u8,
+        rate: u16,
+    },
     Tick,
     Ping,
-    Own { message: u8 },
+    Own {
+        message: u8,
+    },
 }
 
 fn check(stream: &Stream) {

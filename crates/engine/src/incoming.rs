@@ -333,6 +333,7 @@ impl Endpoint {
             (_, Frame::Demand(demand)) => self.keep_word(id, Word::Demand(demand)),
             (_, Frame::Part(part)) => self.keep_word(id, Word::Part(part)),
             (_, Frame::Limit(limit)) => self.keep_word(id, Word::Limit(limit)),
+            (_, Frame::Carries(carries)) => self.keep_word(id, Word::Carries(carries)),
             (_, Frame::Close) => {
                 self.peers.open(id, &self.config).closed.theirs = Some(sink.header.seq);
                 Ok(())

@@ -2,7 +2,8 @@
 
 use gridmpi_trunk::Bounds;
 use gridmpi_wire::{
-    ContextId, Demand, Frame, Grant, Limit, Part, ProcId, Rank, Seen, Share, Start, Transfer,
+    Carries, ContextId, Demand, Frame, Grant, Limit, Part, ProcId, Rank, Seen, Share, Start,
+    Transfer,
 };
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -68,6 +69,8 @@ pub enum Word {
     Part(Part),
     /// A rate broker tells another what a process uses.
     Limit(Limit),
+    /// A rate broker tells another what a link carries.
+    Carries(Carries),
 }
 
 impl From<Word> for Frame {
@@ -81,6 +84,7 @@ impl From<Word> for Frame {
             Word::Demand(demand) => Self::Demand(demand),
             Word::Part(part) => Self::Part(part),
             Word::Limit(limit) => Self::Limit(limit),
+            Word::Carries(carries) => Self::Carries(carries),
         }
     }
 }

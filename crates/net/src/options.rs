@@ -192,8 +192,9 @@ fn progress_of(info: &TcpInfo) -> Progress {
 pub(crate) struct Carried {
     /// Bytes that have been acknowledged.
     pub(crate) acknowledged: u64,
-    /// Segments that were sent again.
+    /// Segments that were sent again, and the bytes of a full one.
     pub(crate) resent: u64,
+    pub(crate) segment: u32,
     /// Nothing is on its way.
     pub(crate) is_all: bool,
     /// Segments are on their way; what a full receiver holds back is not.
@@ -205,7 +206,8 @@ pub(crate) fn carried(fd: &OwnedFd) -> io::Result<Carried> {
     let acknowledged = info.bytes_acked;
     let is_all = info.unacked == 0 && info.notsent_bytes == 0;
     let (resent, is_on_its_way) = (info.total_retrans.into(), info.unacked > 0);
-    Ok(Carried { acknowledged, resent, is_all, is_on_its_way })
+    let segment = info.snd_mss;
+    Ok(Carried { acknowledged, resent, segment, is_all, is_on_its_way })
 }
 
 /// How many segments a connection has sent again.

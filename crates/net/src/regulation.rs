@@ -10,7 +10,7 @@ use gridmpi_engine::Word;
 use gridmpi_rate::{
     Broker, Claimed, ClusterId, Correction, NodeId, Notice, Order, Path, Rate, SEGMENT, Seen,
 };
-use gridmpi_wire::{Demand, Grant, Limit, Part, ProcId, Share, Start, Transfer};
+use gridmpi_wire::{Carries, Demand, Grant, Limit, Part, ProcId, Share, Start, Transfer};
 
 use crate::Online;
 use crate::state::State;
@@ -146,7 +146,8 @@ impl Regulation {
             | Word::Seen(_)
             | Word::Demand(_)
             | Word::Part(_)
-            | Word::Limit(_) => return None,
+            | Word::Limit(_)
+            | Word::Carries(_) => return None,
         })
     }
 
@@ -187,7 +188,7 @@ impl Regulation {
         }
     }
 
-    /// A word about a process of a cluster, if it is one of its.
+    /// A word about a process or a link of a cluster, if it is one of its.
     fn notice_of(&self, cluster: ClusterId, word: Word) -> Option<Notice> {
         let network = &self.online.network;
         let node = |process: u32| self.online.nodes.get(process as usize).copied();
@@ -202,6 +203,10 @@ impl Regulation {
                 let is_its = network.cluster(node(process)?) == cluster;
                 is_its.then_some(Notice::Limit { process, to, rate })
             }
+            Word::Carries(Carries { cluster: to, rate }) => {
+                let (to, rate) = (network.cluster_number(to)?, rate_of(rate)?);
+                (to != cluster).then_some(Notice::Link { to, rate })
+            }
             _ => None,
         }
     }
@@ -214,7 +219,8 @@ impl Regulation {
         }
         let to = self.online.network.cluster_number(cluster);
         if let (Seat::Here(seated), Some(to)) = (&mut self.broker, to) {
-            seated.broker.seen(to, Seen { arrived, resent }, Instant::now());
+            let (seen, every) = (Seen { arrived, resent }, Seen::every(self.mates));
+            seated.broker.seen(to, seen, every, Instant::now());
         }
     }
 
@@ -386,7 +392,7 @@ impl State {
             regulation.hear_seen(from, seen);
         } else if let Word::Demand(demand) = word {
             regulation.hear_demand(from, demand);
-        } else if let Word::Part(_) | Word::Limit(_) = word {
+        } else if let Word::Part(_) | Word::Limit(_) | Word::Carries(_) = word {
             regulation.hear_rival(from, word);
         } else if regulation.obeys(from)
             && let Some(order) = regulation.order_of(word)
@@ -462,7 +468,7 @@ impl State {
         match &mut regulation.broker {
             Seat::Here(seated) => {
                 if let Some(to) = regulation.online.network.cluster_number(cluster) {
-                    seated.broker.seen(to, seen, now);
+                    seated.broker.seen(to, seen, Seen::every(regulation.mates), now);
                 }
             }
             Seat::At(at) => {
@@ -555,6 +561,9 @@ fn notice_word(notice: Notice) -> Word {
         Notice::Limit { process, to, rate } => {
             Word::Limit(Limit { process, cluster: to.index() as u32, rate: bits_of(rate) })
         }
+        Notice::Link { to, rate } => {
+            Word::Carries(Carries { cluster: to.index() as u32, rate: bits_of(rate) })
+        }
     }
 }
 
@@ -617,6 +626,10 @@ mod tests {
         assert!(!is_heard(part(1, 2, 0)) && !is_heard(part(1, 2, 77)) && !is_heard(part(7, 2, 1)));
         assert!(!is_heard(part(1, 7, 1)) && !is_heard(limit(3, 0, 1)) && !is_heard(limit(9, 0, 1)));
         assert!(!is_heard(limit(1, 9, 1)) && !is_heard(limit(1, 0, 0)));
+        let carries = |cluster, rate| Word::Carries(Carries { cluster, rate });
+        assert!(is_heard(carries(0, 1_000_000)) && is_heard(carries(2, u64::MAX)));
+        assert!(!is_heard(carries(1, 1_000_000)) && !is_heard(carries(3, 1)));
+        assert!(!is_heard(carries(0, 0)));
         assert!(!is_heard(transfer(regulation.node(ProcId(1)), regulation.node, true)));
     }
 }

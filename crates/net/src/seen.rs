@@ -1,6 +1,6 @@
 //! What the kernel sees of paced connections, for the rate broker: what has arrived, and what was sent again.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use gridmpi_rate::{SEGMENT, Seen};
 
@@ -10,16 +10,12 @@ use crate::paces::wire_bits;
 use crate::state::{Socket, State};
 use crate::timers::Due;
 
-/// While something waits to be sent it is looked so often, or less by many processes: the broker hears them all.
-const LOOK: Duration = Duration::from_millis(50);
-const PROCESSES: u32 = 16;
-
 /// Of the connections to one cluster since they were looked at before.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
     /// Bytes that have been acknowledged, by the far process or the nearest relay.
     used: u64,
-    /// What went directly: bytes that have been acknowledged, and segments that were sent again. Of a leg to a relay the kernel sees the
+    /// What went directly: bytes that have been acknowledged, and bytes that were sent again. Of a leg to a relay the kernel sees the
     /// way to that relay, which says nothing of the link behind it.
     acknowledged: u64,
     resent: u64,
@@ -30,8 +26,7 @@ impl State {
     pub(crate) fn watch(&mut self, now: Instant) {
         let Some(regulation) = &mut self.regulation else { return };
         if !std::mem::replace(&mut regulation.is_watching, true) {
-            let looks = regulation.mates.div_ceil(PROCESSES).max(1);
-            self.timers.set(now + LOOK * looks, Due::Look);
+            self.timers.set(now + Seen::every(regulation.mates), Due::Look);
         }
     }
 
@@ -44,7 +39,7 @@ impl State {
         let mut has_some = false;
         for (cluster, sum) in (0u16..).zip(sums) {
             self.note_use(cluster, sum.used, now);
-            let seen = Seen { arrived: sum.acknowledged / SEGMENT as u64, resent: sum.resent };
+            let seen = sum.seen();
             if seen != Seen::default() {
                 has_some = true;
                 self.tell_seen(cluster, seen, now);
@@ -82,6 +77,12 @@ impl State {
 }
 
 impl Sum {
+    /// In segments of a usual size: those of one connection may be larger or smaller.
+    fn seen(self) -> Seen {
+        let segments = |bytes: u64| bytes.div_ceil(SEGMENT as u64);
+        Seen { arrived: self.acknowledged / SEGMENT as u64, resent: segments(self.resent) }
+    }
+
     fn add(&mut self, link: &mut Link) {
         if link.written == link.looked_at {
             return;
@@ -92,7 +93,7 @@ impl Sum {
         self.used += used;
         if !link.pulse.is_circuit() {
             self.acknowledged += used;
-            self.resent += now.resent.saturating_sub(resent);
+            self.resent += now.resent.saturating_sub(resent) * u64::from(now.segment);
         }
         if now.is_all {
             link.looked_at = link.written;

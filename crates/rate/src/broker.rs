@@ -6,12 +6,12 @@
 //! Brokers that have heard the same grant rates that fit together: nobody decides for another cluster.
 
 use crate::crowd::Crowd;
-use crate::estimate::Estimate;
 use crate::inlets::{Inlets, Load};
 use crate::limits::Limits;
+use crate::links::{Correction, Granted, Links};
 use crate::rivals::{Notice, Portion, Rival, Told, portions};
 use crate::{Allocator, ClusterId, Network, NodeId, Rate, Seen, Transfer};
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::num::NonZero;
 use std::time::{Duration, Instant};
 
@@ -61,20 +61,6 @@ pub enum Order {
     },
 }
 
-/// A link has turned out to carry something else than was said of it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Correction {
-    /// The cluster it leads to.
-    pub to: ClusterId,
-    /// What was said.
-    pub said: Rate,
-    /// What is believed from now on.
-    pub found: Rate,
-}
-
-/// A correction by less than this, or than this since it was last told, is not worth a word to people.
-const WORTH_A_WORD: f64 = 1.5;
-
 /// So long after a process has begun to send it is young. Where many begin nearly at once the first would be granted what will be the
 /// others', and what is sent too fast by then fills the link's buffer.
 const YOUNG: Duration = Duration::from_micros(3500);
@@ -86,15 +72,10 @@ pub struct Broker {
     /// Those whose brokers are told of our transfers.
     rivals: Vec<ClusterId>,
     network: Network,
-    /// The same, open to what comes to receivers: when only one node sends, and with what is granted of each link when several do.
-    lone: Network,
-    shared: Network,
+    links: Links,
     /// What is granted of links and receivers where several nodes send, by what they carry.
     part: f64,
     inlets: Inlets,
-    /// What is believed of the link to each cluster, and what people were told of it last, or by the job file.
-    estimates: BTreeMap<ClusterId, (Estimate, f64)>,
-    corrections: Vec<Correction>,
     limits: Limits,
     allocator: Allocator,
     /// Who of our processes sends, and how many transfers it has there.
@@ -125,17 +106,13 @@ impl Broker {
     /// has come about where they met drains by the rest.
     #[must_use]
     pub fn new(cluster: ClusterId, network: Network, part: f64) -> Self {
-        let lone = network.with_open_receivers();
         Self {
             cluster,
             rivals: network.rivals(cluster),
-            shared: lone.with_links_scaled(part),
-            lone,
+            links: Links::new(cluster, &network, part),
             network,
             part,
             inlets: Inlets::default(),
-            estimates: BTreeMap::new(),
-            corrections: Vec::new(),
             limits: Limits::default(),
             allocator: Allocator::new(),
             ours: BTreeMap::new(),
@@ -236,26 +213,12 @@ impl Broker {
         }
     }
 
-    /// A process of this cluster has seen this of its connections to another.
-    pub fn seen(&mut self, to: ClusterId, seen: Seen, now: Instant) {
-        let Some((estimate, told)) = self.estimates.get_mut(&to) else { return };
-        let has_changed = estimate.see(seen, now);
-        let is_worth = |found: &f64| !(1.0 / WORTH_A_WORD..WORTH_A_WORD).contains(&(found / *told));
-        if let Some(rate) = estimate.news().filter(is_worth)
-            && let Some(found) = Rate::from_bits_per_second(rate)
-        {
-            *told = rate;
-            let said = self.network.between(self.cluster, to);
-            self.corrections.push(Correction { to, said, found });
-        }
-        if !has_changed {
-            return;
-        }
-        let Some(found) = Rate::from_bits_per_second(estimate.rate()) else { return };
-        self.lone.set_between(self.cluster, to, found);
-        let shared = Rate::from_bits_per_second(estimate.rate() * self.part);
-        self.shared.set_between(self.cluster, to, shared.unwrap_or(found));
+    /// A process of this cluster has seen this of its connections to another, and looks so often.
+    pub fn seen(&mut self, to: ClusterId, seen: Seen, every: Duration, now: Instant) {
+        let seen = (seen, every);
+        let Some(rate) = self.links.see(to, seen, &self.network, now) else { return };
         self.has_changed = true;
+        self.tell(Notice::Link { to, rate });
         if let Some((_, told)) = self.crowds.get_mut(&to) {
             *told = None;
         }
@@ -264,10 +227,11 @@ impl Broker {
 
     /// What people are to be told of links since this was last asked.
     pub fn corrections(&mut self) -> Vec<Correction> {
-        std::mem::take(&mut self.corrections)
+        self.links.corrections()
     }
 
-    /// The broker of another cluster tells of a transfer there, or of a process. Nothing if it is not one of its nodes.
+    /// The broker of another cluster tells of a transfer there, of a process, or of a link. Nothing if it is not one of its nodes, or
+    /// a link that others use, too.
     pub fn heard(&mut self, cluster: ClusterId, notice: Notice) {
         let is_its = |from, to| {
             let network = &self.network;
@@ -283,6 +247,10 @@ impl Broker {
             }
             Notice::Limit { process, to, rate } if cluster != self.cluster => {
                 self.limits.set(cluster, process, to, rate)
+            }
+            Notice::Link { to, rate } if cluster != self.cluster => {
+                self.links.believe(cluster, to, rate);
+                true
             }
             _ => false,
         };
@@ -371,7 +339,8 @@ impl Broker {
         let all: Vec<_> = own.iter().copied().chain(theirs).collect();
         let mut transfers = self.transfers(&all);
         let is_lone = transfers.iter().all(|transfer| transfer.from == transfers[0].from);
-        let network = if is_lone { &mut self.lone } else { &mut self.shared };
+        let Links { lone, shared, .. } = &mut self.links;
+        let network = if is_lone { lone } else { shared };
         let capacity = |node| self.network.inward(node).bits_per_second();
         let mut binding = Vec::new();
         self.inlets.begin(now);
@@ -395,28 +364,16 @@ impl Broker {
         rates
     }
 
-    /// Tells the estimates what is granted to ours.
+    /// Tells the links what is granted to ours.
     fn estimate(&mut self, transfers: &[Transfer], rates: &[f64], now: Instant) {
-        let mut sums: BTreeMap<ClusterId, (f64, BTreeSet<NodeId>)> = BTreeMap::new();
+        let mut granted = Granted::new();
         for (transfer, rate) in transfers.iter().zip(rates) {
-            let sum = sums.entry(self.network.cluster(transfer.to)).or_default();
+            let sum = granted.entry(self.network.cluster(transfer.to)).or_default();
             sum.0 += rate;
             sum.1.insert(transfer.to);
         }
-        for &to in sums.keys() {
-            let said = self.network.between(self.cluster, to).bits_per_second();
-            // What is shared with other pairs of clusters says nothing of one of them, nor could that be put right.
-            if said.is_finite() && self.network.has_own_link(self.cluster, to) {
-                self.estimates.entry(to).or_insert_with(|| (Estimate::new(said), said));
-            }
-        }
-        for (to, (estimate, _)) in &mut self.estimates {
-            let (granted, receivers) = sums.remove(to).unwrap_or_default();
-            // One receiver of several may be slower than anybody has said.
-            let is_ours = receivers.len() >= self.network.nodes_of(*to).min(2)
-                && !receivers.iter().any(|&node| self.inlets.is_full(node));
-            estimate.grant(granted, is_ours, now);
-        }
+        let is_full = |node| self.inlets.is_full(node);
+        self.links.grant(granted, &self.network, is_full, now);
     }
 
     fn grant(&mut self, sums: &Sums, now: Instant, orders: &mut Vec<(Process, Order)>) {
@@ -479,7 +436,7 @@ impl Broker {
         to: ClusterId,
         size: usize,
     ) -> (Process, Order) {
-        let link = self.lone.between(self.cluster, to);
+        let link = self.links.to(to);
         let share = Rate::from_bits_per_second(link.bits_per_second() / size.max(1) as f64);
         let rate = share.unwrap_or(Rate::UNBOUNDED).min(self.network.interface(node));
         (process, Order::Start { to, rate, link })
@@ -632,6 +589,7 @@ mod tests {
             broker.seen(
                 ids[1],
                 Seen { arrived: 1000, resent: if window < 50 { 200 } else { 0 } },
+                Seen::every(8),
                 at,
             );
         }
@@ -728,7 +686,7 @@ mod tests {
             let granted = broker.granted[&(0, ids[1])].0 * 4.0;
             let resent = ((granted - 100e6).max(0.0) * 0.2 / 1538.0 / 8.0) as u64;
             let later = now + YOUNG + 200 * window * ms;
-            broker.seen(ids[1], Seen { arrived, resent }, later);
+            broker.seen(ids[1], Seen { arrived, resent }, Seen::every(4), later);
             broker.step(later);
         }
         let rate = broker.granted[&(0, ids[1])].0 / 1e6;
@@ -737,6 +695,46 @@ mod tests {
         assert_eq!((told[0].to, told[0].said), (ids[1], mbit(1600.0)));
         assert!(told[0].found < mbit(110.0) && told.len() == 1, "{told:?}");
         assert!(broker.corrections().is_empty());
+    }
+
+    #[test]
+    fn what_a_link_has_turned_out_to_carry_is_known_to_brokers_whose_transfers_meet_ours() {
+        let (mut network, now) = (Network::new(), Instant::now());
+        let ids = [0; 3].map(|_| network.add_cluster());
+        let nodes = ids.map(|id| [0, 1].map(|_| network.add_node(id, mbit(500.0))));
+        network.add_link(mbit(800.0), &[(ids[0], ids[2])]);
+        network.add_link(mbit(1000.0), &[(ids[1], ids[2])]);
+        let [mut a, mut b] = [0, 1].map(|of| Broker::new(ids[of], network.clone(), 1.0));
+        let begin = |broker: &mut Broker, of: usize, now| {
+            let pairs = nodes[of].iter().flat_map(|&from| nodes[2].map(|to| (from, to)));
+            pairs.zip(0..).for_each(|((from, to), n)| broker.begin(n / 2, from, to, now));
+        };
+        let tell = |from: &mut Broker, of: usize, to: &mut Broker| {
+            let its = to.cluster;
+            let told = from.notices().into_iter().filter(|(cluster, _)| *cluster == its);
+            told.for_each(|(_, notice)| to.heard(ids[of], notice));
+        };
+        let granted = |broker: &Broker| broker.granted[&(0, ids[2])].0 / 1e6;
+        begin(&mut a, 0, now);
+        a.step(now);
+        let mut at = now;
+        // 100 of the 800 Mbit/s arrive.
+        for _ in 0..50 {
+            at += Duration::from_millis(200);
+            let of = |bits: f64| (bits * 0.2 / 1538.0 / 8.0) as u64;
+            let sent = 2.0 * granted(&a) * 1e6;
+            let seen = Seen { arrived: of(sent.min(100e6)), resent: of((sent - 100e6).max(0.0)) };
+            a.seen(ids[2], seen, Seen::every(2), at);
+            a.step(at);
+        }
+        tell(&mut a, 0, &mut b);
+        begin(&mut b, 1, at);
+        tell(&mut b, 1, &mut a);
+        for broker in [&mut a, &mut b] {
+            later(broker, at);
+        }
+        assert!((45.0..55.0).contains(&granted(&a)), "{}", granted(&a));
+        assert!((445.0..455.0).contains(&granted(&b)), "{}", granted(&b));
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! What a link carries, by what connections see of it: what the job file says of it may be wrong.
 //!
-//! Where too much is lost a link carries less than is granted: not much more than what has arrived. Where hardly anything is lost
-//! though the link is full it may carry more; that is tried by small steps, then by larger ones, and rarely where it was in vain.
+//! Where too much is lost a link carries less than is granted: not much more than what has arrived. Where no more is lost than
+//! ever though the link is full it may carry more; that is tried by small steps, then by larger ones, and rarely where it was in vain.
+//! Who sends less and loses as much of it as before does not lose it here: radio, a policer, others' traffic. That is borne.
 
 use std::time::{Duration, Instant};
 
@@ -14,14 +15,29 @@ pub struct Seen {
     pub resent: u64,
 }
 
+/// While something waits to be sent a process looks so often, or less often where they are many: the broker hears them all.
+const LOOK: Duration = Duration::from_millis(50);
+const PROCESSES: u32 = 16;
+
+impl Seen {
+    /// How often each of so many processes of a cluster looks.
+    #[must_use]
+    pub fn every(processes: u32) -> Duration {
+        LOOK * processes.div_ceil(PROCESSES).max(1)
+    }
+}
+
 /// A full frame with everything around it, bits.
 const FRAME_BITS: f64 = crate::FRAME as f64 * 8.0;
 
-/// So long, and so many segments, are looked at before a judgement.
-const WINDOW: Duration = Duration::from_millis(200);
+/// So many looks, and so many segments, are waited for before a judgement.
+const WINDOW_LOOKS: u32 = 4;
 const WINDOW_SEGMENTS: u64 = 200;
 
-/// Of what is sent at most so much may be lost: where it has gone well before, and where more is tried.
+/// What is seen so many looks after the link was last in use is of something else.
+const LATE_LOOKS: u32 = 2;
+
+/// Of what is sent at most so much may be lost beyond what is borne: where it has gone well before, and where more is tried.
 const LOSS: f64 = 0.02;
 const LOSS_TRYING: f64 = 0.005;
 
@@ -39,12 +55,19 @@ const EASES: u32 = 4;
 const RISE: f64 = 1.05;
 const RISE_MOST: f64 = 1.5;
 
-/// A full link is let alone for so long before more is tried; twice as long each time that it was in vain.
+/// A full link is let alone for so long before more is tried; twice as long each time that it was in vain. What is borne is for so long, too;
+/// twice as long each time that it was found again.
 const PATIENCE: Duration = Duration::from_secs(10);
 const PATIENCE_MOST: Duration = Duration::from_secs(600);
 
-/// What is seen later than this after the link was the only thing that could be full is of something else.
-const LATE: Duration = Duration::from_millis(100);
+/// When only so much is sent of what was when it began, and what arrives has sunk nearly as much, what is lost is not lost by too much being
+/// sent. More than that much is never borne.
+const LESS: f64 = 0.75;
+const NEARLY: f64 = 1.1;
+const BORNE_MOST: f64 = 0.1;
+
+/// How fast what is usually lost follows what is lost, once there is enough of that.
+const USUAL: f64 = 0.25;
 
 /// A link is full when so much of it is granted, and as much arrives: who is granted something need not use it.
 const FULL: f64 = 0.9;
@@ -58,10 +81,14 @@ pub(crate) struct Estimate {
     safe: f64,
     rise: f64,
     patience: Duration,
-    /// How long it has gone well at the safe rate.
+    /// How long it has gone well at the safe rate, and the part that was lost of what was sent.
     well: Duration,
+    usual: f64,
     /// How often it may be eased yet.
     eases: u32,
+    /// Since when it sinks.
+    sinking: Option<Sinking>,
+    borne: Borne,
     /// What is new of what is safe: people may be told.
     news: Option<f64>,
     window: Window,
@@ -69,16 +96,74 @@ pub(crate) struct Estimate {
     granted: f64,
     is_ours: bool,
     since: Option<Instant>,
-    /// When that was last so.
-    last_ours: Option<Instant>,
+    /// When something was granted last, and when what was lost was not the link's.
+    last: Option<Instant>,
+    last_elsewhere: Option<Instant>,
 }
 
-#[derive(Clone, Debug, Default)]
+/// How it was when it began to sink.
+#[derive(Clone, Copy, Debug)]
+struct Sinking {
+    rate: f64,
+    sent: f64,
+    arrived: f64,
+}
+
+/// Losses that did not end by sending less: the part, for how long yet, and for how long when it was found.
+#[derive(Clone, Copy, Debug)]
+struct Borne {
+    loss: f64,
+    left: Duration,
+    span: Duration,
+}
+
+#[derive(Clone, Debug)]
 struct Window {
     busy: Duration,
     full: Duration,
     granted_bits: f64,
     seen: Seen,
+    is_ours: bool,
+}
+
+/// What a window has shown.
+#[derive(Clone, Copy, Debug)]
+struct Finding {
+    busy: Duration,
+    /// Bits per second.
+    granted: f64,
+    sent: f64,
+    arrived: f64,
+    /// The part that was lost.
+    loss: f64,
+    is_full: bool,
+    is_ours: bool,
+}
+
+impl Window {
+    const NEW: Self = Self {
+        busy: Duration::ZERO,
+        full: Duration::ZERO,
+        granted_bits: 0.0,
+        seen: Seen { arrived: 0, resent: 0 },
+        is_ours: true,
+    };
+
+    fn finding(&self, rate: f64) -> Finding {
+        let Self { busy, full, granted_bits, seen, is_ours } = *self;
+        let seconds = busy.as_secs_f64();
+        let of = |segments: u64| segments as f64 * FRAME_BITS / seconds;
+        let (arrived, resent) = (of(seen.arrived), of(seen.resent));
+        Finding {
+            busy,
+            granted: granted_bits / seconds,
+            sent: arrived + resent,
+            arrived,
+            loss: resent / (arrived + resent),
+            is_full: full.as_secs_f64() >= FULL * seconds && arrived >= USED * rate,
+            is_ours,
+        }
+    }
 }
 
 impl Estimate {
@@ -89,18 +174,17 @@ impl Estimate {
             rise: RISE,
             patience: PATIENCE,
             well: Duration::ZERO,
+            usual: 0.0,
             eases: 0,
+            sinking: None,
+            borne: Borne { loss: 0.0, left: Duration::ZERO, span: PATIENCE },
             news: None,
-            window: Window {
-                busy: Duration::ZERO,
-                full: Duration::ZERO,
-                granted_bits: 0.0,
-                seen: Seen { arrived: 0, resent: 0 },
-            },
+            window: Window::NEW,
             granted: 0.0,
             is_ours: false,
             since: None,
-            last_ours: None,
+            last: None,
+            last_elsewhere: None,
         }
     }
 
@@ -119,19 +203,24 @@ impl Estimate {
         (self.granted, self.is_ours) = (granted, is_ours);
     }
 
-    /// Somebody who sends over the link has seen this. Whether another rate is believed now.
-    pub(crate) fn see(&mut self, seen: Seen, now: Instant) -> bool {
+    /// Somebody who sends over the link, and looks so often, has seen this. Whether another rate is believed now.
+    pub(crate) fn see(&mut self, seen: Seen, every: Duration, now: Instant) -> bool {
         self.pass(now);
-        if self.last_ours.is_none_or(|last| now.saturating_duration_since(last) > LATE) {
+        let is_late = |last: Option<Instant>| {
+            last.is_none_or(|last| now.saturating_duration_since(last) > LATE_LOOKS * every)
+        };
+        if is_late(self.last) {
             return false;
         }
+        self.window.is_ours &= is_late(self.last_elsewhere);
         self.window.seen.arrived = self.window.seen.arrived.saturating_add(seen.arrived);
         self.window.seen.resent = self.window.seen.resent.saturating_add(seen.resent);
-        if self.window.busy < WINDOW || self.window.seen.arrived < WINDOW_SEGMENTS {
+        if self.window.busy < WINDOW_LOOKS * every || self.window.seen.arrived < WINDOW_SEGMENTS {
             return false;
         }
         let before = self.rate;
-        self.judge();
+        let finding = std::mem::replace(&mut self.window, Window::NEW).finding(self.rate);
+        self.judge(finding);
         self.rate != before
     }
 
@@ -139,60 +228,106 @@ impl Estimate {
         let passed =
             self.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
         self.since = Some(now);
-        if self.granted > 0.0 && self.granted.is_finite() && self.is_ours {
-            self.last_ours = Some(now);
-            self.window.busy += passed;
-            self.window.granted_bits += self.granted * passed.as_secs_f64();
-            if self.granted >= FULL * self.rate {
-                self.window.full += passed;
+        if self.granted <= 0.0 || !self.granted.is_finite() {
+            return;
+        }
+        self.last = Some(now);
+        if !self.is_ours {
+            self.last_elsewhere = Some(now);
+        }
+        self.window.busy += passed;
+        self.window.granted_bits += self.granted * passed.as_secs_f64();
+        if self.granted >= FULL * self.rate {
+            self.window.full += passed;
+        }
+    }
+
+    fn judge(&mut self, seen: Finding) {
+        self.borne.left = self.borne.left.saturating_sub(seen.busy);
+        let borne = if self.borne.left.is_zero() { 0.0 } else { self.borne.loss };
+        if self.rate > self.safe {
+            self.judge_trial(seen);
+        } else if seen.loss > borne + LOSS {
+            if seen.is_ours {
+                self.sink(seen);
+            }
+            (self.rise, self.well) = (RISE, Duration::ZERO);
+        } else if seen.loss > borne + LOSS_TRYING && self.eases > 0 {
+            if seen.is_ours {
+                self.ease();
+            }
+        } else {
+            self.sinking = None;
+            if seen.is_full {
+                self.goes_well(seen);
             }
         }
     }
 
-    fn judge(&mut self) {
-        let Window { busy, full, granted_bits, seen } = std::mem::take(&mut self.window);
-        let seconds = busy.as_secs_f64();
-        let arrived = seen.arrived as f64 * FRAME_BITS / seconds;
-        let is_full = full.as_secs_f64() >= FULL * seconds && arrived >= USED * self.rate;
-        let loss = seen.resent as f64 / (seen.arrived as f64 + seen.resent as f64);
-        let is_trying = self.rate > self.safe;
-        if loss > if is_trying { LOSS_TRYING } else { LOSS } {
-            if is_trying {
-                self.patience = (2 * self.patience).min(PATIENCE_MOST);
-                self.rate = self.safe;
-                self.news = Some(self.safe);
-            } else {
-                let least = if loss > LOSS_FAR { SINK_LEAST_FAR } else { SINK_LEAST };
-                self.sink(granted_bits / seconds, arrived, least);
-            }
-            (self.rise, self.well) = (RISE, Duration::ZERO);
-        } else if loss > LOSS_TRYING && self.eases > 0 {
-            self.eases -= 1;
-            self.rate *= EASE;
+    /// More than what is safe is tried.
+    fn judge_trial(&mut self, seen: Finding) {
+        if seen.loss > self.usual + LOSS_TRYING {
+            self.patience = (2 * self.patience).min(PATIENCE_MOST);
+            (self.rate, self.rise, self.well) = (self.safe, RISE, Duration::ZERO);
+            self.news = Some(self.safe);
+        } else if seen.is_full {
+            self.well += seen.busy;
             self.safe = self.rate;
-            self.news = (self.eases == 0).then_some(self.safe);
-        } else if loss <= LOSS_TRYING && is_full {
-            self.well += busy;
-            if std::mem::take(&mut self.eases) > 0 {
-                self.news = Some(self.safe);
-            }
-            if is_trying {
-                self.safe = self.rate;
-                self.rise = (1.0 + 2.0 * (self.rise - 1.0)).min(RISE_MOST);
-                self.rate *= self.rise;
-            } else if self.well >= self.patience {
-                self.well = Duration::ZERO;
-                self.rate *= self.rise;
-            }
+            self.rise = (1.0 + 2.0 * (self.rise - 1.0)).min(RISE_MOST);
+            self.rate *= self.rise;
         }
+    }
+
+    /// As much is lost as ever, and it is full.
+    fn goes_well(&mut self, seen: Finding) {
+        self.well += seen.busy;
+        let weight = USUAL.max(seen.busy.as_secs_f64() / self.well.as_secs_f64());
+        self.usual += weight * (seen.loss - self.usual);
+        if self.borne.left.is_zero() {
+            self.borne.span = PATIENCE;
+        }
+        if std::mem::take(&mut self.eases) > 0 {
+            self.news = Some(self.safe);
+        }
+        if self.well >= self.patience {
+            self.well = Duration::ZERO;
+            self.rate *= self.rise;
+        }
+    }
+
+    fn ease(&mut self) {
+        self.eases -= 1;
+        self.rate *= EASE;
+        self.safe = self.rate;
+        self.news = (self.eases == 0).then_some(self.safe);
     }
 
     /// Too much of what was granted is lost.
-    fn sink(&mut self, granted: f64, arrived: f64, least: f64) {
-        let granted = granted.min(self.rate);
+    fn sink(&mut self, seen: Finding) {
+        let Finding { sent, arrived, .. } = seen;
+        let first = *self.sinking.get_or_insert(Sinking { rate: self.rate, sent, arrived });
+        let is_less = sent <= LESS * first.sent;
+        if is_less
+            && seen.loss <= BORNE_MOST
+            && arrived * first.sent <= NEARLY * sent * first.arrived
+        {
+            self.bear(first, seen.loss);
+            return;
+        }
+        let least = if seen.loss > LOSS_FAR { SINK_LEAST_FAR } else { SINK_LEAST };
+        let granted = seen.granted.min(self.rate);
         self.rate = arrived.clamp(SINK_MOST * granted, least * granted);
         self.safe = self.rate;
-        (self.patience, self.eases) = (WINDOW, EASES);
+        (self.patience, self.eases) = (WINDOW_LOOKS * LOOK, EASES);
+    }
+
+    /// Sending less was of no use.
+    fn bear(&mut self, first: Sinking, loss: f64) {
+        let Borne { span, .. } = self.borne;
+        self.borne = Borne { loss, left: span, span: (2 * span).min(PATIENCE_MOST) };
+        (self.rate, self.safe, self.usual) = (first.rate, first.rate, loss);
+        (self.sinking, self.eases, self.patience) = (None, 0, PATIENCE);
+        self.news = Some(self.safe);
     }
 }
 
@@ -201,12 +336,18 @@ mod tests {
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
+    const EVERY: Duration = LOOK;
 
     /// A link, and senders who use it as far as the estimate lets them, and no faster than they can.
     struct World {
         estimate: Estimate,
         carries: f64,
         wanted: f64,
+        /// Of what arrives otherwise this part is lost.
+        noise: f64,
+        /// Segments, less those that were sent again.
+        lost: f64,
+        is_ours: bool,
         now: Instant,
         resent: u64,
         arrived: u64,
@@ -215,19 +356,24 @@ mod tests {
     impl World {
         fn new(said: f64, carries: f64, wanted: f64) -> Self {
             let estimate = Estimate::new(said);
-            Self { estimate, carries, wanted, now: Instant::now(), resent: 0, arrived: 0 }
+            let now = Instant::now();
+            let (noise, lost, is_ours) = (0.0, 0.0, true);
+            Self { estimate, carries, wanted, noise, lost, is_ours, now, resent: 0, arrived: 0 }
         }
 
         fn run(&mut self, time: Duration) {
             for _ in 0..time.as_millis() / 50 {
                 let granted = (0.98 * self.estimate.rate()).min(self.wanted);
-                self.estimate.grant(granted, true, self.now);
+                self.estimate.grant(granted, self.is_ours, self.now);
                 self.now += 50 * MS;
-                let arrived = (granted.min(self.carries) / FRAME_BITS * 0.05) as u64;
-                let resent = ((granted - self.carries).max(0.0) / FRAME_BITS * 0.05) as u64;
+                let through = granted.min(self.carries) * (1.0 - self.noise);
+                let arrived = (through / FRAME_BITS * 0.05) as u64;
+                self.lost += (granted - through) / FRAME_BITS * 0.05;
+                let resent = self.lost as u64;
+                self.lost -= resent as f64;
                 self.resent += resent;
                 self.arrived += arrived;
-                self.estimate.see(Seen { arrived, resent }, self.now);
+                self.estimate.see(Seen { arrived, resent }, EVERY, self.now);
             }
         }
 
@@ -270,7 +416,8 @@ mod tests {
             estimate.grant(granted, true, now);
             now += 50 * MS;
             let sent = granted / FRAME_BITS * 0.05;
-            estimate.see(Seen { arrived: (0.99 * sent) as u64, resent: (0.01 * sent) as u64 }, now);
+            let seen = Seen { arrived: (0.99 * sent) as u64, resent: (0.01 * sent) as u64 };
+            estimate.see(seen, EVERY, now);
         }
         assert!(estimate.rate() > 95e6, "{}", estimate.rate());
     }
@@ -286,7 +433,7 @@ mod tests {
         for _ in 0..2000 {
             estimate.grant(156e6, true, now);
             now += 50 * MS;
-            assert!(!estimate.see(Seen { arrived: 200, resent: 0 }, now));
+            assert!(!estimate.see(Seen { arrived: 200, resent: 0 }, EVERY, now));
         }
         // What is lost elsewhere is not the link's.
         let mut estimate = Estimate::new(160e6);
@@ -294,14 +441,100 @@ mod tests {
         for _ in 0..100 {
             estimate.grant(50e6, false, now);
             now += 50 * MS;
-            assert!(!estimate.see(Seen { arrived: 200, resent: 50 }, now));
+            assert!(!estimate.see(Seen { arrived: 200, resent: 50 }, EVERY, now));
         }
         // Not even when it is the link again that counts.
         estimate.grant(156e6, true, now);
         for _ in 0..10 {
             now += 50 * MS;
-            assert!(!estimate.see(Seen { arrived: 600, resent: 0 }, now));
+            assert!(!estimate.see(Seen { arrived: 600, resent: 0 }, EVERY, now));
         }
         assert_eq!(estimate.rate(), 160e6);
+    }
+
+    #[test]
+    fn what_does_not_end_by_sending_less_is_borne() {
+        let mut world = World::new(160e6, 160e6, 400e6);
+        world.noise = 0.025;
+        let mut least = f64::INFINITY;
+        for _ in 0..600 {
+            world.run(Duration::from_secs(1));
+            least = least.min(world.estimate.rate());
+        }
+        assert!(least > 100e6 && world.off_by() > -0.1, "{least} {}", world.off_by());
+        assert!(world.arrived as f64 * FRAME_BITS > 0.9 * 160e6 * 600.0, "{}", world.arrived);
+        // More than that is its own, and it ends.
+        world.carries = 80e6;
+        world.run(Duration::from_secs(5));
+        assert!(world.off_by().abs() < 0.1, "{}", world.off_by());
+    }
+
+    #[test]
+    fn a_link_that_has_lost_more_for_a_while_is_used_as_before() {
+        let mut world = World::new(160e6, 160e6, 400e6);
+        for (noise, seconds) in [(0.01, 30), (0.03, 10), (0.01, 60)] {
+            world.noise = noise;
+            world.run(Duration::from_secs(seconds));
+        }
+        assert!(world.off_by().abs() < 0.1, "{}", world.off_by());
+        // And one that has carried less, if nothing but one receiver is sent to since.
+        world.carries = 16e6;
+        world.run(Duration::from_secs(10));
+        assert!(world.off_by().abs() < 0.1, "{}", world.off_by());
+        (world.carries, world.is_ours) = (160e6, false);
+        world.run(Duration::from_secs(60));
+        assert!(world.off_by().abs() < 0.1, "{}", world.off_by());
+    }
+
+    #[test]
+    fn bursts_of_many_processes_count_though_they_are_looked_at_late() {
+        let every = Seen::every(128);
+        let mut estimate = Estimate::new(1600e6);
+        let mut now = Instant::now();
+        for _ in 0..100 {
+            let granted = estimate.rate();
+            estimate.grant(granted, true, now);
+            now += 250 * MS;
+            estimate.grant(0.0, true, now);
+            // Each of the processes looks once, after the burst.
+            let each = 0.25 / FRAME_BITS / 128.0;
+            let arrived = (granted.min(160e6) * each).round() as u64;
+            let resent = ((granted - 160e6).max(0.0) * each).round() as u64;
+            for _ in 0..128 {
+                now += 3 * MS;
+                estimate.see(Seen { arrived, resent }, every, now);
+            }
+            now += 1000 * MS;
+        }
+        assert!((0.8..1.3).contains(&(estimate.rate() / 160e6)), "{}", estimate.rate());
+    }
+
+    #[test]
+    fn what_tcp_does_with_an_overload_is_not_taken_for_something_to_bear() {
+        let mut worst = 0.0_f64;
+        for seed in 1..=20_u64 {
+            let mut random = seed;
+            let mut next = |least: f64| {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                least + (1.0 - least) * (random >> 40) as f64 / (1_u64 << 24) as f64
+            };
+            let mut estimate = Estimate::new(1600e6);
+            let (mut now, carries) = (Instant::now(), 160e6_f64);
+            let mut over = 0;
+            for step in 0..20 * 600 {
+                estimate.grant(estimate.rate(), true, now);
+                now += 50 * MS;
+                // Windows are halved and timeouts waited for where it is too much.
+                let offered = estimate.rate().min(1.5 * carries);
+                let is_much = offered > carries;
+                let sent = if is_much { offered * next(0.5) } else { offered };
+                let arrived = if is_much { sent.min(carries) * next(0.9) } else { sent };
+                let of = |bits: f64| (bits / FRAME_BITS * 0.05) as u64;
+                estimate.see(Seen { arrived: of(arrived), resent: of(sent - arrived) }, EVERY, now);
+                over += u32::from(step > 200 && estimate.rate() > 1.2 * carries);
+            }
+            worst = worst.max(f64::from(over) / 12_000.0);
+        }
+        assert!(worst < 0.05, "{worst}");
     }
 }

@@ -6,7 +6,7 @@
 //! account of who is active in a cluster, `crowd` of how many they are, `inlets` of what piles up
 //! in front of receivers, `claims` of what one process was granted,
 //! `company` of the senders of collectives, who are known, `frame` of what data takes of a link, `demand` of whether it uses its
-//! grant, `limits` of who does not, `rivals` of what other clusters' brokers have told.
+//! grant, `limits` of who does not, `links` of what links are believed to carry and `estimate` of how that is found out, `rivals` of what other clusters' brokers have told.
 //!
 //! No I/O, no clock, no randomness: brokers that know the same compute the same, bit for bit.
 
@@ -23,16 +23,18 @@ mod filling;
 mod frame;
 mod inlets;
 mod limits;
+mod links;
 mod network;
 mod rate;
 mod rivals;
 
 pub use allocation::{Allocator, Transfer};
-pub use broker::{Broker, Correction, Order, Process};
+pub use broker::{Broker, Order, Process};
 pub use claims::{Claimed, Claims};
 pub use company::Path;
 pub use estimate::Seen;
 pub use frame::{ACKNOWLEDGEMENT, FRAME, PAYLOAD, SEGMENT};
+pub use links::Correction;
 pub use network::{ClusterId, LinkId, Network, NodeId};
 pub use rate::Rate;
 pub use rivals::Notice;

@@ -40,6 +40,13 @@ pub enum Notice {
         /// How much in all; [`Rate::UNBOUNDED`]: all that it gets.
         rate: Rate,
     },
+    /// The link from the teller's cluster to another has turned out to carry so much.
+    Link {
+        /// The receiving cluster.
+        to: ClusterId,
+        /// How much.
+        rate: Rate,
+    },
 }
 
 /// A transfer of all processes that have it, or of one of them where somebody uses less than it gets.

@@ -127,6 +127,17 @@ wire_struct! {
     }
 }
 
+wire_struct! {
+    /// What the link from the teller's cluster to another has turned out to carry: a rate broker tells others.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Carries {
+        /// The receiving cluster, by its number in the job.
+        cluster: u32,
+        /// Bits per second, headers included; all ones: no bound.
+        rate: u64,
+    }
+}
+
 macro_rules! frame_table {
     ($($(#[$doc:meta])* $code:literal $name:ident $sequenced:ident $payload:ident
         $(($inner:ident: $tuple:ty))? $({ $($(#[$field_doc:meta])* $field:ident: $ty:ty),* })?;)*
@@ -255,6 +266,8 @@ frame_table! {
     16 Part sequenced bare (part: Part);
     /// Between rate brokers: what a process uses.
     17 Limit sequenced bare (limit: Limit);
+    /// Between rate brokers: what a link carries.
+    18 Carries sequenced bare (carries: Carries);
 }
 
 impl Frame {

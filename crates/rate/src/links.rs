@@ -1,0 +1,109 @@
+//! What the links between clusters are believed to carry: the networks that transfers share.
+
+use crate::estimate::Estimate;
+use crate::{ClusterId, Network, NodeId, Rate, Seen};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+/// A link has turned out to carry something else than was said of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Correction {
+    /// The cluster it leads to.
+    pub to: ClusterId,
+    /// What was said.
+    pub said: Rate,
+    /// What is believed from now on.
+    pub found: Rate,
+}
+
+/// A correction by less than this, or than this since it was last told, is not worth a word to people.
+const WORTH_A_WORD: f64 = 1.5;
+
+/// What is granted towards a cluster, bits per second, and to whom.
+pub(crate) type Granted = BTreeMap<ClusterId, (f64, BTreeSet<NodeId>)>;
+
+/// The links as the broker of one cluster knows them.
+#[derive(Clone, Debug)]
+pub(crate) struct Links {
+    cluster: ClusterId,
+    /// The network, open to what comes to receivers: when only one node sends, and with what is granted of each link when several do.
+    pub(crate) lone: Network,
+    pub(crate) shared: Network,
+    /// What is granted of links where several nodes send, by what they carry.
+    part: f64,
+    /// What is believed of the link to each cluster, and what people were told of it last, or by the job file.
+    estimates: BTreeMap<ClusterId, (Estimate, f64)>,
+    corrections: Vec<Correction>,
+}
+
+impl Links {
+    pub(crate) fn new(cluster: ClusterId, network: &Network, part: f64) -> Self {
+        let lone = network.with_open_receivers();
+        let shared = lone.with_links_scaled(part);
+        Self { cluster, lone, shared, part, estimates: BTreeMap::new(), corrections: Vec::new() }
+    }
+
+    /// What ours to a cluster is believed to carry.
+    pub(crate) fn to(&self, to: ClusterId) -> Rate {
+        self.lone.between(self.cluster, to)
+    }
+
+    /// A process of ours has seen this of its connections to a cluster, and looks so often. What is believed now, if that is new.
+    pub(crate) fn see(
+        &mut self,
+        to: ClusterId,
+        (seen, every): (Seen, Duration),
+        network: &Network,
+        now: Instant,
+    ) -> Option<Rate> {
+        let (estimate, told) = self.estimates.get_mut(&to)?;
+        let has_changed = estimate.see(seen, every, now);
+        let is_worth = |found: &f64| !(1.0 / WORTH_A_WORD..WORTH_A_WORD).contains(&(found / *told));
+        if let Some(rate) = estimate.news().filter(is_worth)
+            && let Some(found) = Rate::from_bits_per_second(rate)
+        {
+            *told = rate;
+            let said = network.between(self.cluster, to);
+            self.corrections.push(Correction { to, said, found });
+        }
+        let found = Rate::from_bits_per_second(estimate.rate()).filter(|_| has_changed)?;
+        self.believe(self.cluster, to, found);
+        Some(found)
+    }
+
+    /// From now on a link carries so much.
+    pub(crate) fn believe(&mut self, from: ClusterId, to: ClusterId, found: Rate) {
+        self.lone.set_between(from, to, found);
+        let shared = Rate::from_bits_per_second(found.bits_per_second() * self.part);
+        self.shared.set_between(from, to, shared.unwrap_or(found));
+    }
+
+    /// So much is granted to ours; `is_full`: what comes to this node is all that it takes.
+    pub(crate) fn grant(
+        &mut self,
+        mut granted: Granted,
+        network: &Network,
+        is_full: impl Fn(NodeId) -> bool,
+        now: Instant,
+    ) {
+        for &to in granted.keys() {
+            let said = network.between(self.cluster, to).bits_per_second();
+            // What is shared with other pairs of clusters says nothing of one of them, nor could that be put right.
+            if said.is_finite() && network.has_own_link(self.cluster, to) {
+                self.estimates.entry(to).or_insert_with(|| (Estimate::new(said), said));
+            }
+        }
+        for (to, (estimate, _)) in &mut self.estimates {
+            let (rate, receivers) = granted.remove(to).unwrap_or_default();
+            // One receiver of several may be slower than anybody has said.
+            let is_ours = receivers.len() >= network.nodes_of(*to).min(2)
+                && !receivers.iter().any(|&node| is_full(node));
+            estimate.grant(rate, is_ours, now);
+        }
+    }
+
+    /// What people are to be told since this was last asked.
+    pub(crate) fn corrections(&mut self) -> Vec<Correction> {
+        std::mem::take(&mut self.corrections)
+    }
+}
