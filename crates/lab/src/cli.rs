@@ -242,7 +242,7 @@ fn list() -> Result<u8, LabError> {
 /// The lab of this name, up or not, if anything is left of it.
 fn left(name: &str) -> Result<LabDir, LabError> {
     let lab = LabDir::of(name)?;
-    if lab.path().is_dir() {
+    if lab.is_labs() {
         return Ok(lab);
     }
     Err(LabError::NoLab(format!("no lab `{name}` is up, and nothing is left of one")))

@@ -36,6 +36,11 @@ pub enum LabError {
         "a lab `{0}` is up already: take it down (`gridmpi lab down --name {0}`) or choose another --name"
     )]
     Exists(String),
+    /// Something that is no lab's has the place of its directory.
+    #[error(
+        "{} is not a lab's, and is left alone: choose another --name, or by GRIDMPI_LAB_DIR another directory for labs", .0.display()
+    )]
+    Taken(PathBuf),
     /// No such lab, or none at all.
     #[error("{0}")]
     NoLab(String),

@@ -22,6 +22,8 @@ pub const ENV_DIR: &str = "GRIDMPI_LAB_DIR";
 pub(crate) const STATE: &str = "state.json";
 /// File in a lab's directory that says who builds it.
 const BUILDER: &str = "builder.json";
+/// File in a lab's directory that says that it is one: the first that is made there, and the last that goes.
+const MARK: &str = "gridmpi-lab";
 
 /// What a running lab tells about itself.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -199,7 +201,24 @@ impl LabDir {
         self.join("tmp")
     }
 
-    /// Makes the directory, for this user alone, and in it the one for what is temporary, which is everybody's as the system's is.
+    /// Whether a lab made the directory: others may stand beside those of labs, and are nobody's to remove.
+    #[must_use]
+    pub fn is_labs(&self) -> bool {
+        // Labs of before there was a mark say who holds or builds them.
+        let is_begun = || read_json::<Holder>(&self.join(BUILDER)).is_ok();
+        fs::symlink_metadata(&self.0).is_ok_and(|found| found.is_dir())
+            && (self.join(MARK).is_file() || self.holder().is_some() || is_begun())
+    }
+
+    /// Whether something else has its place.
+    #[must_use]
+    pub fn is_taken(&self) -> bool {
+        let is_empty = || fs::read_dir(&self.0).is_ok_and(|mut entries| entries.next().is_none());
+        fs::symlink_metadata(&self.0).is_ok() && !self.is_labs() && !is_empty()
+    }
+
+    /// Makes the directory, for this user alone, with its mark, and in it the one for what is temporary, which is everybody's as the
+    /// system's is.
     ///
     /// # Errors
     /// When it cannot be made.
@@ -207,14 +226,24 @@ impl LabDir {
         let temporary = self.temporary();
         let make = |path: &Path| fs::DirBuilder::new().recursive(true).mode(0o755).create(path);
         make(&self.0)
+            .and_then(|()| fs::write(self.join(MARK), ""))
             .and_then(|()| make(&temporary))
             .and_then(|()| fs::set_permissions(&temporary, fs::Permissions::from_mode(0o1777)))
             .doing(format!("cannot make {}", self.0.display()))
     }
 
-    /// Removes the directory and what is in it; it may be gone already.
+    /// Removes the directory and what is in it, if it is a lab's; it may be gone already.
     pub fn remove(&self) {
-        let _ = fs::remove_dir_all(&self.0);
+        if !self.is_labs() {
+            return;
+        }
+        let entries = fs::read_dir(&self.0).into_iter().flatten().flatten();
+        let mut others = entries.map(|entry| entry.path()).filter(|path| *path != self.join(MARK));
+        // The mark goes last: whoever is killed meanwhile leaves what is still seen to be a lab's.
+        if others.all(|path| fs::remove_dir_all(&path).or_else(|_| fs::remove_file(&path)).is_ok())
+        {
+            let _ = fs::remove_dir_all(&self.0);
+        }
     }
 }
 
@@ -272,8 +301,8 @@ pub fn root() -> PathBuf {
 #[must_use]
 pub fn all() -> Vec<LabDir> {
     let Ok(entries) = fs::read_dir(root()) else { return Vec::new() };
-    let directories = entries.flatten().map(|entry| entry.path());
-    let mut labs: Vec<_> = directories.filter(|path| path.is_dir()).map(LabDir).collect();
+    let directories = entries.flatten().map(|entry| LabDir(entry.path()));
+    let mut labs: Vec<_> = directories.filter(LabDir::is_labs).collect();
     labs.sort_by_key(LabDir::name);
     labs
 }

@@ -70,6 +70,7 @@ fn expect_free(lab: &LabDir) -> Result<(), LabError> {
             Err(LabError::NotUp(format!("another lab `{}` is being built", lab.name())))
         }
         Standing::Up(_) => Err(LabError::Exists(lab.name())),
+        Standing::Dead if lab.is_taken() => Err(LabError::Taken(lab.path().to_owned())),
         Standing::Dead => Ok(()),
     }
 }
@@ -176,7 +177,7 @@ fn write_shell(lab: &LabDir) -> Result<(), LabError> {
     write().doing("cannot write the lab's remote shell")
 }
 
-/// Takes a lab down, however it is, and removes what it left. Nothing to do is no error.
+/// Takes a lab down, however it is, and removes what it left, and nothing that is no lab's. Nothing to do is no error.
 ///
 /// # Errors
 /// When its holder cannot be ended.

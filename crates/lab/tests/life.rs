@@ -120,6 +120,48 @@ fn a_dead_labs_name_can_be_used_again() {
     assert_eq!(lab.exec("a1", &["hostname"]), "a1\n");
 }
 
+#[test]
+fn directories_that_are_no_labs_are_left_alone() {
+    let place = Place::new();
+    let file = place.file(&two(""));
+    for name in ["lab", "empty", "crashed", "older"] {
+        fs::create_dir_all(place.labs().join(name)).unwrap();
+    }
+    let mine = place.labs().join("lab/results.txt");
+    fs::write(&mine, "a year's work").unwrap();
+    std::os::unix::fs::symlink(place.labs().join("lab"), place.labs().join("link")).unwrap();
+    // What labs left that were killed: with a mark as today's, and with a holder as before there was one.
+    fs::write(place.labs().join("crashed/gridmpi-lab"), "").unwrap();
+    fs::create_dir(place.labs().join("crashed/tmp")).unwrap();
+    fs::write(place.labs().join("older/holder.json"), "{\"pid\": 1, \"started\": 0}").unwrap();
+    let list = place.run(["list"]);
+    let names: Vec<_> = str::from_utf8(&list.stdout).unwrap().lines().map(|l| &l[..5]).collect();
+    assert_eq!(names, ["crash", "older"], "{}", said(&list));
+    for action in ["up", "run"] {
+        let mut command = place.command([OsStr::new(action), file.as_os_str()]);
+        command.args(["--name", "lab"]);
+        if action == "run" {
+            command.args(["--", "true"]);
+        }
+        let up = command.output().unwrap();
+        let why = format!("{} is not a lab's", place.labs().join("lab").display());
+        assert!(up.status.code() == Some(2) && said(&up).contains(&why), "{}", said(&up));
+        assert!(said(&up).contains("--name, or by GRIDMPI_LAB_DIR"), "{}", said(&up));
+    }
+    let down = place.run(["down", "--name", "lab"]);
+    assert!(said(&down).contains("no lab `lab` is up"), "{}", said(&down));
+    assert!(place.run(["down", "--all"]).status.success());
+    assert_eq!(fs::read_to_string(&mine).unwrap(), "a year's work");
+    let mut left: Vec<_> =
+        fs::read_dir(place.labs()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["empty", "lab", "link"]);
+    // Nobody misses what was empty.
+    let up = place.command([OsStr::new("up"), file.as_os_str()]).args(["--name", "empty"]).output();
+    assert!(up.as_ref().unwrap().status.success(), "{}", said(&up.unwrap()));
+    assert!(place.run(["down"]).status.success() && !place.labs().join("empty").exists());
+}
+
 /// Starts `lab run` with a command that says `here` and then stays.
 fn running(place: &Place) -> Child {
     let file = place.file(&two("delay = \"1 ms\"\n"));
