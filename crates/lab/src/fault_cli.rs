@@ -115,18 +115,18 @@ fn go_on(
         due = due.saturating_add(step.after);
         let ends = time.is_some_and(|time| due > time);
         let until = if ends { time.unwrap_or(due) } else { due };
-        // Counted from the begin: what asking takes does not add up.
+        // Counted from the begin: what asking takes does not add up. Who is late looks for signals, too.
         loop {
             let left = until.saturating_sub(begin.elapsed());
+            let pause = if left.is_zero() { left } else { left.max(Duration::from_millis(1)) };
+            if wait_readable(&[signals.as_fd()], Some(pause)).doing("cannot wait")?[0] {
+                return Ok(made);
+            }
             if left.is_zero() {
                 break;
             }
-            let left = left.max(Duration::from_millis(1));
-            if wait_readable(&[signals.as_fd()], Some(left)).doing("cannot wait")?[0] {
-                return Ok(made);
-            }
         }
-        if ends {
+        if ends || time.is_some_and(|time| begin.elapsed() > time) {
             return Ok(made);
         }
         print(&control::make_fault(lab, step.ask)?)?;

@@ -85,6 +85,9 @@ impl Schedule {
         let forgetful = named(&|node| fault::can_forget(node, spec));
         let movable = named(&|node| node.role != Role::Public && node.wan().is_some());
         let numbers = Numbers::new(seed);
+        if wishes.every.is_zero() {
+            return Err("--every must be longer than 0".to_owned());
+        }
         let schedule = Self { wishes, numbers, machines, cut, lossy, forgetful, movable };
         schedule.wishes.kinds.iter().try_for_each(|kind| schedule.check(*kind))?;
         if schedule.wishes.kinds.is_empty() {
@@ -286,6 +289,7 @@ mod tests {
         assert!(wrong(two, |_| ()).contains("write `emulate = true`"));
         assert!(wrong(LAB, |wishes| wishes.pattern = None).contains("--pattern"));
         assert!(wrong(LAB, |wishes| wishes.links = vec!["a-x".into()]).contains("no link `a-x`"));
+        assert!(wrong(LAB, |wishes| wishes.every = Duration::ZERO).contains("--every"));
         assert!(wrong(LAB, |wishes| wishes.kinds.clear()).contains("--kinds"));
         assert!(
             wrong(LAB, |wishes| wishes.machines = vec!["a1".into(), "a2".into()]).contains("--on")

@@ -5,6 +5,7 @@ mod common;
 use common::{Lab, clusters, eventually, said, two};
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 const LINK: &str = "delay = \"1 ms\"\n";
 
@@ -221,6 +222,36 @@ fn an_interrupted_schedule_undoes_its_faults() {
     assert!(lab.reaches("a1", "10.100.2.1"));
 }
 
+/// Each fault takes longer than the time to the next.
+#[test]
+fn a_schedule_that_is_late_ends_in_time_and_when_interrupted() {
+    let lab = Lab::up(&two(LINK));
+    for lasts in [&["--for", "0.3 s"][..], &[]] {
+        let wanted = ["faults", "--kinds", "reset", "--every", "1 us"];
+        let mut command = lab.place.command([&wanted[..], lasts].concat());
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        if lasts.is_empty() {
+            for _ in 0..3 {
+                assert!(lines.any(|line| line.unwrap().contains("reset ")));
+            }
+            assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+        }
+        let rest = std::thread::spawn(move || lines.map(Result::unwrap).collect::<Vec<_>>());
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !rest.is_finished() {
+            if Instant::now() > deadline {
+                let _ = child.kill();
+                panic!("it goes on");
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let rest = rest.join().unwrap();
+        assert!(rest.iter().any(|line| line.contains("restore: ")), "{lasts:?}: {rest:?}");
+        assert!(child.wait().unwrap().success());
+    }
+}
+
 #[test]
 fn wrong_faults_say_what_there_is() {
     let lab = Lab::up(&two(LINK));
@@ -237,6 +268,8 @@ fn wrong_faults_say_what_there_is() {
         assert_eq!(output.status.code(), Some(2), "{words:?}");
         assert!(said(&output).contains(why), "{words:?}: {}", said(&output));
     }
+    let output = lab.place.run(["faults", "--every", "0"]);
+    assert!(said(&output).contains("--every must be longer than 0"), "{}", said(&output));
     let output = lab.place.run(["faults", "--kinds", "kill"]);
     assert!(said(&output).contains("--pattern"), "{}", said(&output));
     assert_eq!(lab.faults(), "");
