@@ -8,6 +8,7 @@ use crate::enter;
 use crate::error::{Doing as _, LabError};
 use crate::fault_cli;
 use crate::hold;
+use crate::host;
 use crate::job_file;
 use crate::output;
 use crate::plan::{self, HEAD};
@@ -206,6 +207,8 @@ fn bring_up(file: &Path, name: Option<String>) -> Result<u8, LabError> {
 }
 
 fn take_down(name: Option<&str>, all: bool, out: Option<&Path>) -> Result<u8, LabError> {
+    // Of a killed `run` this alone may be left.
+    host::restore();
     let labs = match (name, all) {
         (_, true) => state::all(),
         (Some(name), false) => vec![left(name)?],

@@ -120,17 +120,22 @@ fn raise(file: &mut File) -> std::io::Result<()> {
     set_variable(BACKLOG, &WANTED_BACKLOG.to_string())
 }
 
-/// For a holder: a share for as long as it lives, if the backlog is raised.
+/// The same, if one was ever made. Only for who may write to it, and so put the backlog back: others could only be in the way.
+fn made_file() -> std::io::Result<File> {
+    File::options().read(true).write(true).open(SHARED)
+}
+
+/// For a holder: a share for as long as it lives, if the backlog is raised and its user may put it back.
 #[must_use]
 pub fn share_backlog() -> Option<Raised> {
-    let file = File::open(SHARED).ok()?;
+    let file = made_file().ok()?;
     file.lock_shared().ok()?;
     Some(Raised { _lock: file })
 }
 
 /// Puts the backlog back when no lab has a share in it any more.
 pub fn restore() {
-    let Ok(mut file) = shared_file() else { return };
+    let Ok(mut file) = made_file() else { return };
     let mut before = String::new();
     if file.try_lock().is_err() || file.read_to_string(&mut before).is_err() {
         return;

@@ -423,3 +423,41 @@ fn a_lab_needs_no_root() {
     assert_eq!(output.stdout, b"b2\n1\n");
     assert!(place.processes().is_empty() && is_empty(&place.labs()));
 }
+
+/// Has the machine's setting played by a file, as root's lab has left it.
+#[test]
+fn root_puts_the_backlog_back_where_no_lab_is_left_and_despite_others_labs() {
+    if fs::metadata("/proc/self").map(|m| std::os::unix::fs::MetadataExt::uid(&m)).unwrap() != 0 {
+        return;
+    }
+    let place = Place::new();
+    let program = place.path.join("gridmpi-lab");
+    fs::copy(common::PROGRAM, &program).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    fs::set_permissions(&place.path, mode).unwrap();
+    let file = place.file(&two(""));
+    let script = r#"
+        set -e
+        setting=/proc/sys/net/core/netdev_max_backlog
+        mount -t tmpfs none /run
+        as_raised() { printf 1000 > /run/gridmpi-lab.backlog; echo 20000 > "$2/backlog"; }
+        as_raised "$@"
+        setpriv --reuid 65534 --regid 65534 --clear-groups "$0" up "$1" >/dev/null
+        mount --bind "$2/backlog" $setting
+        export GRIDMPI_LAB_DIR="$2/none"
+        "$0" down --all; cat $setting; echo
+        as_raised "$@"
+        "$0" down 2>/dev/null || cat $setting; echo
+        as_raised "$@"
+        "$0" down --name x 2>/dev/null || cat $setting; echo
+    "#;
+    let output = Command::new("unshare")
+        .args(["--mount", "sh", "-c", script])
+        .args([&program, &file, &place.path])
+        .env("GRIDMPI_LAB_DIR", place.labs())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(output.stdout, b"1000\n1000\n1000\n", "{}", said(&output));
+    assert!(!place.processes().is_empty(), "the other lab is up");
+}
