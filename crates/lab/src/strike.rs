@@ -6,28 +6,40 @@ use crate::network::{self, NodeHandles};
 use crate::sys::{conntrack, namespace, process};
 use crate::tools::ask;
 use std::fs::{self, File};
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::thread;
 
-/// A TCP connection as one of its ends sees it: both with their ports, as `ss` writes them.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A TCP connection as one of its ends sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Connection {
-    near: String,
-    far: String,
+    near: SocketAddrV4,
+    far: SocketAddrV4,
 }
 
 impl Connection {
+    /// From a line of what `ss` lists.
+    fn read(line: &str) -> Option<Self> {
+        let mut ends = line.split_whitespace().skip(2).map(end);
+        Some(Self { near: ends.next()??, far: ends.next()?? })
+    }
+
     /// Whether these addresses are those of its near end and its far end.
     pub(crate) fn is_between(&self, near: &[Ipv4Addr], far: &[Ipv4Addr]) -> bool {
-        let is_of = |end: &str, all: &[Ipv4Addr]| {
-            let address = end.rsplit_once(':').and_then(|(address, _)| address.parse().ok());
-            address.is_some_and(|address| all.contains(&address))
-        };
-        is_of(&self.near, near) && is_of(&self.far, far)
+        near.contains(self.near.ip()) && far.contains(self.far.ip())
     }
+}
+
+/// An end as `ss` writes it: `10.1.0.1:5000`, `10.1.0.1%eth0:5000` of a socket bound to a device, `[::ffff:10.1.0.1]:5000` of one that
+/// speaks IPv6 as well.
+fn end(text: &str) -> Option<SocketAddrV4> {
+    let (address, port) = text.rsplit_once(':')?;
+    let address = address.split_once('%').map_or(address, |(address, _)| address);
+    let bare = address.trim_matches(['[', ']']);
+    let IpAddr::V4(address) = bare.parse::<IpAddr>().ok()?.to_canonical() else { return None };
+    Some(SocketAddrV4::new(address, port.parse().ok()?))
 }
 
 /// How many connections are named to `ss` at a time.
@@ -121,11 +133,7 @@ fn on<T: Send>(
 fn connections(filter: &str, end: bool) -> Result<Vec<Connection>, LabError> {
     let options = if end { "-HtnK" } else { "-Htn" };
     let said = ask("ss", &[options, "state", "established", &format!("( {filter} )")])?;
-    let read = |line: &str| {
-        let mut words = line.split_whitespace().skip(2).map(str::to_owned);
-        Some(Connection { near: words.next()?, far: words.next()? })
-    };
-    Ok(said.lines().filter_map(read).collect())
+    Ok(said.lines().filter_map(Connection::read).collect())
 }
 
 /// Kills the processes of a node whose command line has `pattern` in it; says how many there were.
@@ -158,4 +166,26 @@ fn is_in(process: &Path, namespace: u64) -> bool {
 fn runs(process: &Path, pattern: &str) -> bool {
     let line = fs::read(process.join("cmdline")).unwrap_or_default();
     String::from_utf8_lossy(&line).replace('\0', " ").contains(pattern)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_are_read_however_ss_writes_them() {
+        let (near, far) = ([Ipv4Addr::new(10, 100, 1, 1)], [Ipv4Addr::new(10, 100, 2, 1)]);
+        for line in [
+            "0      0   10.100.1.1:40000   10.100.2.1:5000 ",
+            "0 0 [::ffff:10.100.1.1]:40000 [::ffff:10.100.2.1]:5000",
+            "0 0 10.100.1.1%eth1:40000 10.100.2.1:5000",
+            "0 0 [::ffff:10.100.1.1]%eth1:40000 [::ffff:10.100.2.1]:5000",
+        ] {
+            let connection = Connection::read(line).unwrap();
+            assert_eq!(connection.far.to_string(), "10.100.2.1:5000");
+            assert!(connection.is_between(&near, &far) && !connection.is_between(&far, &near));
+        }
+        assert_eq!(Connection::read("0 0 [fe80::1]:1 10.1.0.1:2"), None);
+        assert_eq!(Connection::read("0 0 10.1.0.1:1"), None);
+    }
 }

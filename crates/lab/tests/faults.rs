@@ -102,6 +102,26 @@ fn a_reset_ends_connections_at_either_end() {
     assert!(lab.fault(&["reset", "a", "b"]).contains(": 0 connections\n"));
 }
 
+/// No RST gets through: the far end is ended by the lab or not at all.
+#[test]
+fn a_reset_from_a_socket_of_both_families_ends_the_far_end() {
+    let lab = Lab::up(&two(LINK));
+    let mut server = lab.dual_server("b1");
+    let (mut talk, _) = lab.dial("a1", "10.100.2.1");
+    assert_eq!((talk.say(5.0).as_str(), server.line().as_str()), ("ok", "::ffff:10.100.1.1"));
+    lab.fault(&["cut", "a-b"]);
+    assert!(lab.fault(&["reset", "b1", "a1"]).contains(": 1 connection\n"));
+    assert_eq!(server.line(), "ConnectionAbortedError");
+    assert_eq!(talk.say(5.0), "ConnectionAbortedError");
+    // And the other way round.
+    lab.fault(&["restore"]);
+    let (mut talk, _) = lab.dial("a1", "10.100.2.1");
+    assert_eq!((talk.say(5.0).as_str(), server.line().as_str()), ("ok", "::ffff:10.100.1.1"));
+    lab.fault(&["cut", "a-b"]);
+    assert!(lab.fault(&["reset", "a1", "b1"]).contains(": 1 connection\n"));
+    assert_eq!(server.line(), "ConnectionAbortedError");
+}
+
 #[test]
 fn losses_are_counted_and_end() {
     let lab = Lab::up(&("seed = 5\n".to_owned() + &two("loss = 0.0\nemulate = true\n")));

@@ -151,7 +151,17 @@ impl Lab {
 
     /// Starts a server that sends back what it gets, and waits until it listens.
     pub fn server(&self, node: &str) -> Talk {
-        let mut talk = Talk::start(self.exec_command(node, &["python3", "-c", SERVER, PORT]));
+        self.server_as(node, &[])
+    }
+
+    /// The same on a socket that speaks IPv6, and by it IPv4.
+    pub fn dual_server(&self, node: &str) -> Talk {
+        self.server_as(node, &["dual"])
+    }
+
+    fn server_as(&self, node: &str, arguments: &[&str]) -> Talk {
+        let command = [&["python3", "-c", SERVER, PORT], arguments].concat();
+        let mut talk = Talk::start(self.exec_command(node, &command));
         assert_eq!(talk.line(), "listening");
         talk
     }
@@ -206,7 +216,9 @@ const PORT: &str = "5000";
 /// Says whom it serves, and what ended a connection.
 const SERVER: &str = r#"
 import socket, sys, threading
-server = socket.create_server(("", int(sys.argv[1])))
+dual = len(sys.argv) > 2
+family = socket.AF_INET6 if dual else socket.AF_INET
+server = socket.create_server(("", int(sys.argv[1])), family=family, dualstack_ipv6=dual)
 print("listening", flush=True)
 def serve(connection, peer):
     print(peer[0], flush=True)
