@@ -52,17 +52,17 @@ pub fn parse(name: &str, text: &str, directory: &Path) -> Result<Settings, FileE
     let mut top = source.parse()?;
     let mut settings = relay(top.table("relay", "[relay]")?, directory)?;
     for table in top.tables("token", "[[token]]")? {
-        settings.config.tokens.push(token(table, directory)?);
+        let start = table.start;
+        let token = token(table, directory)?;
+        if let Some(message) = wrong_token(&settings.config, &token) {
+            return Err(source.error(start, message));
+        }
+        settings.config.tokens.push(token);
     }
     for table in top.tables("peer", "[[peer]]")? {
         let start = table.start;
         let peer = peer(table, directory)?;
-        if settings.config.peers.iter().any(|other| other.name == peer.name) {
-            let message = format!("there are two [[peer]]s named `{}`", peer.name);
-            return Err(source.error(start, message));
-        }
-        if matches!(peer.proof, Proof::Fingerprint(_)) && settings.config.identity.is_none() {
-            let message = "a [[peer]] with a `fingerprint` needs `identity` in [relay]: the directory that `gridmpi relay init` has made";
+        if let Some(message) = wrong_peer(&settings.config, &peer) {
             return Err(source.error(start, message));
         }
         settings.config.peers.push(peer);
@@ -73,6 +73,37 @@ pub fn parse(name: &str, text: &str, directory: &Path) -> Result<Settings, FileE
         return Err(source.error(0, message));
     }
     Ok(settings)
+}
+
+/// What is wrong with a token beside those before it.
+fn wrong_token(config: &Config, token: &Token) -> Option<String> {
+    let is_same = |other: &&Token| other.key.token_id() == token.key.token_id();
+    let other = config.tokens.iter().find(is_same)?;
+    Some(same("token", "secret", [&other.name, &token.name]))
+}
+
+/// What is wrong with a relay beside those before it.
+fn wrong_peer(config: &Config, peer: &Peer) -> Option<String> {
+    if config.peers.iter().any(|other| other.name == peer.name) {
+        return Some(format!("there are two [[peer]]s named `{}`", peer.name));
+    }
+    // A secret may be that of several relays: the document says whose `jobs` hold.
+    let Proof::Fingerprint(fingerprint) = &peer.proof else { return None };
+    if config.identity.is_none() {
+        let message = "a [[peer]] with a `fingerprint` needs `identity` in [relay]: the directory that `gridmpi relay init` has made";
+        return Some(message.to_owned());
+    }
+    let is_same =
+        |other: &&Peer| matches!(&other.proof, Proof::Fingerprint(its) if its == fingerprint);
+    let other = config.peers.iter().find(is_same)?;
+    Some(same("peer", "fingerprint", [&other.name, &peer.name]))
+}
+
+/// Who comes could be either, and the first one's `jobs` would hold without a word.
+fn same(what: &str, by: &str, [first, second]: [&str; 2]) -> String {
+    format!(
+        "the [[{what}]]s `{first}` and `{second}` have the same {by}: leave one of them, with the `jobs` of both"
+    )
 }
 
 fn relay(mut table: Table<'_>, directory: &Path) -> Result<Settings, FileError> {
@@ -263,6 +294,7 @@ mod tests {
             Identity::create(&path).unwrap();
             create_secret(&path.join("token")).unwrap();
             create_secret(&path.join("secret")).unwrap();
+            std::fs::copy(path.join("token"), path.join("copy")).unwrap();
             Self(path)
         }
     }
@@ -397,11 +429,30 @@ secret_file = "secret"
                 ),
                 "two [[peer]]s named `b`",
             ),
+            (
+                format!(
+                    "[relay]\nidentity = \".\"\n[[peer]]\nname = \"b\"\n{print}[[peer]]\nname = \"c\"\n{print}jobs = []\n"
+                ),
+                "relay.toml:6: the [[peer]]s `b` and `c` have the same fingerprint: leave one",
+            ),
+            (
+                format!("{token}[[token]]\nname = \"x\"\nfile = \"copy\"\njobs = []\n"),
+                "relay.toml:3: the [[token]]s `token` and `x` have the same secret: leave one",
+            ),
         ];
         for (text, expected) in cases {
             let got = parse("relay.toml", &text, &place.0).unwrap_err().to_string();
             assert!(got.contains(expected), "{text}\ngave: {got}\nnot:  {expected}");
         }
+    }
+
+    #[test]
+    fn relays_may_share_a_secret() {
+        let place = Place::new("shared");
+        let peer =
+            |name| format!("[[peer]]\nname = \"{name}\"\ntls = false\nsecret_file = \"secret\"\n");
+        let settings = parse("relay.toml", &(peer("b") + &peer("c")), &place.0).unwrap();
+        assert_eq!(settings.config.peers.len(), 2);
     }
 
     #[test]
