@@ -12,6 +12,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use crate::arena::Key;
 use crate::config::Config;
 use crate::dial::Known;
+use crate::http::Page;
 use crate::metrics::Snapshot;
 
 /// Something to do.
@@ -23,8 +24,10 @@ pub(crate) enum Command {
     Reload(Box<Config>),
     /// Say what has been counted.
     Snapshot(Sender<Snapshot>),
-    /// One who asked for `/metrics` was answered.
-    Answered,
+    /// Say what has been counted, or was a moment ago.
+    Page(Sender<Arc<Page>>),
+    /// The one with this number who asked for `/metrics` was answered.
+    Answered(u64),
     /// A name was looked up.
     Resolved(Key<Known>, Result<Vec<SocketAddr>, String>),
 }
@@ -71,6 +74,13 @@ impl Handle {
     pub fn snapshot(&self, patience: Duration) -> Option<Snapshot> {
         let (send, receive) = channel();
         self.say(Command::Snapshot(send));
+        receive.recv_timeout(patience).ok()
+    }
+
+    /// The same as it is shown, perhaps a moment old.
+    pub(crate) fn page(&self, patience: Duration) -> Option<Arc<Page>> {
+        let (send, receive) = channel();
+        self.say(Command::Page(send));
         receive.recv_timeout(patience).ok()
     }
 

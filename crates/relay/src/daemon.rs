@@ -356,22 +356,28 @@ impl Daemon {
         }
     }
 
-    fn obey(&mut self) {
+    pub(crate) fn obey(&mut self) {
         for command in self.handle.take() {
             match command {
                 Command::End => self.end(),
-                Command::Reload(config) => self.reload(*config),
+                Command::Reload(config) => {
+                    self.reload(*config);
+                    self.forget_page();
+                }
                 Command::Snapshot(to) => {
                     // Whoever asked may have lost patience.
                     let _ = to.send(self.snapshot());
                 }
-                Command::Answered => self.answered(),
+                Command::Page(to) => {
+                    let _ = to.send(self.page(Instant::now()));
+                }
+                Command::Answered(number) => self.answered(number),
                 Command::Resolved(key, found) => self.resolved(key, found),
             }
         }
     }
 
-    fn snapshot(&self) -> Snapshot {
+    pub(crate) fn snapshot(&self) -> Snapshot {
         let mut peers: Vec<PeerSeen> = Vec::new();
         for (key, known) in self.known.iter() {
             let is_its = |wire: Wire| match self.sockets.all.get(wire.into()) {
