@@ -447,6 +447,12 @@ secret_file = "secret"
     }
 
     #[test]
+    fn the_unit_has_no_secret_in_a_core_dump() {
+        let unit = include_str!("../../../tools/gridmpi-relay.service");
+        assert!(unit.lines().any(|line| line == "LimitCORE=0"));
+    }
+
+    #[test]
     fn relays_may_share_a_secret() {
         let place = Place::new("shared");
         let peer =
