@@ -276,15 +276,22 @@ impl Pacer {
         }
     }
 
-    /// `peer` has written.
+    /// `peer` has written so much of its turn.
     pub(crate) fn wrote(&mut self, peer: ProcId, bytes: usize, now: Instant) {
+        self.said(bytes, now);
+        if bytes > 0 {
+            self.shut = 0;
+            self.last = Some(peer);
+        }
+    }
+
+    /// Somebody has written words of the stream: they leave beside whoever's turn it is, which stays theirs.
+    pub(crate) fn said(&mut self, bytes: usize, now: Instant) {
         self.settle(now);
-        self.shut = 0;
         // What is made up for the kernel sends in no time. A short turn can make up for little: many of them would leave at once.
         let made_up = self.made_up_by(bytes);
         self.missed -= made_up;
         self.level += bytes as f64 - made_up;
-        self.last = Some(peer);
     }
 
     /// So many bytes have been sent too many; no more than a turn of them is made up for.

@@ -228,7 +228,8 @@ impl State {
         self.claim(cluster, link.peer);
         loop {
             let now = Instant::now();
-            let Some(most) = self.ask_turn(cluster, link, now)? else {
+            let backlog = self.endpoint.unwritten_bytes(link.peer);
+            let Some(most) = self.ask_turn(cluster, link, backlog, now)? else {
                 self.note_wait(link, true);
                 self.arm_turn(cluster);
                 return Ok(Interest::Read);
@@ -241,7 +242,12 @@ impl State {
                     let turn = if is_shared { most } else { usize::MAX };
                     link.work(paced.pacer.rate() as u64, turn);
                 }
-                paced.pacer.wrote(link.peer, link.carrier.on_wire(bytes), now);
+                let bytes = link.carrier.on_wire(bytes);
+                if backlog > 0 {
+                    paced.pacer.wrote(link.peer, bytes, now);
+                } else {
+                    paced.pacer.said(bytes, now);
+                }
             }
             match left {
                 // It has as much on its way as it may: what is acknowledged brings us back.
@@ -283,9 +289,9 @@ impl State {
         &mut self,
         cluster: u16,
         link: &mut Link,
+        backlog: u64,
         now: Instant,
     ) -> io::Result<Option<usize>> {
-        let backlog = self.endpoint.unwritten_bytes(link.peer);
         let node = self.regulation.as_ref().map(|regulation| regulation.node(link.peer));
         let Some(Paced { pacer, claims, .. }) = self.paces.get(cluster) else { return Ok(None) };
         let share = node.map_or(1.0, |node| claims.share(node));
@@ -422,19 +428,18 @@ fn progress_of(sockets: &mut Slots<Socket>, token: Token) -> Option<Progress> {
 mod tests {
     use std::time::Duration;
 
-    use gridmpi_engine::Config;
-    use gridmpi_wire::JobKey;
+    use bytes::Bytes;
+    use gridmpi_buffer::{RecvBuffer, SendBuffer};
+    use gridmpi_engine::{Config, Mode, Source, TagMatch};
+    use gridmpi_wire::{ContextId, JobKey, Rank};
 
     use super::*;
-    use crate::{Limits, Listen, NetConfig, bind};
+    use crate::{Bound, Limits, Listen, Net, NetConfig, Way, bind};
 
     const FAR: ProcId = ProcId(1);
 
-    /// A process of one cluster that sends to another at so many bits per second.
-    fn state(rate: f64) -> State {
-        let me = ProcId(0);
-        let rates = vec![None, Rate::from_bits_per_second(rate)];
-        let config = NetConfig {
+    fn config(me: ProcId) -> NetConfig {
+        NetConfig {
             me,
             job: [7; 16],
             key: JobKey::new([9; 32]),
@@ -443,11 +448,18 @@ mod tests {
             security: None,
             relays: None,
             limits: Limits::default(),
-            pacing: Pacing { clusters: vec![0, 1], rates, ..Pacing::default() },
+            pacing: Pacing::default(),
             warn: |_| {},
             tells_of_absence: None,
             lost: None,
-        };
+        }
+    }
+
+    /// A process of one cluster that sends to another at so many bits per second.
+    fn state(rate: f64) -> State {
+        let rates = vec![None, Rate::from_bits_per_second(rate)];
+        let pacing = Pacing { clusters: vec![0, 1], rates, ..Pacing::default() };
+        let config = NetConfig { pacing, ..config(ProcId(0)) };
         let listen = Listen { interface: Some("127.0.0.1".into()), port: 0 };
         State::new(bind(&listen).unwrap(), config).unwrap()
     }
@@ -460,6 +472,51 @@ mod tests {
         while let Turn::Now(most) = pacer.ask(FAR, ask, now) {
             pacer.wrote(FAR, most, now);
         }
+    }
+
+    /// Three processes' networks, of which the first sends to the others at so many bits per second.
+    fn nets(rate: f64) -> Vec<Net> {
+        let listen = Listen { interface: Some("127.0.0.1".into()), port: 0 };
+        let bound: Vec<_> = (0..3).map(|_| bind(&listen).unwrap()).collect();
+        let way = |bound: &Bound| vec![Way::Direct(bound.addresses().to_vec())];
+        let peers: Vec<_> = bound.iter().map(way).collect();
+        let start = |(me, bound)| {
+            let rates = vec![None, Rate::from_bits_per_second(rate).filter(|_| me == 0)];
+            let pacing = Pacing { clusters: vec![0, 1, 1], rates, ..Pacing::default() };
+            Net::start(bound, NetConfig { peers: peers.clone(), pacing, ..config(ProcId(me)) })
+        };
+        (0..).zip(bound).map(|it| start(it).unwrap()).collect()
+    }
+
+    #[test]
+    fn what_is_acknowledged_to_one_leaves_the_turn_to_the_other() {
+        // What the first has of its turn leaves within minutes.
+        let nets = nets(100.0);
+        let buffer = |bytes| SendBuffer::from_bytes(Bytes::from(vec![0; bytes]));
+        let send = |from: u32, to, bytes| {
+            let (context, rank) = (ContextId::WORLD, Rank(from));
+            let mut net = nets[from as usize].lock();
+            net.send(ProcId(to), context, rank, 1, Mode::Standard, buffer(bytes));
+        };
+        let writer = || {
+            let mut net = nets[0].lock();
+            net.state().paces.get(1).and_then(|paced| paced.pacer.writer())
+        };
+        send(0, 1, 1 << 20);
+        let until = Instant::now() + Duration::from_secs(60);
+        let wait = |is_so: &dyn Fn() -> bool| {
+            while !is_so() {
+                assert!(Instant::now() < until, "it never was so");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        wait(&|| writer() == Some(FAR));
+        let source = Source::Remote(Rank(2), ProcId(2));
+        let into = RecvBuffer::owned(1 << 20);
+        let came = nets[0].lock().receive(ContextId::WORLD, source, TagMatch::Is(1), into);
+        send(2, 0, 1 << 20);
+        wait(&|| nets[0].lock().take(came).is_some());
+        assert_eq!(writer(), Some(FAR));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use gridmpi_wire::{ProcId, Strand};
 use crate::NetConfig;
 use crate::link::{Left, Link, Most};
 use crate::options::window;
-use crate::pace::{Ask, Turn};
+use crate::pace::{Ask, Pacer, Turn};
 use crate::paces::{Paces, YOUNG};
 use crate::paths::{Came, Path};
 use crate::poller::{Interest, Slots, Token};
@@ -289,10 +289,7 @@ impl State {
             };
             let wrote = self.write_turn(&turn, links);
             if let Some(paced) = self.paces.get(cluster) {
-                if wrote < turn.most && turn.is_bounded {
-                    paced.pacer.cut();
-                }
-                paced.pacer.wrote(id, wrote, turn.began);
+                turn.end(&mut paced.pacer, id, wrote);
             }
             if wrote == 0 || self.endpoint.unwritten_bytes(id) == 0 {
                 return;
@@ -422,6 +419,18 @@ struct SharedTurn {
 }
 
 impl SharedTurn {
+    /// So much of it was written.
+    fn end(&self, pacer: &mut Pacer, peer: ProcId, wrote: usize) {
+        if !self.is_counted {
+            pacer.said(wrote, self.began);
+            return;
+        }
+        if wrote < self.most && self.is_bounded {
+            pacer.cut();
+        }
+        pacer.wrote(peer, wrote, self.began);
+    }
+
     /// What each connection is to be told that has a part of it, when so much is planned.
     fn rate_of(&self, planned: usize) -> u64 {
         let rate = u128::from(self.rate) * planned as u128 / self.most.max(1) as u128;
@@ -450,6 +459,28 @@ mod tests {
             assert!(part.abs_diff(rate / 4) <= 1, "{part}");
         }
         assert_eq!(turn(u64::MAX, 1 << 20).rate_of(1 << 21), u64::MAX);
+    }
+
+    #[test]
+    fn words_neither_are_a_turn_nor_end_one() {
+        let (now, [first, other]) = (Instant::now(), [0, 1].map(ProcId));
+        let mut pacer = Pacer::new(2e6, first, now);
+        let ask = Ask { backlog: 1 << 20, frame: 1 << 20, is_young: false, share: 1.0 };
+        let Turn::Now(most) = pacer.ask(first, ask, now) else { panic!("nobody is before it") };
+        let turn = SharedTurn {
+            most,
+            rate: 2_000_000,
+            has_others: false,
+            is_bounded: pacer.is_bounded_by_window(),
+            is_counted: true,
+            began: now,
+        };
+        turn.end(&mut pacer, first, most);
+        SharedTurn { most: usize::MAX, is_counted: false, ..turn }.end(&mut pacer, other, 100);
+        assert_eq!(pacer.writer(), Some(first));
+        // It goes on when half of it has left, as one does whom no window has cut short.
+        let later = now + Duration::from_micros(3500);
+        assert!(matches!(pacer.ask(first, ask, later), Turn::Now(_)));
     }
 
     #[test]

@@ -97,6 +97,31 @@ fn words_of_the_stream_never_wait() {
 }
 
 #[test]
+fn whose_turn_it_is_does_not_change_with_words_that_others_write() {
+    let mut world = World::new(2);
+    let turn = world.pacer.turn();
+    assert_eq!(world.ask(0, 1 << 20), Turn::Now(turn));
+    world.pacer.wrote(ProcId(0), turn, world.now);
+    world.pacer.said(100, world.now);
+    assert!((world.pacer.level - (turn + 100) as f64).abs() < 1.0, "they are counted");
+    assert_eq!(world.pacer.writer(), Some(ProcId(0)));
+    // Half of the turn of the first is in the kernel still: the other would meet it, the first goes on.
+    world.now += TURN / 2;
+    assert_eq!(world.ask(1, 1 << 20), Turn::Later);
+    assert!((world.pacer.due().unwrap() - world.now).as_secs_f64() * RATE > turn as f64 / 4.0);
+    assert_eq!(world.pacer.over(world.pacer.due().unwrap()), Some(ProcId(0)));
+    let mut world = World::new(2);
+    assert_eq!(world.ask(0, 1 << 20), Turn::Now(turn));
+    world.pacer.wrote(ProcId(0), turn, world.now);
+    world.now += TURN * 2 / 3;
+    world.pacer.said(100, world.now);
+    assert_eq!(world.ask(0, 1 << 20), Turn::Now(turn));
+    // Nor is it a turn in which nothing could be written.
+    world.pacer.wrote(ProcId(1), 0, world.now);
+    assert_eq!(world.pacer.writer(), Some(ProcId(0)));
+}
+
+#[test]
 fn late_wake_ups_are_made_up_for_and_idle_time_is_not() {
     let late = Duration::from_micros(500);
     let mut world = World::new(8);
@@ -220,7 +245,7 @@ fn nobody_waits_long_however_much_comes_in() {
         // Words of the stream are no turns.
         for _ in 0..20 {
             assert_eq!(world.ask(0, 0), Turn::Now(usize::MAX));
-            world.pacer.wrote(ProcId(0), 10, world.now);
+            world.pacer.said(10, world.now);
             comes(world);
         }
     };
