@@ -25,9 +25,10 @@ pub struct Claimed {
 /// The transfers of one process to the nodes of another cluster.
 #[derive(Clone, Debug)]
 pub struct Claims {
-    /// What every process may always have, and what that is where the link carries what was said.
+    /// What every process may always have, and what that is where the link carries what was said: this.
     least: Rate,
     fair: Rate,
+    said: Option<Rate>,
     /// What transfers begin with: more than that where few are active at the same time.
     base: Rate,
     /// What they go over, while there is a broker; who sends in collectives under way, and what one may begin with there.
@@ -64,6 +65,7 @@ impl Claims {
         Self {
             least,
             fair: least,
+            said: None,
             base: least,
             path: None,
             company: Company::default(),
@@ -104,14 +106,19 @@ impl Claims {
 
     /// There is a broker, and transfers go over this.
     pub fn go_over(&mut self, path: Path) {
+        self.said = Some(path.link);
         self.path = Some(path);
     }
 
-    /// Transfers begin with this from now on, and the link carries `link`. That is not less than everybody's share, unless the link
-    /// carries less than was said.
+    /// Transfers begin with this from now on, and the link carries `link`: where that is less than was said everybody's share is less
+    /// likewise.
     pub fn begin_with(&mut self, rate: Rate, link: Rate) {
         self.base = rate;
-        self.least = self.fair.min(rate);
+        let said = self.said.unwrap_or(link).bits_per_second();
+        // Endless ones are alike.
+        let left = (link.bits_per_second() / said).min(1.0);
+        let fair = Rate::from_bits_per_second(self.fair.bits_per_second() * left);
+        self.least = fair.unwrap_or(self.fair).min(rate);
         if let Some(path) = &mut self.path {
             path.link = link;
         }
@@ -333,11 +340,30 @@ mod tests {
         claims.grant(mbit(30.0), true, now);
         assert_eq!(claims.rate(), mbit(30.0));
         claims.end(nodes[0], 7);
-        claims.begin_with(mbit(1.0), mbit(2.0));
-        assert_eq!((claims.rate(), claims.least()), (mbit(1.0), mbit(1.0)));
+        claims.go_over(Path { node: nodes[0], interface: mbit(100.0), link: mbit(160.0) });
+        claims.begin_with(mbit(1.0), mbit(4.0));
+        assert_eq!((claims.rate(), claims.least()), (mbit(1.0), mbit(0.5)));
         // It was a passing trouble.
-        claims.begin_with(mbit(50.0), mbit(50.0));
+        claims.begin_with(mbit(160.0), mbit(160.0));
         assert_eq!(claims.least(), mbit(20.0));
+    }
+
+    #[test]
+    fn without_a_broker_all_together_keep_to_what_the_link_was_found_to_carry() {
+        let (mut claims, nodes, _) = claims();
+        claims.go_over(Path { node: nodes[0], interface: mbit(1000.0), link: mbit(160.0) });
+        // One has been sending alone: eight would at 16 Mbit/s each.
+        claims.begin_with(mbit(16.0), mbit(16.0));
+        assert_eq!((claims.rate(), claims.least()), (mbit(16.0), mbit(2.0)));
+        claims.forsake();
+        assert_eq!(claims.rate(), mbit(2.0));
+        // It carries more than was said.
+        claims.begin_with(mbit(320.0), mbit(320.0));
+        assert_eq!(claims.least(), mbit(20.0));
+        let mut endless = Claims::new(Rate::UNBOUNDED);
+        endless.go_over(Path { link: Rate::UNBOUNDED, node: nodes[0], interface: mbit(1000.0) });
+        endless.begin_with(mbit(1000.0), Rate::UNBOUNDED);
+        assert_eq!(endless.least(), mbit(1000.0));
     }
 
     #[test]
@@ -365,9 +391,9 @@ mod tests {
         claims.grant(mbit(75.0), true, now);
         assert_eq!(claims.rate(), mbit(75.0));
         claims.forsake();
-        assert_eq!(claims.rate(), mbit(20.0));
+        assert_eq!(claims.rate(), mbit(10.0));
         claims.leave(&everybody[..1]);
-        assert_eq!(claims.rate(), mbit(20.0));
+        assert_eq!(claims.rate(), mbit(10.0));
     }
 
     #[test]
