@@ -72,6 +72,8 @@ pub enum Collective {
         send: Blocks,
         /// Bytes from each rank.
         recv: Blocks,
+        /// Of `MPI_Alltoall`: everybody sends as much to everybody.
+        is_equal: bool,
         /// On all processes.
         in_place: bool,
     },

@@ -203,8 +203,10 @@ pub enum Senders {
     One,
     /// These, by their ranks in the communicator: no others.
     These(Vec<Rank>),
-    /// All members of the cluster, as far as they have something to send.
+    /// All members of the cluster, but for those who have nobody elsewhere to send to.
     All,
+    /// No others than members of the cluster: each knows its own lengths alone.
+    Any,
 }
 
 /// What one process does in a collective: steps and what each must wait for.
@@ -234,8 +236,14 @@ impl Schedule {
         match &self.senders {
             Senders::One => Cow::Owned(vec![shape.me()]),
             Senders::These(ranks) => Cow::Borrowed(ranks),
-            Senders::All => Cow::Borrowed(shape.neighbours()),
+            Senders::All | Senders::Any => Cow::Borrowed(shape.neighbours()),
         }
+    }
+
+    /// Whether all of these send, not only some of them perhaps.
+    #[must_use]
+    pub fn is_sure_of_senders(&self) -> bool {
+        self.senders != Senders::Any
     }
 
     /// What this process sends to other clusters: to whom, and how many bytes.

@@ -54,15 +54,15 @@ fn select(s: &Shape, collective: &Collective, tuning: &Tuning) -> (&'static str,
         C::Bcast { root, len } => ("bcast direct", bcast_direct::build(s, root, len)),
 
         C::Gather { root, len, in_place } if through_leaders(len) => ("gather leaders", gather_leaders::build(s, root, len, in_place)),
-        C::Gather { root, len, in_place } => ("gather direct", gather_direct::build(s, root, len, &Blocks::equal(s.size(), len), in_place)),
-        C::Gatherv { root, len, ref blocks, in_place } => ("gather direct", gather_direct::build(s, root, len, blocks, in_place)),
+        C::Gather { root, len, in_place } => ("gather direct", gather_direct::build(s, root, (len, true), &Blocks::equal(s.size(), len), in_place)),
+        C::Gatherv { root, len, ref blocks, in_place } => ("gather direct", gather_direct::build(s, root, (len, false), blocks, in_place)),
 
         C::Scatter { root, len, in_place } if through_leaders(len) => ("scatter leaders", scatter_leaders::build(s, root, len, in_place)),
         C::Scatter { root, len, in_place } => ("scatter direct", scatter_direct::build(s, root, len, &Blocks::equal(s.size(), len), in_place)),
         C::Scatterv { root, len, ref blocks, in_place } => ("scatter direct", scatter_direct::build(s, root, len, blocks, in_place)),
 
         C::Allgather { ref blocks, in_place } => ("allgather lanes", allgather_lanes::build(s, lanes(per_cluster(blocks.total())), blocks, in_place)),
-        C::Alltoall { ref send, ref recv, in_place } => ("alltoall direct", alltoall_direct::build(s, send, recv, in_place)),
+        C::Alltoall { ref send, ref recv, is_equal, in_place } => ("alltoall direct", alltoall_direct::build(s, send, recv, (is_equal, in_place))),
 
         C::Reduce { root, elements: e, in_place } if !by_cluster(s, e) => ("reduce ranked", reduce_ranked::build(s, root, e, in_place)),
         C::Reduce { root, elements: e, in_place } if lanes(e.len()).are_several() => ("reduce lanes", reduce_lanes::build(s, lanes(e.len()), root, e, in_place)),

@@ -298,6 +298,7 @@ proptest! {
         let call = |rank: Rank| Collective::Alltoall {
             send: Blocks::new(table[rank.0 as usize].iter().copied()),
             recv: Blocks::new(table.iter().map(|row| row[rank.0 as usize])),
+            is_equal: !irregular,
             in_place: case.in_place,
         };
         let traffic = case.run(call, &buffers, false);

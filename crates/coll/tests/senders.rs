@@ -20,7 +20,8 @@ fn collectives(size: u32, root: Rank, count: u64, commutative: bool) -> Vec<Coll
         Collective::Scatter { root, len, in_place },
         Collective::Scatterv { root, len, blocks: blocks(), in_place },
         Collective::Allgather { blocks: blocks(), in_place },
-        Collective::Alltoall { send: blocks(), recv: blocks(), in_place },
+        Collective::Alltoall { send: blocks(), recv: blocks(), is_equal: true, in_place },
+        Collective::Alltoall { send: blocks(), recv: blocks(), is_equal: false, in_place },
         Collective::Reduce { root, elements, in_place },
         Collective::Allreduce { elements, in_place },
         Collective::ReduceScatter { elements, blocks: reduced, in_place },
@@ -111,6 +112,21 @@ proptest! {
 }
 
 #[test]
+fn who_sends_is_not_sure_where_each_knows_its_own_lengths_alone() {
+    let shapes = shapes(&[0, 0, 0, 0, 1, 1, 1, 1]);
+    for collective in collectives(8, Rank(2), 1 << 16, true) {
+        let is_sure = !matches!(
+            collective,
+            Collective::Gatherv { .. } | Collective::Alltoall { is_equal: false, .. }
+        );
+        for shape in &shapes {
+            let schedule = schedule(shape, &collective, &Tuning::default());
+            assert_eq!(schedule.is_sure_of_senders(), is_sure, "{collective:?}");
+        }
+    }
+}
+
+#[test]
 fn each_sort_of_algorithm_names_its_own() {
     let shapes = shapes(&[0, 0, 0, 0, 1, 1, 1, 1]);
     let tuning = Tuning::default();
@@ -125,7 +141,10 @@ fn each_sort_of_algorithm_names_its_own() {
     let elements = Elements { count: 100, size: 8, commutative: true };
     assert_eq!(first(Collective::Allreduce { elements, in_place: false }), Some(vec![0]));
     let blocks = || Blocks::equal(8, 1 << 16);
-    let all = Collective::Alltoall { send: blocks(), recv: blocks(), in_place: false };
-    assert_eq!(first(all), Some(vec![0, 1, 2, 3]));
+    for is_equal in [true, false] {
+        let all =
+            Collective::Alltoall { send: blocks(), recv: blocks(), is_equal, in_place: false };
+        assert_eq!(first(all), Some(vec![0, 1, 2, 3]));
+    }
     assert_eq!(first(Collective::Barrier), None);
 }

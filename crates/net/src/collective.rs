@@ -19,12 +19,14 @@ pub struct Entered<'a> {
     net: &'a Net,
     clusters: Vec<u16>,
     senders: Vec<(NodeId, u32)>,
+    is_sure: bool,
 }
 
 impl fmt::Debug for Entered<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { clusters, senders, .. } = self;
-        f.debug_struct("Entered").field("to", clusters).field("senders", senders).finish()
+        let Self { clusters, senders, is_sure, .. } = self;
+        let mut f = f.debug_struct("Entered");
+        f.field("to", clusters).field("senders", senders).field("is_sure", is_sure).finish()
     }
 }
 
@@ -32,6 +34,8 @@ impl Net {
     /// A collective begins in which this process sends so many bytes each to processes of other clusters, and `senders` of its own
     /// cluster, itself among them, send likewise at the same time. What it sends from now on begins at an equal share, until the
     /// result is dropped. Several may be under way, on whatever threads: their senders are counted together.
+    ///
+    /// Where only some of these may send (not `is_sure`), it begins at more if the last such collective was granted more.
     ///
     /// `None` where rates are not found online, or where that is too little to matter.
     ///
@@ -41,6 +45,7 @@ impl Net {
         &self,
         sends: impl IntoIterator<Item = (ProcId, u64)>,
         senders: impl IntoIterator<Item = ProcId>,
+        is_sure: bool,
     ) -> Option<Entered<'_>> {
         let mut guard = self.lock();
         let state = guard.state();
@@ -49,14 +54,15 @@ impl Net {
             return None;
         }
         let senders = state.known(senders);
-        state.enter(&clusters, &senders);
-        Some(Entered { net: self, clusters, senders })
+        state.enter(&clusters, &senders, is_sure);
+        Some(Entered { net: self, clusters, senders, is_sure })
     }
 }
 
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
-        self.net.lock().state().leave(&self.clusters, &self.senders);
+        let Self { net, clusters, senders, is_sure } = self;
+        net.lock().state().leave(clusters, senders, *is_sure);
     }
 }
 
@@ -95,19 +101,19 @@ impl State {
         senders.into_iter().map(|sender| (regulation.node(sender), sender.0)).collect()
     }
 
-    fn enter(&mut self, clusters: &[u16], senders: &[(NodeId, u32)]) {
+    fn enter(&mut self, clusters: &[u16], senders: &[(NodeId, u32)], is_sure: bool) {
         for &cluster in clusters {
             if let Some(paced) = self.paces.get(cluster) {
-                paced.claims.enter(senders);
+                paced.claims.enter(senders, is_sure);
             }
         }
         self.follow_claims(Instant::now());
     }
 
-    fn leave(&mut self, clusters: &[u16], senders: &[(NodeId, u32)]) {
+    fn leave(&mut self, clusters: &[u16], senders: &[(NodeId, u32)], is_sure: bool) {
         for &cluster in clusters {
             if let Some(paced) = self.paces.get(cluster) {
-                paced.claims.leave(senders);
+                paced.claims.leave(senders, is_sure);
             }
         }
         self.follow_claims(Instant::now());

@@ -242,12 +242,12 @@ fn in_a_collective_everybody_begins_at_the_share_of_its_senders() {
     let (lone, both) = ([ProcId(1)], [ProcId(0), ProcId(1)]);
     assert_eq!(rate_of(&nets[1]), 40.0);
     // Too little, or nothing for another cluster.
-    assert!(nets[1].enter([(ProcId(2), 5000)], lone).is_none());
-    assert!(nets[1].enter([(ProcId(0), 600_000)], lone).is_none());
-    let bcast = nets[1].enter(far, lone).unwrap();
+    assert!(nets[1].enter([(ProcId(2), 5000)], lone, true).is_none());
+    assert!(nets[1].enter([(ProcId(0), 600_000)], lone, true).is_none());
+    let bcast = nets[1].enter(far, lone, true).unwrap();
     assert_eq!(rate_of(&nets[1]), 80.0);
     {
-        let _alltoall = nets[1].enter(far, both).unwrap();
+        let _alltoall = nets[1].enter(far, both, true).unwrap();
         assert_eq!(rate_of(&nets[1]), 40.0);
         // What is sent meanwhile, of a collective or not, is granted as always.
         let sent = send(&nets[1], 1, 3, 1, pattern(1, EACH));
@@ -261,6 +261,34 @@ fn in_a_collective_everybody_begins_at_the_share_of_its_senders() {
     eventually("nobody has more than they began with", || {
         rate_of(&nets[0]) == 40.0 && rate_of(&nets[1]) == 40.0
     });
+    shutdown(nets);
+}
+
+#[test]
+fn who_alone_sends_in_collectives_in_which_all_may_begins_with_what_it_was_granted() {
+    let nets = nets_with(4, |config| config.pacing = online());
+    let enter = |is_sure| {
+        let (far, both) = ([(ProcId(3), 600_000)], [ProcId(0), ProcId(1)]);
+        nets[1].enter(far, both, is_sure).unwrap()
+    };
+    // Where nothing is granted each of the two has half.
+    let is_over = || {
+        let _all = enter(true);
+        rate_of(&nets[1]) == 40.0
+    };
+    let begins = || {
+        eventually("the last one is over", is_over);
+        let _some = enter(false);
+        let rate = rate_of(&nets[1]);
+        let sent = send(&nets[1], 1, 3, 1, pattern(1, EACH));
+        let came = receive(&nets[3], 1, 1, EACH);
+        assert!(finish(&nets[3], came).1 == Some(pattern(1, EACH)));
+        finish(&nets[1], sent);
+        rate
+    };
+    assert_eq!(begins(), 40.0);
+    eventually("it begins with all of the link", || begins() == 80.0);
+    eventually("the last one is over", is_over);
     shutdown(nets);
 }
 

@@ -4,7 +4,7 @@
 //! Nobody waits for a grant: until one comes, and when no broker answers, all transfers together have the base rate. No I/O and no
 //! clock: the moment is an argument.
 
-use crate::company::{Company, Path};
+use crate::company::{Bounds, Company, Path};
 use crate::demand::Demand;
 use crate::{NodeId, Process, Rate};
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,7 +34,7 @@ pub struct Claims {
     /// What they go over, while there is a broker; who sends in collectives under way, and what one may begin with there.
     path: Option<Path>,
     company: Company,
-    among: Option<Rate>,
+    among: Option<Bounds>,
     claims: BTreeMap<NodeId, Claim>,
     /// What the program wants instead.
     held: Option<Rate>,
@@ -126,20 +126,21 @@ impl Claims {
     }
 
     /// A collective begins in which these of the cluster send, this process among them: until it ends transfers begin with
-    /// what that leaves to one of them, and of those of other such collectives.
-    pub fn enter(&mut self, senders: &[(NodeId, Process)]) {
-        self.company.enter(senders);
+    /// what that leaves to one of them, and of those of other such collectives. Where these only may (not `is_sure`), with what was granted
+    /// in the last such collective if that is more, as far as transfers begin with it otherwise.
+    pub fn enter(&mut self, senders: &[(NodeId, Process)], is_sure: bool) {
+        self.company.enter(senders, is_sure);
         self.share_out();
     }
 
     /// It has ended.
-    pub fn leave(&mut self, senders: &[(NodeId, Process)]) {
-        self.company.leave(senders);
+    pub fn leave(&mut self, senders: &[(NodeId, Process)], is_sure: bool) {
+        self.company.leave(senders, is_sure);
         self.share_out();
     }
 
     fn share_out(&mut self) {
-        self.among = self.path.as_ref().and_then(|path| self.company.share(path));
+        self.among = self.path.as_ref().and_then(|path| self.company.bounds(path));
     }
 
     /// Much waits to be sent to process `user` on node `to`.
@@ -180,6 +181,7 @@ impl Claims {
         }
         let before = self.rate().bits_per_second();
         self.granted = Some((rate, is_settled));
+        self.company.granted(rate, is_settled);
         if is_settled {
             self.demand.allow(rate.bits_per_second(), now);
         }
@@ -237,7 +239,7 @@ impl Claims {
     /// How fast all of the process's connections to the cluster may send together.
     #[must_use]
     pub fn rate(&self) -> Rate {
-        let base = self.among.unwrap_or(self.base);
+        let base = self.among.map_or(self.base, |bounds| bounds.around(self.base));
         match (self.held, self.granted) {
             (Some(held), _) => held,
             (None, None) => base,
@@ -371,18 +373,18 @@ mod tests {
         let (mut claims, nodes, now) = claims();
         let everybody: Vec<_> = (0..).zip(&nodes).map(|(number, &node)| (node, number)).collect();
         // Nobody has said what they go over.
-        claims.enter(&everybody[..1]);
+        claims.enter(&everybody[..1], true);
         assert_eq!(claims.rate(), mbit(20.0));
-        claims.leave(&everybody[..1]);
+        claims.leave(&everybody[..1], true);
         claims.go_over(Path { node: nodes[0], interface: mbit(100.0), link: mbit(160.0) });
-        claims.enter(&everybody[..1]);
+        claims.enter(&everybody[..1], true);
         assert_eq!(claims.rate(), mbit(100.0));
         // Another thread's; and the link turns out to carry less.
-        claims.enter(&everybody);
+        claims.enter(&everybody, true);
         assert_eq!(claims.rate(), mbit(40.0));
         claims.begin_with(mbit(20.0), mbit(80.0));
         assert_eq!(claims.rate(), mbit(20.0));
-        claims.leave(&everybody);
+        claims.leave(&everybody, true);
         assert_eq!(claims.rate(), mbit(80.0));
         // Others send at the same time: what is granted counts.
         claims.begin(nodes[0], 7, now);
@@ -392,8 +394,28 @@ mod tests {
         assert_eq!(claims.rate(), mbit(75.0));
         claims.forsake();
         assert_eq!(claims.rate(), mbit(10.0));
-        claims.leave(&everybody[..1]);
+        claims.leave(&everybody[..1], true);
         assert_eq!(claims.rate(), mbit(10.0));
+    }
+
+    #[test]
+    fn of_all_who_may_send_in_a_collective_a_lone_one_need_not_find_out_each_time() {
+        let (mut claims, nodes, now) = claims();
+        let everybody: Vec<_> = (0..).zip(&nodes).map(|(number, &node)| (node, number)).collect();
+        claims.go_over(Path { node: nodes[0], interface: mbit(1000.0), link: mbit(160.0) });
+        claims.begin_with(mbit(160.0), mbit(160.0));
+        for begins in [40.0, 160.0, 160.0] {
+            claims.enter(&everybody, false);
+            assert_eq!(claims.rate(), mbit(begins));
+            claims.begin(nodes[0], 7, now);
+            claims.grant(mbit(160.0), false, now);
+            claims.grant(mbit(160.0), true, now);
+            claims.leave(&everybody, false);
+            claims.end(nodes[0], 7);
+        }
+        // One in which all do begins as ever.
+        claims.enter(&everybody, true);
+        assert_eq!(claims.rate(), mbit(40.0));
     }
 
     #[test]

@@ -11,8 +11,13 @@ use crate::collective::Blocks;
 use crate::schedule::{BufferId, LocalCollective, Schedule, Senders, Span};
 use crate::shape::Shape;
 
-pub(crate) fn build(shape: &Shape, send: &Blocks, recv: &Blocks, in_place: bool) -> Schedule {
-    let mut b = Builder::among(Senders::All);
+pub(crate) fn build(
+    shape: &Shape,
+    send: &Blocks,
+    recv: &Blocks,
+    (is_equal, in_place): (bool, bool),
+) -> Schedule {
+    let mut b = Builder::among(if is_equal { Senders::All } else { Senders::Any });
     let mut source = Span::new(BufferId::SEND, 0, send.total());
     let mut ready = Done::now();
     if in_place {

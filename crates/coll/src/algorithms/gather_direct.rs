@@ -8,15 +8,15 @@ use crate::collective::Blocks;
 use crate::schedule::{BufferId, LocalCollective, Schedule, Senders, Span};
 use crate::shape::Shape;
 
-/// `blocks` are used on the root only.
+/// `blocks` are used on the root only; all are of `len` bytes if `is_equal`.
 pub(crate) fn build(
     shape: &Shape,
     root: Rank,
-    len: u64,
+    (len, is_equal): (u64, bool),
     blocks: &Blocks,
     in_place: bool,
 ) -> Schedule {
-    let mut b = Builder::among(Senders::All);
+    let mut b = Builder::among(if is_equal { Senders::All } else { Senders::Any });
     let part = Span::new(BufferId::SEND, 0, len);
     if !shape.is_local(root) {
         b.send(root, part, &Done::now());

@@ -53,7 +53,8 @@ fn regulate<'a, A: Abi>(
     let proc_of = |rank: Rank| procs.get(rank.0 as usize).copied();
     let sends = schedule.sent().filter_map(|(to, bytes)| Some((proc_of(to)?, bytes)));
     let senders = schedule.senders(comm.view.shape());
-    rt.job().net.enter(sends, senders.iter().filter_map(|&rank| proc_of(rank)))
+    let senders = senders.iter().filter_map(|&rank| proc_of(rank));
+    rt.job().net.enter(sends, senders, schedule.is_sure_of_senders())
 }
 
 impl<'a, A: Abi> Run<'a, A> {

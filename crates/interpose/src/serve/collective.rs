@@ -487,7 +487,8 @@ pub unsafe fn alltoall<A: Abi>(
         let blocks = Blocks::equal(size, bytes(rt, sendcount, sendtype)?);
         (memory(rt, sendbuf, sendcount * Count::from(size), sendtype)?, blocks)
     };
-    let what = Collective::Alltoall { send: send_blocks, recv: recv_blocks, in_place };
+    let what =
+        Collective::Alltoall { send: send_blocks, recv: recv_blocks, is_equal: true, in_place };
     collective::run(rt, &spanning, &what, send, recv, None)
 }
 
@@ -503,7 +504,7 @@ fn exchange<A: Abi>(
         Some(send) => (send.memory(rt)?, send.lens),
         None => (Memory::default(), recv.lens.clone()),
     };
-    let what = Collective::Alltoall { send, recv: recv.lens.clone(), in_place };
+    let what = Collective::Alltoall { send, recv: recv.lens.clone(), is_equal: false, in_place };
     collective::run(rt, comm, &what, send_memory, recv.memory(rt)?, None)
 }
 
