@@ -10,8 +10,9 @@ use std::time::Instant;
 use gridmpi_rate::NodeId;
 use gridmpi_wire::ProcId;
 
-use crate::Net;
+use crate::paces::Paced;
 use crate::state::State;
+use crate::{Net, Online};
 
 /// A collective under way, until this is dropped.
 #[must_use = "it is left when this is dropped"]
@@ -69,12 +70,18 @@ impl Drop for Entered<'_> {
 impl State {
     /// Claims learn what they go over, before anything is sent.
     pub(crate) fn introduce_claims(&mut self) {
-        let Some(regulation) = &self.regulation else { return };
+        let (Some(regulation), Some(Online { network, .. })) =
+            (&self.regulation, &self.config.pacing.online)
+        else {
+            return;
+        };
+        let ours = network.cluster(regulation.node(self.config.me));
         for cluster in 0..self.paces.clusters() {
             let path = regulation.path_to(cluster);
-            let paced = u16::try_from(cluster).ok().and_then(|cluster| self.paces.get(cluster));
-            if let (Some(paced), Some(path)) = (paced, path) {
-                paced.claims.go_over(path);
+            let Ok(number) = u16::try_from(cluster) else { return };
+            let to = network.cluster_number(number.into());
+            if let (Some(paced), Some(path), Some(to)) = (self.paces.get(number), path, to) {
+                paced.claims.go_over(path, network.shared_between(ours, to));
             }
         }
     }
@@ -107,7 +114,7 @@ impl State {
                 paced.claims.enter(senders, is_sure);
             }
         }
-        self.follow_claims(Instant::now());
+        self.share_links();
     }
 
     fn leave(&mut self, clusters: &[u16], senders: &[(NodeId, u32)], is_sure: bool) {
@@ -116,6 +123,14 @@ impl State {
                 paced.claims.leave(senders, is_sure);
             }
         }
+        self.share_links();
+    }
+
+    /// The clusters that collectives send to share uplinks.
+    fn share_links(&mut self) {
+        let is_entered = |paced: &&mut Paced| paced.claims.is_entered();
+        let clusters = self.paces.iter_mut().filter(is_entered).count() as u32;
+        self.paces.iter_mut().for_each(|paced| paced.claims.share_links(clusters));
         self.follow_claims(Instant::now());
     }
 

@@ -292,6 +292,48 @@ fn who_alone_sends_in_collectives_in_which_all_may_begins_with_what_it_was_grant
     shutdown(nets);
 }
 
+#[test]
+fn in_a_collective_the_clusters_that_it_sends_to_share_the_uplink() {
+    let mut network = Network::new();
+    let clusters = [(); 3].map(|()| network.add_cluster());
+    let nodes = clusters.map(|cluster| network.add_node(cluster, Rate::UNBOUNDED)).to_vec();
+    let [ours, others @ ..] = clusters;
+    let rate = Rate::from_bits_per_second(80e6);
+    network.add_link(rate.unwrap(), &others.map(|other| (ours, other)));
+    let nets = nets_with(3, |config| {
+        let online = Online {
+            network: network.clone(),
+            nodes: nodes.clone(),
+            brokers: (0..3).map(ProcId).collect(),
+            names: ["a", "b", "c"].map(str::to_owned).to_vec(),
+            warn: |_| {},
+        };
+        let rates = vec![None, rate, rate];
+        config.pacing =
+            Pacing { clusters: vec![0, 1, 2], rates, congestion: None, online: Some(online) };
+    });
+    let enter = |to: &[u32]| {
+        let sends = to.iter().map(|&to| (ProcId(to), 600_000));
+        nets[0].enter(sends, [ProcId(0)], true).unwrap()
+    };
+    let rates = || nets[0].rates()[1..].iter().map(|rate| rate.unwrap() / 1e6).collect::<Vec<_>>();
+    {
+        let _one = enter(&[2]);
+        assert_eq!(rates(), [80.0, 80.0]);
+        let _both = enter(&[1, 2]);
+        assert_eq!(rates(), [40.0, 40.0]);
+    }
+    let one = enter(&[1]);
+    assert_eq!(rates(), [80.0, 80.0]);
+    // Another thread's, which is of others.
+    let other = enter(&[2]);
+    assert_eq!(rates(), [40.0, 40.0]);
+    drop(one);
+    assert_eq!(rates(), [80.0, 80.0]);
+    drop(other);
+    shutdown(nets);
+}
+
 /// The link is said to carry 20 Mbit/s and carries much more. When all has gone well for ten seconds more is tried: so what each process sees of
 /// its connections has come to the broker.
 #[test]

@@ -33,6 +33,9 @@ pub struct Claims {
     base: Rate,
     /// What they go over, while there is a broker; who sends in collectives under way, and what one may begin with there.
     path: Option<Path>,
+    /// What those links of it carry that are not its own, and how many clusters this process sends to in collectives.
+    shared: Rate,
+    entered: u32,
     company: Company,
     among: Option<Bounds>,
     claims: BTreeMap<NodeId, Claim>,
@@ -68,6 +71,8 @@ impl Claims {
             said: None,
             base: least,
             path: None,
+            shared: Rate::UNBOUNDED,
+            entered: 1,
             company: Company::default(),
             among: None,
             claims: BTreeMap::new(),
@@ -104,10 +109,10 @@ impl Claims {
         self.held = rate;
     }
 
-    /// There is a broker, and transfers go over this.
-    pub fn go_over(&mut self, path: Path) {
+    /// There is a broker, and transfers go over this; those of its links that lead to other clusters, too, carry `shared`.
+    pub fn go_over(&mut self, path: Path, shared: Rate) {
         self.said = Some(path.link);
-        self.path = Some(path);
+        (self.path, self.shared) = (Some(path), shared);
     }
 
     /// Transfers begin with this from now on, and the link carries `link`: where that is less than was said everybody's share is less
@@ -139,8 +144,23 @@ impl Claims {
         self.share_out();
     }
 
+    /// Whether a collective is under way that sends to this cluster.
+    #[must_use]
+    pub fn is_entered(&self) -> bool {
+        !self.company.is_empty()
+    }
+
+    /// To so many clusters collectives under way send, which share links that are not one's own.
+    pub fn share_links(&mut self, clusters: u32) {
+        self.entered = clusters.max(1);
+        self.share_out();
+    }
+
     fn share_out(&mut self) {
-        self.among = self.path.as_ref().and_then(|path| self.company.bounds(path));
+        let part = self.shared.bits_per_second() / f64::from(self.entered);
+        let part = Rate::from_bits_per_second(part).unwrap_or(self.shared);
+        let path = self.path.map(|path| Path { link: path.link.min(part), ..path });
+        self.among = path.and_then(|path| self.company.bounds(&path));
     }
 
     /// Much waits to be sent to process `user` on node `to`.
@@ -342,7 +362,10 @@ mod tests {
         claims.grant(mbit(30.0), true, now);
         assert_eq!(claims.rate(), mbit(30.0));
         claims.end(nodes[0], 7);
-        claims.go_over(Path { node: nodes[0], interface: mbit(100.0), link: mbit(160.0) });
+        claims.go_over(
+            Path { node: nodes[0], interface: mbit(100.0), link: mbit(160.0) },
+            Rate::UNBOUNDED,
+        );
         claims.begin_with(mbit(1.0), mbit(4.0));
         assert_eq!((claims.rate(), claims.least()), (mbit(1.0), mbit(0.5)));
         // It was a passing trouble.
@@ -353,7 +376,10 @@ mod tests {
     #[test]
     fn without_a_broker_all_together_keep_to_what_the_link_was_found_to_carry() {
         let (mut claims, nodes, _) = claims();
-        claims.go_over(Path { node: nodes[0], interface: mbit(1000.0), link: mbit(160.0) });
+        claims.go_over(
+            Path { node: nodes[0], interface: mbit(1000.0), link: mbit(160.0) },
+            Rate::UNBOUNDED,
+        );
         // One has been sending alone: eight would at 16 Mbit/s each.
         claims.begin_with(mbit(16.0), mbit(16.0));
         assert_eq!((claims.rate(), claims.least()), (mbit(16.0), mbit(2.0)));
@@ -363,7 +389,10 @@ mod tests {
         claims.begin_with(mbit(320.0), mbit(320.0));
         assert_eq!(claims.least(), mbit(20.0));
         let mut endless = Claims::new(Rate::UNBOUNDED);
-        endless.go_over(Path { link: Rate::UNBOUNDED, node: nodes[0], interface: mbit(1000.0) });
+        endless.go_over(
+            Path { link: Rate::UNBOUNDED, node: nodes[0], interface: mbit(1000.0) },
+            Rate::UNBOUNDED,
+        );
         endless.begin_with(mbit(1000.0), Rate::UNBOUNDED);
         assert_eq!(endless.least(), mbit(1000.0));
     }
@@ -376,7 +405,10 @@ mod tests {
         claims.enter(&everybody[..1], true);
         assert_eq!(claims.rate(), mbit(20.0));
         claims.leave(&everybody[..1], true);
-        claims.go_over(Path { node: nodes[0], interface: mbit(100.0), link: mbit(160.0) });
+        claims.go_over(
+            Path { node: nodes[0], interface: mbit(100.0), link: mbit(160.0) },
+            Rate::UNBOUNDED,
+        );
         claims.enter(&everybody[..1], true);
         assert_eq!(claims.rate(), mbit(100.0));
         // Another thread's; and the link turns out to carry less.
@@ -399,10 +431,54 @@ mod tests {
     }
 
     #[test]
+    fn clusters_that_collectives_send_to_share_an_uplink() {
+        let mut network = Network::new();
+        let clusters = [(); 4].map(|()| network.add_cluster());
+        let [ours, others @ ..] = clusters;
+        let nodes = [(); 4].map(|()| network.add_node(ours, Rate::UNBOUNDED));
+        let links = [mbit(40.0), mbit(300.0), mbit(300.0)];
+        let pairs = others.map(|other| (ours, other));
+        pairs.iter().zip(links).for_each(|(&pair, link)| _ = network.add_link(link, &[pair]));
+        network.add_link(mbit(160.0), &pairs);
+        let mut claims = others.map(|other| {
+            let mut claims = Claims::new(mbit(20.0));
+            let (link, shared) =
+                (network.between(ours, other), network.shared_between(ours, other));
+            claims.go_over(Path { node: nodes[0], interface: mbit(1000.0), link }, shared);
+            claims
+        });
+        let everybody: Vec<_> = (0..).zip(&nodes).map(|(number, &node)| (node, number)).collect();
+        let enter = |claims: &mut [Claims]| {
+            claims.iter_mut().for_each(|claims| claims.enter(&everybody, true));
+            let entered = claims.iter().filter(|claims| claims.is_entered()).count() as u32;
+            claims.iter_mut().for_each(|claims| claims.share_links(entered));
+        };
+        // To one of them it is all that the link, or the uplink, leaves to one of four nodes.
+        enter(&mut claims[..1]);
+        assert_eq!(claims[0].rate(), mbit(10.0));
+        claims[0].leave(&everybody, true);
+        assert!(!claims[0].is_entered());
+        enter(&mut claims[1..2]);
+        assert_eq!(claims[1].rate(), mbit(40.0));
+        claims[1].leave(&everybody, true);
+        // To all a third of the uplink; the first has a link of its own that carries less.
+        enter(&mut claims);
+        let rates = claims.each_ref().map(Claims::rate);
+        let third = Rate::from_bits_per_second(160e6 / 3.0 / 4.0).unwrap();
+        assert_eq!(rates, [mbit(10.0), third, third]);
+        // It has turned out to carry less, and what is its own is not divided.
+        claims[0].begin_with(mbit(20.0), mbit(20.0));
+        assert_eq!(claims[0].rate(), mbit(5.0));
+    }
+
+    #[test]
     fn of_all_who_may_send_in_a_collective_a_lone_one_need_not_find_out_each_time() {
         let (mut claims, nodes, now) = claims();
         let everybody: Vec<_> = (0..).zip(&nodes).map(|(number, &node)| (node, number)).collect();
-        claims.go_over(Path { node: nodes[0], interface: mbit(1000.0), link: mbit(160.0) });
+        claims.go_over(
+            Path { node: nodes[0], interface: mbit(1000.0), link: mbit(160.0) },
+            Rate::UNBOUNDED,
+        );
         claims.begin_with(mbit(160.0), mbit(160.0));
         for begins in [40.0, 160.0, 160.0] {
             claims.enter(&everybody, false);

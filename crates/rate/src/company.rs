@@ -102,6 +102,11 @@ impl Company {
         }
     }
 
+    /// Whether there are no collectives.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.senders.is_empty()
+    }
+
     /// Whether there are such as only may send.
     fn is_open(&self) -> bool {
         self.senders.values().any(|count| count.surely == 0)

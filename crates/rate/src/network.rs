@@ -200,6 +200,15 @@ impl Network {
         capacities.fold(Rate::UNBOUNDED, Rate::min)
     }
 
+    /// The same of those of them that carry what other clusters exchange, too.
+    #[must_use]
+    pub fn shared_between(&self, from: ClusterId, to: ClusterId) -> Rate {
+        let own: Vec<_> = self.own_links(from, to).collect();
+        let links = self.paths.get(&(from, to)).map_or(&[][..], Vec::as_slice);
+        let shared = links.iter().filter(|link| !own.contains(link));
+        shared.map(|&link| self.capacities[link as usize]).fold(Rate::UNBOUNDED, Rate::min)
+    }
+
     /// The other clusters whose transfers can have a part in what those of `ours` get: they can meet at a link that carries both
     /// or at the interface of a receiver, or both can meet those of a third.
     #[must_use]
