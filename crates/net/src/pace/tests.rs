@@ -475,6 +475,86 @@ fn where_windows_are_shut_others_go_first_and_none_is_asked_all_the_time() {
     assert!(!world.pacer.waiting.contains_key(&ProcId(19)) && world.pacer.waiting.len() == 19);
 }
 
+/// So many, all of whom wait, and the windows of all are shut.
+fn all_shut(peers: u32) -> World {
+    let mut world = World::new(0);
+    world.pacer.wrote(ProcId(99), 10 * SEGMENT, world.now);
+    (0..peers).for_each(|peer| assert_eq!(world.ask(peer, 1 << 20), Turn::Later));
+    world.now += Duration::from_secs(1);
+    world
+}
+
+/// Looks at those whose turn it would be, and when it does again; the window of `open` is.
+fn look(world: &mut World, open: Option<u32>) -> (Vec<u32>, Duration) {
+    let mut asked = Vec::new();
+    while let Some(peer) = world.pacer.next(world.now) {
+        assert!(matches!(world.ask(peer.0, 1 << 20), Turn::Now(_)));
+        asked.push(peer.0);
+        if Some(peer.0) == open {
+            world.pacer.wrote(peer, SEGMENT, world.now);
+            assert_eq!(world.ask(peer.0, 1 << 20), Turn::Later);
+        } else {
+            world.pacer.put_back(peer, false, world.now);
+        }
+    }
+    let wait = world.pacer.due().unwrap() - world.now;
+    world.now += wait;
+    (asked, wait)
+}
+
+#[test]
+fn the_longer_windows_are_shut_the_less_often_they_are_looked_at() {
+    for peers in [2, 20] {
+        let mut world = all_shut(peers);
+        let began = world.now;
+        let mut seen = HashMap::new();
+        let mut looks = 0;
+        while world.now < began + Duration::from_secs(60) {
+            let at = world.now;
+            let (asked, wait) = look(&mut world, None);
+            assert!(wait >= TURN / 17 && wait <= TURN * 11 / 10, "{wait:?}");
+            for peer in asked {
+                // None is asked much later than by an eighth of how long that has lasted.
+                let before: Instant = seen.insert(peer, at).unwrap_or(at);
+                let (lasted, most) = (before - began, TURN * 11 / 10 * peers.div_ceil(8));
+                assert!(at - before <= most.min(lasted / 6 + TURN), "{:?}", at - before);
+            }
+            looks += 1;
+        }
+        assert!(looks < 60 * 200 + 500, "{looks}");
+    }
+}
+
+#[test]
+fn when_a_window_opens_or_somebody_new_comes_it_is_looked_often_again() {
+    let long = |world: &mut World| {
+        (0..100).for_each(|_| _ = look(world, None));
+        let (_, wait) = look(world, None);
+        assert!(wait > TURN / 2, "{wait:?}");
+    };
+    let mut world = all_shut(2);
+    long(&mut world);
+    assert!(look(&mut world, Some(1)).0.starts_with(&[0, 1]));
+    let (_, wait) = look(&mut world, None);
+    assert!(wait < TURN / 4, "{wait:?}");
+    long(&mut world);
+    let _ = look(&mut world, None);
+    world.now -= TURN / 2;
+    // A small message to somebody else does not wait for that, and says nothing of them.
+    let due = world.pacer.due().unwrap();
+    assert!(matches!(world.ask(7, 100), Turn::Now(_)));
+    world.pacer.wrote(ProcId(7), 100, world.now);
+    assert_eq!((world.pacer.next(world.now), world.pacer.due().unwrap()), (None, due));
+    // Nor does at a lower rate anybody wait longer for it, but for what was sent.
+    world.pacer.set_rate(RATE / 100.0, world.now);
+    assert!(world.pacer.due().unwrap() <= due + Duration::from_millis(1));
+    world.pacer.set_rate(RATE, world.now);
+    // Nor does who comes new.
+    world.now += Duration::from_micros(100);
+    assert_eq!(world.ask(5, 1 << 20), Turn::Later);
+    assert!(look(&mut world, Some(5)).0.contains(&5));
+}
+
 #[test]
 fn a_rate_of_next_to_nothing_is_slow_and_no_more() {
     let now = Instant::now();
