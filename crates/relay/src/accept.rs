@@ -13,6 +13,7 @@ use tracing::debug;
 
 use crate::channel::{Channel, received, send};
 use crate::daemon::{Daemon, Due};
+use crate::dial::CONNECT;
 use crate::greet::{Greeting, TRUNK_MAGIC};
 use crate::options;
 use crate::poller::Interest;
@@ -39,6 +40,8 @@ pub(crate) enum Refused {
     NoTls,
     #[error("no relay is expected without TLS: a [[peer]] with `tls = false` would be")]
     NoPlain,
+    #[error("its host does not answer")]
+    Unanswered,
     #[error("it took too long")]
     Late,
     #[error("others want its place, and its address has more than they")]
@@ -184,9 +187,15 @@ impl Daemon {
 
     /// The time of an unproven connection may be over.
     pub(crate) fn pending_due(&mut self, key: SocketKey) {
+        let Some((_, since)) = self.unproven(key) else { return };
+        let stage = self.sockets.trunk(key).map(|trunk| &trunk.stage);
         let end = self.config.unproven.end;
-        if self.unproven(key).is_some_and(|(_, since)| since.elapsed() >= end) {
-            self.refuse(key, &Refused::Late);
+        let (most, why) = match stage {
+            Some(TrunkStage::Connecting) => (CONNECT.min(end), Refused::Unanswered),
+            _ => (end, Refused::Late),
+        };
+        if since.elapsed() >= most {
+            self.refuse(key, &why);
         }
     }
 

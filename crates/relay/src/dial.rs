@@ -28,6 +28,10 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// A connection that stood for less is one that failed: whoever lets us in and closes is not to be dialled without end.
 const STEADY: Duration = Duration::from_secs(1);
 
+/// So long the other host has to answer. The kernel asks again after each second; a connection that comes of the third time it has asked
+/// begins with a window of one segment (RFC 5681, §3.1), and whoever moves to it when another is lost waits for that to open.
+pub(crate) const CONNECT: Duration = Duration::from_millis(1900);
+
 /// Another relay that this one knows.
 #[derive(Debug)]
 pub(crate) struct Known {
@@ -194,7 +198,9 @@ impl Daemon {
                 rate: None,
             }))
         })?;
-        self.timer(now + self.config.unproven.end, Due::Pending(socket));
+        let end = self.config.unproven.end;
+        self.timer(now + CONNECT.min(end), Due::Pending(socket));
+        self.timer(now + end, Due::Pending(socket));
         Ok(())
     }
 

@@ -11,6 +11,7 @@ use rustls::{ClientConnection, Connection, StreamOwned};
 
 use crate::cell::{Cell, FIRST_WINDOW, MAX_DATA, RelayId, data_head};
 use crate::channel::Channel;
+use crate::dial::CONNECT;
 use crate::greet::{GreetStep, Greeting, Means};
 use crate::poller::Interest;
 use crate::sockets::{Socket, SocketKey, Trunk, TrunkStage};
@@ -412,4 +413,22 @@ fn a_connection_that_is_left_has_the_rate_of_those_that_are_lost() {
         daemon.look_after_lost();
         assert_eq!(rate(&mut daemon), Some(left));
     }
+}
+
+#[test]
+fn who_does_not_answer_is_dialled_anew_before_the_system_has_asked_thrice() {
+    let mut daemon = Daemon::new(config(Proof::Secret(secret()))).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut is_kept = |stage, ago: Duration| {
+        let (_far, key) = joined(&mut daemon, &listener);
+        let trunk = daemon.sockets.trunk(key).unwrap();
+        (trunk.stage, trunk.since) = (stage, Instant::now().checked_sub(ago).unwrap());
+        daemon.pending_due(key);
+        daemon.sockets.trunk(key).is_some()
+    };
+    assert!(is_kept(TrunkStage::Connecting, CONNECT / 2));
+    assert!(!is_kept(TrunkStage::Connecting, CONNECT));
+    assert!(is_kept(TrunkStage::Shaking, CONNECT));
+    let end = Config::default().unproven.end;
+    assert!(CONNECT < end && !is_kept(TrunkStage::Shaking, end));
 }
