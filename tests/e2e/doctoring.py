@@ -65,6 +65,10 @@ CASES = [
         ("error", "refused", ("on the nodes of `a`", "ip saddr 10.100.0.0/16", "accept")), "b/b1 → a/a1",
     ),
     Case(
+        "prohibited", "b", f"{TABLE} {FIRST} reject with icmpx type admin-prohibited",
+        ("error", "refused", ("on the nodes of `b`", "ip saddr 10.100.0.0/16", "accept")), "a/a1 → b/b1",
+    ),
+    Case(
         "mtu", "b", f"{TABLE} ip length gt 1400 drop",
         ("error", "mtu", ("ip link set dev eth1 mtu 1400", "net.ipv4.tcp_mtu_probing=1")), "a/a1 → b/b1",
     ),

@@ -180,6 +180,8 @@ pub enum Outcome {
     Silent,
     /// There is no way there, as the kernel or a router says.
     NoWay(String),
+    /// The kernel has a way there, and it is said at once that none is let through: by a firewall, or by a router with no way on.
+    Rejected(String),
     /// It takes connections but says nothing.
     Mute,
     /// It is none of ours.
@@ -490,7 +492,7 @@ impl Machine {
 impl Outcome {
     fn is_sound(&self) -> bool {
         match self {
-            Self::NoWay(text) | Self::Stranger(text) => is_short(text),
+            Self::NoWay(text) | Self::Rejected(text) | Self::Stranger(text) => is_short(text),
             Self::Other(node) => node.is_sound(),
             _ => true,
         }

@@ -3,7 +3,7 @@
 use crate::info;
 use crate::message::{MAX_IDLE_S, Purpose, Target};
 use gridmpi_bootstrap::line::{self, Line, LineError, Pass};
-use gridmpi_doctor::{Attempt, Bulk, Depth, Idle, Node, Outcome, Visit, route};
+use gridmpi_doctor::{Attempt, Bulk, Depth, Idle, Node, Outcome, Route, Visit, route};
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::ErrorKind;
@@ -105,11 +105,22 @@ pub(crate) fn visit(target: &Target, me: &Me, pass: &Pass) -> Visit {
             // A fault of ours while trying one address says nothing of the others.
             let Ok((outcome, call)) = attempt.join() else { continue };
             let route = route::to(address.ip());
+            let outcome = beside(outcome, &route);
             attempts.push(Attempt { address: *address, outcome, route });
             first = first.take().or(call);
         }
     });
     Visit { attempts, depth: first.map(|call| deepen(call, target.id, pass)) }
+}
+
+/// Whoever has no way there is told so by its own kernel.
+fn beside(outcome: Outcome, route: &Route) -> Outcome {
+    match outcome {
+        Outcome::Rejected(why) if route.interface.is_none() && route.source.is_none() => {
+            Outcome::NoWay(why)
+        }
+        outcome => outcome,
+    }
 }
 
 /// A connection on which the right node has greeted.
@@ -177,14 +188,23 @@ fn connect(address: SocketAddr, packet: Option<u32>) -> Result<TcpStream, Outcom
     }
     let began = Instant::now();
     let made = socket.connect_timeout(&address.into(), CONNECT);
-    made.map_err(|error| match error.kind() {
+    made.map_err(|error| unmade(&error, began.elapsed()))?;
+    Ok(socket.into())
+}
+
+/// Why there is no connection, which was known after a while.
+fn unmade(error: &std::io::Error, after: Duration) -> Outcome {
+    match error.kind() {
         ErrorKind::ConnectionRefused => Outcome::Refused,
         ErrorKind::TimedOut => Outcome::Silent,
         // What the kernel concludes after a wait: no machine there answers for that address.
-        ErrorKind::HostUnreachable if began.elapsed() > AT_ONCE => Outcome::Silent,
-        _ => no_way(error),
-    })?;
-    Ok(socket.into())
+        ErrorKind::HostUnreachable if after > AT_ONCE => Outcome::Silent,
+        // ICMP's "administratively prohibited", with which firewalls reject: the former by IPv4, the latter by IPv6.
+        ErrorKind::HostUnreachable | ErrorKind::PermissionDenied => {
+            Outcome::Rejected(error.to_string())
+        }
+        _ => Outcome::NoWay(error.to_string()),
+    }
 }
 
 /// Of each packet, bytes.
@@ -303,4 +323,33 @@ pub(crate) fn idle(target: &Target, seconds: &[u32], pass: &Pass) -> Vec<Idle> {
             seconds.iter().map(|seconds| scope.spawn(move || survives(*seconds))).collect();
         waiting.into_iter().filter_map(|one| one.join().ok().flatten()).collect()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::io::Errno;
+
+    #[test]
+    fn what_a_firewall_rejects_is_told_from_what_has_no_way() {
+        let (soon, late) = (Duration::from_millis(20), AT_ONCE * 2);
+        let source = "10.1.0.1".parse().ok();
+        let way = Route { interface: Some("eth1".into()), source, ..Route::default() };
+        // Where the tool `ip` is missing.
+        let source_only = Route { source, ..Route::default() };
+        let none = Route::default();
+        let judged = |errno: Errno, after, route| beside(unmade(&errno.into(), after), route);
+        for errno in [Errno::HOSTUNREACH, Errno::ACCESS] {
+            for route in [&way, &source_only] {
+                let outcome = judged(errno, soon, route);
+                assert!(matches!(outcome, Outcome::Rejected(_)), "{outcome:?}");
+            }
+            let outcome = judged(errno, soon, &none);
+            assert!(matches!(outcome, Outcome::NoWay(_)), "{outcome:?}");
+        }
+        let unknown = judged(Errno::NETUNREACH, soon, &way);
+        assert!(matches!(unknown, Outcome::NoWay(_)), "{unknown:?}");
+        assert_eq!(judged(Errno::HOSTUNREACH, late, &way), Outcome::Silent);
+        assert_eq!(judged(Errno::CONNREFUSED, soon, &way), Outcome::Refused);
+    }
 }

@@ -146,6 +146,8 @@ impl Ends<'_> {
                 .remedy(format!("{}{}{}", self.let_in(first), self.strict(), self.or_one_way())),
             Outcome::Refused => error("refused", "connections are refused: a firewall rejects them, or another machine has this address")
                 .remedy(format!("{}{}", self.let_in(first), self.or_one_way())),
+            Outcome::Rejected(_) => error("refused", "connections are rejected: a firewall lets none through, or a router has no way on")
+                .remedy(format!("{}; or {}{}", self.let_in(first), self.route_to(ip, first), self.or_one_way())),
             Outcome::NoWay(_) => error("no-route", "there is no way to the other node")
                 .remedy(format!("{}{}", self.route_to(ip, first), self.or_one_way())),
             Outcome::Mute => error("mute", "connections are taken, but nothing is said on them: something between the two takes them itself")
@@ -407,7 +409,7 @@ fn described(attempt: &Attempt) -> String {
         Outcome::Reached => "answers".to_owned(),
         Outcome::Refused => "refused".to_owned(),
         Outcome::Silent => "no answer".to_owned(),
-        Outcome::NoWay(why) => why.clone(),
+        Outcome::NoWay(why) | Outcome::Rejected(why) => why.clone(),
         Outcome::Mute => "taken, but nothing said".to_owned(),
         Outcome::Stranger(what) => format!("somebody else: {what}"),
         Outcome::Other(node) => format!("node {node} answers"),
@@ -434,8 +436,9 @@ const fn telling(outcome: &Outcome) -> u8 {
         Outcome::Mute => 1,
         Outcome::Silent => 2,
         Outcome::Refused => 3,
-        Outcome::NoWay(_) => 4,
-        Outcome::Stranger(_) | Outcome::Other(_) | Outcome::Oneself => 5,
+        Outcome::Rejected(_) => 4,
+        Outcome::NoWay(_) => 5,
+        Outcome::Stranger(_) | Outcome::Other(_) | Outcome::Oneself => 6,
     }
 }
 

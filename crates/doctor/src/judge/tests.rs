@@ -215,6 +215,24 @@ fn a_port_that_is_closed_and_a_way_that_is_missing_are_told_apart() {
 }
 
 #[test]
+fn what_a_firewall_rejects_by_icmp_has_its_rule_and_hides_no_other_direction() {
+    let mut facts = healthy();
+    facts.paths[0].visit =
+        Visit { attempts: vec![attempt(B.1, Outcome::Silent, A.1)], depth: None };
+    let rejected = Outcome::Rejected("No route to host".into());
+    facts.paths[1].visit = Visit { attempts: vec![attempt(A.1, rejected, B.1)], depth: None };
+    let all = wrong(&facts);
+    assert_eq!(all.len(), 2, "{all:#?}");
+    expect(&all[0], Severity::Error, "silent", "on the nodes of `b` (and on routers between): nft");
+    expect(
+        &all[1],
+        Severity::Error,
+        "refused",
+        "on the nodes of `a` (and on routers between): nft",
+    );
+}
+
+#[test]
 fn another_machine_with_the_same_address_is_recognised() {
     for (outcome, who) in [
         (Outcome::Other(node("a2")), "node a/a2 answers"),
