@@ -148,6 +148,8 @@ impl Conductor<'_> {
     ) -> Result<(), ProbeError> {
         let mut left = pairs.to_vec();
         while !left.is_empty() {
+            // Whoever has nothing to do in many turns is still wanted.
+            self.keep_all();
             let (now, later) = next(&left);
             left = later;
             for pair in &now {
@@ -304,6 +306,56 @@ fn summary(report: &PathReport) -> Measured {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::conductor::Gathering;
+    use crate::message::{Hello, Purpose};
+    use gridmpi_bootstrap::Secret;
+    use gridmpi_bootstrap::line::{self, Pass};
+    use std::net::{SocketAddr, TcpListener};
+    use std::thread::JoinHandle;
+    use std::time::Instant;
+
+    /// A node that sees nothing, and says how many times it was told to stay.
+    fn node(cluster: &str, at: SocketAddr, pass: &Pass) -> JoinHandle<usize> {
+        let (cluster, host) = (cluster.to_owned(), format!("{cluster}1"));
+        let (pass, soon) = (pass.clone(), Instant::now() + Duration::from_secs(20));
+        std::thread::spawn(move || {
+            let mut line = line::dial(&[at], &pass, soon).unwrap();
+            line.send(&Purpose::Words, soon).unwrap();
+            let hello = Hello { cluster, host, of: Some(1), addresses: vec![at], id: 0 };
+            line.send(&Word::Hello(hello), soon).unwrap();
+            let mut stays = 0;
+            loop {
+                match line.receive(soon).unwrap() {
+                    Order::Stay { .. } => stays += 1,
+                    Order::Visit(_) => {
+                        line.send(&Word::Visited(Box::default()), soon).unwrap();
+                    }
+                    _ => return stays,
+                }
+            }
+        })
+    }
+
+    #[test]
+    fn those_whose_turn_does_not_come_are_told_to_stay_in_each_turn() {
+        let pass = Pass::from(&Secret::random().unwrap());
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        let nodes = ["a", "b", "c"].map(|cluster| node(cluster, at, &pass));
+        let clusters = ["a", "b", "c"].map(|name| (name.to_owned(), Some(1))).to_vec();
+        let wait = Duration::from_secs(20);
+        let gathering = Gathering { listeners: vec![listener], relays: None, pass, clusters, wait };
+        let mut watch = || Ok(());
+        let (mut conductor, missing) = Conductor::gather_some(gathering, &mut watch).unwrap();
+        assert!(missing.is_none());
+        let (a, b) = (conductor.of("a")[0], conductor.of("b")[0]);
+        let mut facts = Facts::default();
+        // Three turns, since nobody has two at once.
+        conductor.paths(&[(a, b), (a, b), (a, b)], &mut facts).unwrap();
+        conductor.leave();
+        assert_eq!(facts.paths.len(), 3);
+        assert_eq!(nodes.map(|node| node.join().unwrap()), [4, 4, 4]);
+    }
 
     #[test]
     fn nobody_does_two_things_at_once_and_all_is_done() {
