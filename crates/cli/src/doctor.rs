@@ -68,7 +68,7 @@ pub(crate) struct Args {
     #[arg(long)]
     all_nodes: bool,
 
-    /// Also leave connections idle for 15 to 300 s, to see whether a NAT or firewall forgets them
+    /// Also leave connections idle for 10 to 300 s, to see whether a NAT or firewall forgets them
     #[arg(long)]
     long: bool,
 

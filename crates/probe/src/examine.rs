@@ -13,8 +13,8 @@ use std::time::Duration;
 /// Longest time for a node to look at another one: two connections, bulk both ways, and the packets that are tried then,
 /// on round trips of up to a second.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Seconds for which connections are left alone.
-const IDLE: [u32; 5] = [15, 30, 60, 120, 300];
+/// Seconds for which connections are left alone. The first is the longest that a job's own are before they are looked after.
+const IDLE: [u32; 6] = [10, 15, 30, 60, 120, 300];
 const IDLE_PATIENCE: Duration = Duration::from_secs(330);
 /// Processes that a look at relays counts at most.
 const MOST: usize = 1 << 20;
@@ -310,6 +310,7 @@ mod tests {
     use crate::message::{Hello, Purpose};
     use gridmpi_bootstrap::Secret;
     use gridmpi_bootstrap::line::{self, Pass};
+    use gridmpi_doctor::Severity;
     use std::net::{SocketAddr, TcpListener};
     use std::thread::JoinHandle;
     use std::time::Instant;
@@ -355,6 +356,29 @@ mod tests {
         conductor.leave();
         assert_eq!(facts.paths.len(), 3);
         assert_eq!(nodes.map(|node| node.join().unwrap()), [4, 4, 4]);
+    }
+
+    #[test]
+    fn what_forgets_sooner_than_a_jobs_connections_are_looked_after_is_an_error() {
+        let found = |forgets_after| {
+            let idle = |seconds| Idle { seconds, is_alive: seconds < forgets_after };
+            let node = |name: &str| Node { cluster: name.to_owned(), host: name.to_owned() };
+            let idle = IDLE.map(idle).to_vec();
+            let path = Path {
+                from: node("a"),
+                to: node("b"),
+                visit: gridmpi_doctor::Visit::default(),
+                idle,
+            };
+            let facts = Facts { paths: vec![path], ..Facts::default() };
+            let all = gridmpi_doctor::findings(&facts);
+            all.into_iter().find(|finding| finding.code == "idle").map(|finding| finding.severity)
+        };
+        for seconds in 1..=10 {
+            assert_eq!(found(seconds), Some(Severity::Error), "{seconds} s");
+        }
+        assert_eq!(found(12), Some(Severity::Note));
+        assert_eq!(found(u32::MAX), Some(Severity::Ok));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::time::Duration;
 const CLOCK_FAR_US: u64 = 5_000_000;
 /// And farther than this make logs hard to compare.
 const CLOCK_APART_US: u64 = 50_000;
-/// Connections between clusters are kept alive by a packet each so many seconds (a third of `net`'s limit of silence).
+/// Connections between clusters are kept alive by a packet after so many seconds of rest at most, some after half of that (`sock`'s `rest`).
 const KEEP_ALIVE_S: u32 = 10;
 
 pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
@@ -474,7 +474,7 @@ fn nat(depth: &Depth, place: &Place) -> Option<Finding> {
     let what = "addresses are translated on the way (NAT): entries of idle connections are forgotten there after a time";
     let evidence = format!("{} is seen as {}", depth.local, depth.seen);
     let finding = Finding::new(Severity::Note, "nat", place.clone(), what, evidence);
-    Some(finding.remedy(format!("`gridmpi doctor --long` finds that time; connections of a job are kept alive each {KEEP_ALIVE_S} s")))
+    Some(finding.remedy(format!("`gridmpi doctor --long` finds that time; connections of a job are kept alive each {KEEP_ALIVE_S} s or sooner")))
 }
 
 fn clocks(depth: &Depth, path: &Path) -> Option<Finding> {
@@ -520,7 +520,7 @@ fn idle(path: &Path) -> Option<Finding> {
     if dead > KEEP_ALIVE_S {
         let finding = Finding::new(Severity::Note, "idle", place, what, evidence);
         let line = format!(
-            "nothing for a job, whose connections are kept alive each {KEEP_ALIVE_S} s; for others: raise the idle timeout there (Linux: \
+            "nothing for a job, whose connections are kept alive each {KEEP_ALIVE_S} s or sooner; for others: raise the idle timeout there (Linux: \
             sysctl -w net.netfilter.nf_conntrack_tcp_timeout_established=86400)"
         );
         return Some(finding.remedy(line));
