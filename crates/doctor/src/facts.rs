@@ -52,10 +52,22 @@ pub struct Facts {
     pub beside: Vec<BesideFact>,
     /// What is said of, and was measured between, clusters.
     pub links: Vec<Link>,
+    /// Relays at which the machine of the command waits for clusters that cannot come to it.
+    #[serde(default)]
+    pub job_relays: Vec<JobRelay>,
     /// What could not be looked at.
     pub troubles: Vec<Trouble>,
     /// Processes that the whole job has, if that is known.
     pub processes: Option<u32>,
+}
+
+/// A relay at which the machine of the command waits for clusters.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobRelay {
+    /// Where it is.
+    pub relay: SocketAddr,
+    /// Why it cannot be used; none also while nothing is known.
+    pub problem: Option<String>,
 }
 
 /// What could not be looked at.
@@ -422,6 +434,14 @@ pub struct Link {
     pub dialler: Option<String>,
     /// What was measured.
     pub measured: Option<Measured>,
+}
+
+impl Trouble {
+    /// Whether a cluster has not come.
+    #[must_use]
+    pub const fn is_absence(&self) -> bool {
+        !self.at.is_empty()
+    }
 }
 
 impl Link {

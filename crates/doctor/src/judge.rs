@@ -42,7 +42,7 @@ fn is_same(a: &Finding, b: &Finding) -> bool {
 
 fn trouble(trouble: &crate::facts::Trouble) -> Finding {
     let place = Place { cluster: trouble.cluster.clone(), ..Place::default() };
-    if trouble.at.is_empty() {
+    if !trouble.is_absence() {
         return Finding::new(Severity::Error, "not-looked", place, trouble.what.clone(), "");
     }
     let at: Vec<String> = trouble.at.iter().map(ToString::to_string).collect();

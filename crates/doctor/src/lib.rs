@@ -12,9 +12,9 @@ mod print;
 pub mod route;
 
 pub use facts::{
-    Attempt, BesideFact, BesideProblem, Bulk, Circuit, Depth, Facts, Idle, Interface, Kind, Link,
-    Machine, Measured, Node, Outcome, Path, PeerFact, PeerProblem, RelayFact, RelayProblem, Route,
-    Trouble, Visit,
+    Attempt, BesideFact, BesideProblem, Bulk, Circuit, Depth, Facts, Idle, Interface, JobRelay,
+    Kind, Link, Machine, Measured, Node, Outcome, Path, PeerFact, PeerProblem, RelayFact,
+    RelayProblem, Route, Trouble, Visit,
 };
 pub use finding::{Finding, Place, Severity};
 pub use judge::findings;

@@ -37,6 +37,8 @@ pub(crate) struct Door {
 /// Relays at which this process is in the place of a job's coordinator, and who is told of those that cannot be used.
 pub(crate) struct Outpost {
     pub(crate) relays: RelayAccess,
+    /// Where they are.
+    pub(crate) at: Vec<SocketAddr>,
     pub(crate) trouble: Box<dyn Fn(SocketAddr, String) + Send + Sync>,
 }
 
@@ -63,8 +65,7 @@ pub(crate) fn open(
     let told = Mutex::new((Instant::now(), 0));
     let hall = Arc::new(Hall { pass: pass.clone(), strangers, told, visit });
     let mut door = Door { closing, keepers: Vec::new(), relays: None };
-    if let Some(Outpost { relays, trouble }) = outpost {
-        let at = relays.resolve().map_err(std::io::Error::other)?;
+    if let Some(Outpost { relays, at, trouble }) = outpost {
         let own = Arc::clone(&hall);
         let came = move |stream: TcpStream| own.welcome(stream);
         door.relays = Some(gridmpi_bootstrap::Door::open(&relays, at, pass.job(), came, trouble)?);

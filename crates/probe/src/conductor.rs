@@ -103,7 +103,9 @@ pub struct Conductor<'a> {
     pub(crate) rounds: u32,
     /// How long other nodes may take to come.
     wait: Duration,
-    /// Which of our relays cannot be used, and why.
+    /// Our relays.
+    pub(crate) relays: Vec<SocketAddr>,
+    /// Which of them cannot be used, and why.
     pub(crate) troubles: Troubles,
     _door: Option<Door>,
 }
@@ -148,8 +150,8 @@ impl<'a> Conductor<'a> {
         let (mouths, words) = sync_channel(WORDS);
         let began = Instant::now();
         let troubles = Troubles::default();
-        let (nodes, rounds, wait) = (Vec::new(), 0, Duration::ZERO);
-        Self { nodes, words, mouths, watch, began, rounds, wait, troubles, _door: door }
+        let (nodes, relays, rounds, wait) = (Vec::new(), Vec::new(), 0, Duration::ZERO);
+        Self { nodes, words, mouths, watch, began, rounds, wait, relays, troubles, _door: door }
     }
 
     /// Waits until every cluster's nodes have come. Of several processes on one host one stays.
@@ -173,15 +175,18 @@ impl<'a> Conductor<'a> {
     ) -> Result<(Self, Option<ProbeError>), ProbeError> {
         let troubles = Troubles::default();
         let told = Arc::clone(&troubles);
-        let outpost = gathering.relays.map(|relays| Outpost {
-            relays,
+        let resolved = gathering.relays.as_ref().map_or(Ok(Vec::new()), RelayAccess::resolve);
+        let relays = resolved.map_err(ProbeError::Here)?;
+        let outpost = gathering.relays.map(|access| Outpost {
+            relays: access,
+            at: relays.clone(),
             trouble: Box::new(move |relay, why| {
                 told.lock().unwrap_or_else(PoisonError::into_inner).push((relay, why));
             }),
         });
         let (door, arrivals) = reception(gathering.listeners, &gathering.pass, outpost)?;
         let mut own = Self::new(watch, Some(door));
-        own.troubles = troubles;
+        (own.relays, own.troubles) = (relays, troubles);
         own.wait = gathering.wait.min(LONGEST_WAIT);
         let mut roll = Roll::new(&gathering.clusters);
         let deadline = Instant::now() + own.wait;

@@ -5,8 +5,9 @@ use crate::error::ProbeError;
 use crate::measure::Options;
 use crate::message::{Order, Target, Word};
 use crate::result::PathReport;
-use gridmpi_doctor::{Facts, Idle, Link, Measured, Node, Path, Trouble};
+use gridmpi_doctor::{Facts, Idle, JobRelay, Link, Measured, Node, Path, Trouble};
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::sync::PoisonError;
 use std::time::Duration;
 
@@ -48,12 +49,7 @@ impl Conductor<'_> {
     pub fn examine(&mut self, ways: &[Way], how: &How) -> Facts {
         let mut facts =
             Facts { links: ways.iter().map(|way| way.link.clone()).collect(), ..Facts::default() };
-        for (relay, why) in self.troubles.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
-            let what = format!(
-                "the relay {relay}, at which clusters are to find this machine, cannot be used: {why}"
-            );
-            facts.troubles.push(Trouble { cluster: None, what, at: Vec::new(), hint: None });
-        }
+        facts.job_relays = self.job_relays();
         if let Err(error) = self.look(ways, how, &mut facts) {
             let what = format!("not everything could be looked at: {error}");
             facts.troubles.push(Trouble { cluster: None, what, at: Vec::new(), hint: None });
@@ -66,6 +62,16 @@ impl Conductor<'_> {
         let between = [HERE.to_owned(), THERE.to_owned()];
         let link = Link { between, bandwidth: None, delay_us: None, dialler: None, measured: None };
         self.examine(&[Way { link, by_relays: false }], &How { all_nodes: true, ..how.clone() })
+    }
+
+    fn job_relays(&self) -> Vec<JobRelay> {
+        let troubles = self.troubles.lock().unwrap_or_else(PoisonError::into_inner);
+        let problem = |relay: &SocketAddr| {
+            let newest = troubles.iter().rev().find(|(of, _)| of == relay);
+            newest.map(|(_, why)| why.clone())
+        };
+        let fact = |relay: &SocketAddr| JobRelay { relay: *relay, problem: problem(relay) };
+        self.relays.iter().map(fact).collect()
     }
 
     fn look(&mut self, ways: &[Way], how: &How, facts: &mut Facts) -> Result<(), ProbeError> {
@@ -311,7 +317,7 @@ mod tests {
     use gridmpi_bootstrap::Secret;
     use gridmpi_bootstrap::line::{self, Pass};
     use gridmpi_doctor::Severity;
-    use std::net::{SocketAddr, TcpListener};
+    use std::net::TcpListener;
     use std::thread::JoinHandle;
     use std::time::Instant;
 

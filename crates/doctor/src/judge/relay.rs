@@ -1,7 +1,8 @@
 //! Relays, and circuits through them.
 
 use crate::facts::{
-    BesideFact, BesideProblem, Circuit, Facts, Node, PeerFact, PeerProblem, RelayFact, RelayProblem,
+    BesideFact, BesideProblem, Circuit, Facts, JobRelay, Node, PeerFact, PeerProblem, RelayFact,
+    RelayProblem, Trouble,
 };
 use crate::finding::{Finding, Place, Severity};
 use gridmpi_report::units::format_duration;
@@ -9,7 +10,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
-    let mut all: Vec<Finding> = facts.relays.iter().map(one).collect();
+    let mut all: Vec<Finding> = facts.relays.iter().map(|fact| one(fact, facts)).collect();
+    all.extend(facts.job_relays.iter().filter_map(|relay| of_job(relay, facts)));
     all.extend(facts.circuits.iter().map(|circuit| through(circuit, facts)));
     all.extend(facts.peers.iter().map(joined));
     all.extend(facts.beside.iter().flat_map(told));
@@ -152,14 +154,45 @@ fn show(us: Option<u32>) -> String {
     })
 }
 
-fn one(fact: &RelayFact) -> Finding {
+fn one(fact: &RelayFact, facts: &Facts) -> Finding {
     let place = Place::way(&fact.node, format!("relay {}", fact.relay));
+    let is_other = |other: &RelayFact| other.node == fact.node && other.problem.is_none();
     match &fact.problem {
         None => {
             Finding::new(Severity::Ok, "relay", place, "the relay takes us", show(fact.trip_us))
         }
-        Some(problem) => described(problem, fact, place),
+        // A process that does not know the name of each does not start.
+        Some(problem @ RelayProblem::Name(_)) => described(problem, fact, place),
+        Some(problem) => {
+            let others = facts.relays.iter().any(is_other);
+            made_good(described(problem, fact, place), others)
+        }
     }
+}
+
+/// Where `others` do what one should, a job runs without it.
+fn made_good(finding: Finding, others: bool) -> Finding {
+    if !others {
+        return finding;
+    }
+    let what = format!("{}; processes use the others", finding.what);
+    Finding { severity: Severity::Warning, what, ..finding }
+}
+
+/// A relay of [job].
+fn of_job(relay: &JobRelay, facts: &Facts) -> Option<Finding> {
+    let JobRelay { relay: at, problem } = relay;
+    let is_well = facts.job_relays.iter().any(|other| other.problem.is_none());
+    let is_needed = !is_well && facts.troubles.iter().any(Trouble::is_absence);
+    let severity = if is_needed { Severity::Error } else { Severity::Warning };
+    let place = Place { hop: Some(format!("relay {at}")), ..Place::default() };
+    let what = "a relay at which clusters are to find this machine cannot be used";
+    let finding = Finding::new(severity, "job-relay", place, what, problem.clone()?);
+    Some(finding.remedy(format!(
+        "is `gridmpi relay` running there (systemctl status gridmpi-relay)? Let this machine connect to its TCP port {}, and put its token into \
+         the file that `relay_token` of [job] names; or take it out of `relays` there",
+        at.port()
+    )))
 }
 
 fn described(problem: &RelayProblem, fact: &RelayFact, place: Place) -> Finding {
@@ -238,5 +271,11 @@ fn through(circuit: &Circuit, facts: &Facts) -> Finding {
         ),
         _ => ("no circuit".to_owned(), format!("look at the log and /metrics of relay {relay}")),
     };
-    Finding::new(Severity::Error, "circuit", place, what, said(problem)).remedy(remedy)
+    let is_other =
+        |other: &Circuit| other.from == *from && other.to == *to && other.problem.is_none();
+    let others = facts.circuits.iter().any(is_other);
+    made_good(
+        Finding::new(Severity::Error, "circuit", place, what, said(problem)).remedy(remedy),
+        others,
+    )
 }

@@ -1,5 +1,7 @@
 //! Tables of facts, and what is said of them.
 
+mod relays;
+
 use super::findings;
 use crate::facts::*;
 use crate::finding::{Finding, Severity};
@@ -274,69 +276,6 @@ fn one_open_direction_is_enough_if_the_job_says_so() {
 }
 
 #[test]
-fn relays_that_do_not_know_each_other_are_told_what_to_write() {
-    let fact = |problem| PeerFact {
-        node: Node { cluster: String::new(), host: "gw".into() },
-        peer: "pub".into(),
-        address: "pub:7118".into(),
-        at: Some("192.0.2.1:7118".parse().unwrap()),
-        trip_us: Some(20_000),
-        problem,
-    };
-    let judged = |problem| findings(&Facts { peers: vec![fact(problem)], ..Facts::default() });
-    assert_eq!((judged(None)[0].severity, judged(None)[0].code), (Severity::Ok, "peer"));
-    let other =
-        PeerProblem::OtherCertificate { theirs: "sha256:1".into(), expected: "sha256:2".into() };
-    let cases = [
-        (PeerProblem::Name("unknown".into()), "peer-name", "`address` in [[peer]] `pub`"),
-        (PeerProblem::Connect("refused".into()), "peer-unreachable", "--dport 7118"),
-        (PeerProblem::NoTls("x".into()), "peer-tls", "as it is"),
-        (other, "peer-certificate", "fingerprint = \"sha256:1\""),
-        (PeerProblem::Unknown("sha256:3".into()), "peer-refused", "--allow sha256:3"),
-    ];
-    for (problem, code, remedy) in cases {
-        expect(&judged(Some(problem))[0], Severity::Error, code, remedy);
-    }
-}
-
-#[test]
-fn a_relay_that_processes_are_told_of_in_vain_is_named_with_what_to_write() {
-    let fact = |problems| BesideFact {
-        node: Node { cluster: String::new(), host: "gw".into() },
-        at: "10.1.0.2:7119".parse().unwrap(),
-        trip_us: Some(200),
-        problems,
-    };
-    let judged = |problems| findings(&Facts { beside: vec![fact(problems)], ..Facts::default() });
-    let well = judged(Vec::new());
-    assert_eq!((well.len(), well[0].severity, well[0].code), (1, Severity::Ok, "beside"));
-    let cases = [
-        (BesideProblem::Connect("refused".into()), "beside-unreachable", "--dport 7119"),
-        (BesideProblem::NoRelay("x".into()), "beside-other", "not \"10.1.0.2:7119\""),
-        (BesideProblem::Release, "beside-release", "on 10.1.0.2"),
-        (
-            BesideProblem::Token("site".into()),
-            "beside-token",
-            "file of [[token]] `site` to 10.1.0.2",
-        ),
-    ];
-    for (problem, code, remedy) in cases {
-        expect(&judged(vec![problem])[0], Severity::Error, code, remedy);
-    }
-    let cases = [
-        (BesideProblem::Own, "beside-own", "out of `beside`"),
-        (BesideProblem::Loopback, "beside-loopback", "not \"10.1.0.2:7119\""),
-        (BesideProblem::NoToken, "beside-unused", "[[token]]"),
-    ];
-    for (problem, code, remedy) in cases {
-        expect(&judged(vec![problem])[0], Severity::Warning, code, remedy);
-    }
-    // A line for each token that the other does not know.
-    let tokens = ["site", "guests"].map(|name| BesideProblem::Token(name.into()));
-    assert_eq!(judged(tokens.to_vec()).len(), 2);
-}
-
-#[test]
 fn an_address_that_the_dialer_has_itself_leads_to_itself() {
     let mut facts = healthy();
     facts.paths.truncate(1);
@@ -598,63 +537,6 @@ fn links_are_held_against_what_is_said() {
     let mut facts = healthy();
     facts.links[0].delay_us = Some(40_000);
     expect(&only(&facts), Severity::Note, "delay", "delay = \"10 ms\"");
-}
-
-fn relay(name: &str, problem: Option<RelayProblem>) -> RelayFact {
-    let relay = format!("gw-{}:7070", &name[..1]);
-    RelayFact {
-        node: node(name),
-        relay,
-        address: Some(at("10.1.0.254")),
-        route: route(A.1),
-        trip_us: Some(300),
-        problem,
-    }
-}
-
-#[test]
-fn relays_are_told_apart_by_what_is_wrong() {
-    for (problem, code, remedy) in [
-        (RelayProblem::Name("no such host".into()), "relay-name", "/etc/hosts"),
-        (RelayProblem::Connect("connection refused".into()), "relay-unreachable", "--dport 7070"),
-        (RelayProblem::Token, "relay-token", "relay_token"),
-        (RelayProblem::NotAllowed, "relay-job", "relay's configuration"),
-        (RelayProblem::Refused("the relay is ending".into()), "relay-refused", "log"),
-    ] {
-        let facts = Facts { relays: vec![relay("a1", Some(problem))], ..Facts::default() };
-        expect(&only(&facts), Severity::Error, code, remedy);
-    }
-    let circuit = |problem| Circuit {
-        from: node("a1"),
-        to: node("b1"),
-        relay: "gw-a:7070".into(),
-        trip_us: None,
-        problem,
-    };
-    let facts = |far, problem| Facts {
-        relays: vec![relay("a1", None), relay("b1", far)],
-        circuits: vec![circuit(problem)],
-        ..Facts::default()
-    };
-    assert_eq!(wrong(&facts(None, None)), []);
-    let no_route = || Some(RelayProblem::NoRoute);
-    expect(
-        &only(&facts(None, no_route())),
-        Severity::Error,
-        "circuit",
-        "name gw-b:7070 as a peer of gw-a:7070",
-    );
-    let all = wrong(&facts(Some(RelayProblem::Token), no_route()));
-    assert!(
-        all.iter().any(|f| f.code == "circuit" && f.what.contains("registered at no relay")),
-        "{all:#?}"
-    );
-    expect(
-        &only(&facts(None, Some(RelayProblem::Unanswered))),
-        Severity::Error,
-        "circuit",
-        "connect to gw-b:7070",
-    );
 }
 
 #[test]
