@@ -145,6 +145,9 @@ pub struct Interface {
 pub struct Machine {
     /// Which.
     pub node: Node,
+    /// Its kernel's run and its network namespace: the same for whoever has the same interfaces, and for nobody else.
+    #[serde(default)]
+    pub stack: Option<String>,
     /// The interface or network that the job names.
     pub wanted: Option<String>,
     /// The addresses that its processes tell others, in the order in which they are tried.
@@ -484,9 +487,18 @@ impl Machine {
             && self.interfaces.iter().all(interface)
             && self.settings.len() <= MAX_SETTINGS
             && self.settings.iter().all(|(name, value)| is_short(name) && is_short(value))
-            && [&self.wanted, &self.congestion, &self.firewall]
+            && [&self.stack, &self.wanted, &self.congestion, &self.firewall]
                 .into_iter()
                 .all(|text| text.as_deref().is_none_or(is_short))
+    }
+
+    /// Whether both have the same interfaces. Machines at two sites may have one host name.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        match (&self.stack, &other.stack) {
+            (Some(own), Some(others)) => own == others,
+            _ => self.node.host == other.node.host,
+        }
     }
 
     /// The interface that has an address.

@@ -59,6 +59,7 @@ pub fn look(node: Node, wanted: Option<String>, told: Vec<SocketAddr>) -> Machin
     let open_files = files.current.map(|soft| (soft, files.maximum.unwrap_or(u64::MAX)));
     Machine {
         node,
+        stack: stack(),
         wanted,
         told,
         interfaces: interfaces(),
@@ -70,6 +71,13 @@ pub fn look(node: Node, wanted: Option<String>, told: Vec<SocketAddr>) -> Machin
         congestion: std::env::var("GRIDMPI_CONGESTION").ok().filter(|name| !name.is_empty()),
         firewall: firewall(),
     }
+}
+
+/// Containers on one host have its kernel, but interfaces of their own.
+fn stack() -> Option<String> {
+    let kernel = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let space = fs::read_link("/proc/self/ns/net").ok()?;
+    Some(format!("{} {}", kernel.trim(), space.display()))
 }
 
 fn settings() -> BTreeMap<String, String> {
@@ -225,5 +233,7 @@ mod tests {
         assert!(loopback.addresses.contains(&("127.0.0.1".parse().unwrap(), 8)));
         assert!(machine.last_number("net.ipv4.tcp_rmem").unwrap() > 0);
         assert!(machine.open_files.is_some());
+        assert!(machine.stack.is_some());
+        assert!(machine.is_same(&look(machine.node.clone(), None, Vec::new())));
     }
 }

@@ -124,7 +124,7 @@ pub(super) fn shared_addresses(facts: &Facts) -> Vec<Finding> {
         for at in machine.told.iter().filter(|at| !at.ip().is_loopback()) {
             let owners = owners.entry(at.ip()).or_default();
             // Clusters may share a machine.
-            if owners.iter().all(|known| known.node.host != machine.node.host) {
+            if owners.iter().all(|known| !known.is_same(machine)) {
                 owners.push(machine);
             }
         }

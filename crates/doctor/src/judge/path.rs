@@ -129,8 +129,8 @@ impl Ends<'_> {
             )
         };
         let ip = first.address.ip();
-        let is_other = self.path.from.host != self.path.to.host;
-        if let Some(own) = self.from.and_then(|machine| machine.with(ip)).filter(|_| is_other) {
+        if let Some(own) = self.from.and_then(|machine| machine.with(ip)).filter(|_| self.are_two())
+        {
             let what = format!(
                 "{} itself has this address ({}): connections do not leave it",
                 self.path.from, own.name
@@ -153,6 +153,14 @@ impl Ends<'_> {
             Outcome::Mute => error("mute", "connections are taken, but nothing is said on them: something between the two takes them itself")
                 .remedy("look for a proxy or load balancer on the way, or join the clusters by relays"),
             _ => error("unreached", "only other machines answer").remedy(self.other_interface(ip)),
+        }
+    }
+
+    /// Whether the ends are two machines.
+    fn are_two(&self) -> bool {
+        match (self.from, self.to) {
+            (Some(from), Some(to)) => !from.is_same(to),
+            _ => self.path.from.host != self.path.to.host,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Tables of facts, and what is said of them.
 
 mod relays;
+mod ways;
 
 use super::findings;
 use crate::facts::*;
@@ -48,6 +49,7 @@ fn machine(name: &str, inner: &str, outer: &str) -> Machine {
         settings.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
     Machine {
         node: node(name),
+        stack: None,
         wanted: None,
         told: vec![at(outer)],
         interfaces: vec![

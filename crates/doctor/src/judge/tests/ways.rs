@@ -1,0 +1,30 @@
+//! More of machines and the ways between them.
+
+use super::*;
+
+#[test]
+fn machines_of_one_host_name_are_told_apart_by_what_they_run_on() {
+    let mut facts = healthy();
+    for (machine, stack) in facts.machines.iter_mut().zip(["1 net:[7]", "2 net:[7]"]) {
+        machine.node.host = "node001".into();
+        machine.stack = Some(stack.into());
+        machine.interfaces.push(interface("virbr0", Kind::Containers, "192.168.122.1", 24));
+        machine.told.push(at("192.168.122.1"));
+    }
+    let ends = [0, 1].map(|n: usize| facts.machines[n].node.clone());
+    facts.paths.truncate(1);
+    let attempts = vec![attempt("192.168.122.1", Outcome::Refused, A.1)];
+    let visit = Visit { attempts, depth: None };
+    facts.paths[0] = Path { from: ends[0].clone(), to: ends[1].clone(), visit, idle: Vec::new() };
+    let is_shared = |facts: &Facts| wrong(facts).iter().any(|one| one.code == "same-address");
+    let is_own = |facts: &Facts| wrong(facts).iter().any(|one| one.what.contains("itself has"));
+    assert!(is_shared(&facts) && is_own(&facts), "{:#?}", wrong(&facts));
+    // Two containers of one host are two, two clusters on one machine are not.
+    facts.machines[1].stack = Some("1 net:[8]".into());
+    assert!(is_shared(&facts) && is_own(&facts));
+    facts.machines[1].stack = facts.machines[0].stack.clone();
+    assert!(!is_shared(&facts) && !is_own(&facts));
+    // Where it is not known there is only the name.
+    facts.machines[1].stack = None;
+    assert!(!is_shared(&facts) && !is_own(&facts));
+}
