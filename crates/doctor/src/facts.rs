@@ -136,6 +136,9 @@ pub struct Interface {
     pub speed: Option<u64>,
     /// How it queues what leaves, if the kernel says so.
     pub queueing: Option<Queueing>,
+    /// Its own `rp_filter`: the kernel takes the larger of it and the one of all.
+    #[serde(default)]
+    pub reverse_path: Option<i64>,
     /// Its addresses and how many bits of each name the network.
     pub addresses: Vec<(IpAddr, u8)>,
 }

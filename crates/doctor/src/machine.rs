@@ -110,6 +110,11 @@ fn interfaces() -> Vec<Interface> {
     all
 }
 
+fn reverse_path(name: &str) -> Option<i64> {
+    let text = fs::read_to_string(format!("/proc/sys/net/ipv4/conf/{name}/rp_filter")).ok()?;
+    text.trim().parse().ok()
+}
+
 fn interface(one: &InterfaceAddress) -> Interface {
     let name = one.interface_name.clone();
     let read = |what: &str| {
@@ -122,6 +127,7 @@ fn interface(one: &InterfaceAddress) -> Interface {
         is_up: one.flags.contains(InterfaceFlags::IFF_UP),
         mtu: read("mtu").and_then(|mtu| u32::try_from(mtu).ok()),
         speed: speed.and_then(|mbit| mbit.checked_mul(1_000_000)).filter(|speed| *speed > 0),
+        reverse_path: reverse_path(&name),
         queueing: gridmpi_net::queueing(&name).ok().flatten().map(Queueing::from),
         addresses: Vec::new(),
         name,
@@ -230,6 +236,7 @@ mod tests {
         let loopback = machine.with("127.0.0.1".parse().unwrap()).unwrap();
         assert_eq!((loopback.kind, loopback.is_up), (Kind::Loopback, true));
         assert!(loopback.queueing.is_some(), "{loopback:?}");
+        assert!(loopback.reverse_path.is_some(), "{loopback:?}");
         assert!(loopback.addresses.contains(&("127.0.0.1".parse().unwrap(), 8)));
         assert!(machine.last_number("net.ipv4.tcp_rmem").unwrap() > 0);
         assert!(machine.open_files.is_some());

@@ -15,6 +15,9 @@ const CLOCK_APART_US: u64 = 50_000;
 /// Connections between clusters are kept alive by a packet after so many seconds of rest at most, some after half of that (`sock`'s `rest`).
 const KEEP_ALIVE_S: u32 = 10;
 
+/// How strict all interfaces are at least.
+const ALL_FILTERS: &str = "net.ipv4.conf.all.rp_filter";
+
 pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
     facts.paths.iter().flat_map(|path| one(path, facts)).collect()
 }
@@ -143,7 +146,7 @@ impl Ends<'_> {
         }
         match &first.outcome {
             Outcome::Silent => error("silent", "connections get no answer: a firewall drops them, or there is no way back")
-                .remedy(format!("{}{}{}", self.let_in(first), self.strict(), self.or_one_way())),
+                .remedy(format!("{}{}{}", self.let_in(first), self.strict(ip), self.or_one_way())),
             Outcome::Refused => error("refused", "connections are refused: a firewall rejects them, or another machine has this address")
                 .remedy(format!("{}{}", self.let_in(first), self.or_one_way())),
             Outcome::Rejected(_) => error("refused", "connections are rejected: a firewall lets none through, or a router has no way on")
@@ -226,17 +229,13 @@ impl Ends<'_> {
     }
 
     /// A far end that drops what comes by an interface that it would not answer by.
-    fn strict(&self) -> String {
-        let is_strict =
-            self.to.is_some_and(|machine| machine.number("net.ipv4.conf.all.rp_filter") == Some(1));
-        if is_strict {
+    fn strict(&self, ip: IpAddr) -> String {
+        self.to.and_then(|machine| strict_filter(machine, ip)).map_or_else(String::new, |name| {
             format!(
-                "; and if packets come there by another interface than answers leave by: on {}: sysctl -w net.ipv4.conf.all.rp_filter=2",
+                "; and if packets come there by another interface than answers leave by: on {}: sysctl -w {name}=2",
                 nodes(&self.path.to)
             )
-        } else {
-            String::new()
-        }
+        })
     }
 
     fn route_to(&self, ip: IpAddr, attempt: &Attempt) -> String {
@@ -401,6 +400,22 @@ impl Ends<'_> {
         lines.sort();
         let lines = lines.join("; ");
         Some(finding.remedy(format!("{lines}; or on both: {probing}; or {icmp}")))
+    }
+}
+
+/// The setting by which the interface that has `ip` is strict about where packets come from. There is none for IPv6.
+fn strict_filter(machine: &Machine, ip: IpAddr) -> Option<String> {
+    const STRICT: i64 = 1;
+    let of_all = machine.number(ALL_FILTERS).unwrap_or(0);
+    let interface = machine.with(ip);
+    let own = interface.and_then(|one| one.reverse_path).unwrap_or(0);
+    match of_all.max(own) == STRICT && ip.is_ipv4() {
+        true if of_all == STRICT => Some(ALL_FILTERS.to_owned()),
+        // A dot of the name would part it.
+        true => {
+            interface.map(|one| format!("net.ipv4.conf.{}.rp_filter", one.name.replace('.', "/")))
+        }
+        false => None,
     }
 }
 

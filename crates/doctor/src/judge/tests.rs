@@ -29,6 +29,7 @@ fn interface(name: &str, kind: Kind, address: &str, bits: u8) -> Interface {
         mtu: Some(1500),
         speed: None,
         queueing: None,
+        reverse_path: None,
         addresses: vec![(ip(address), bits)],
     }
 }

@@ -28,3 +28,25 @@ fn machines_of_one_host_name_are_told_apart_by_what_they_run_on() {
     facts.machines[1].stack = None;
     assert!(!is_shared(&facts) && !is_own(&facts));
 }
+
+#[test]
+fn strict_filters_of_one_interface_are_named_as_the_kernel_counts_them() {
+    let mut facts = healthy();
+    facts.paths[0].visit =
+        Visit { attempts: vec![attempt(B.1, Outcome::Silent, A.1)], depth: None };
+    let mut remedy = |of_all: &str, name: &str, own| {
+        let machine = &mut facts.machines[1];
+        machine.settings.insert("net.ipv4.conf.all.rp_filter".into(), of_all.into());
+        machine.interfaces[2].name = name.into();
+        machine.interfaces[2].reverse_path = Some(own);
+        only(&facts).remedy.unwrap()
+    };
+    let of_it = "on the nodes of `b`: sysctl -w net.ipv4.conf.eth1.rp_filter=2";
+    assert!(remedy("0", "eth1", 1).contains(of_it));
+    assert!(remedy("0", "eth1.40", 1).contains("net.ipv4.conf.eth1/40.rp_filter=2"));
+    assert!(remedy("1", "eth1", 0).contains("net.ipv4.conf.all.rp_filter=2"));
+    // The larger counts, and 2 is lax.
+    for (of_all, own) in [("0", 0), ("0", 2), ("1", 2), ("2", 1)] {
+        assert!(!remedy(of_all, "eth1", own).contains("rp_filter"), "{of_all} {own}");
+    }
+}
