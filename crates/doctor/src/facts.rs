@@ -475,6 +475,14 @@ impl Route {
     }
 }
 
+impl Interface {
+    /// What the kernel calls it: addresses may have labels of their own, such as `eth0:1`.
+    #[must_use]
+    pub fn device(&self) -> &str {
+        self.name.split_once(':').map_or(&self.name, |(device, _)| device)
+    }
+}
+
 impl Machine {
     /// Whether it keeps to the bounds.
     #[must_use]

@@ -116,22 +116,29 @@ fn reverse_path(name: &str) -> Option<i64> {
 }
 
 fn interface(one: &InterfaceAddress) -> Interface {
-    let name = one.interface_name.clone();
+    let mut interface = Interface {
+        name: one.interface_name.clone(),
+        kind: Kind::Card,
+        is_up: one.flags.contains(InterfaceFlags::IFF_UP),
+        mtu: None,
+        speed: None,
+        reverse_path: None,
+        queueing: None,
+        addresses: Vec::new(),
+    };
+    let name = interface.device().to_owned();
     let read = |what: &str| {
         let text = fs::read_to_string(format!("/sys/class/net/{name}/{what}")).ok()?;
         text.trim().parse::<i64>().ok()
     };
     let speed = read("speed").and_then(|mbit| u64::try_from(mbit).ok());
-    Interface {
-        kind: kind(&name, one.flags, read("type").and_then(|kind| u32::try_from(kind).ok())),
-        is_up: one.flags.contains(InterfaceFlags::IFF_UP),
-        mtu: read("mtu").and_then(|mtu| u32::try_from(mtu).ok()),
-        speed: speed.and_then(|mbit| mbit.checked_mul(1_000_000)).filter(|speed| *speed > 0),
-        reverse_path: reverse_path(&name),
-        queueing: gridmpi_net::queueing(&name).ok().flatten().map(Queueing::from),
-        addresses: Vec::new(),
-        name,
-    }
+    let hardware = read("type").and_then(|kind| u32::try_from(kind).ok());
+    interface.kind = kind(&name, one.flags, hardware);
+    interface.mtu = read("mtu").and_then(|mtu| u32::try_from(mtu).ok());
+    interface.speed = speed.and_then(|mbit| mbit.checked_mul(1_000_000)).filter(|rate| *rate > 0);
+    interface.reverse_path = reverse_path(&name);
+    interface.queueing = gridmpi_net::queueing(&name).ok().flatten().map(Queueing::from);
+    interface
 }
 
 impl From<gridmpi_net::Queueing> for Queueing {
@@ -226,6 +233,16 @@ mod tests {
             assert_eq!(kind(name, none, hardware), expected, "{name}");
         }
         assert_eq!(kind("lo", InterfaceFlags::IFF_LOOPBACK, Some(772)), Kind::Loopback);
+    }
+
+    #[test]
+    fn an_address_with_a_label_is_on_the_device_before_it() {
+        let loopback = |one: &InterfaceAddress| one.interface_name == "lo";
+        let mut labelled = getifaddrs().unwrap().find(loopback).unwrap();
+        labelled.interface_name = "lo:1".to_owned();
+        let interface = interface(&labelled);
+        assert_eq!((interface.name.as_str(), interface.device()), ("lo:1", "lo"));
+        assert!(interface.mtu.is_some() && interface.reverse_path.is_some(), "{interface:?}");
     }
 
     #[test]

@@ -248,7 +248,7 @@ fn pacing(machine: &Machine, facts: &Facts) -> Option<Finding> {
     let used: BTreeSet<&str> =
         attempts.filter_map(|attempt| attempt.route.interface.as_deref()).collect();
     let is_used = |one: &&Interface| match used.is_empty() {
-        true => one.kind != Kind::Loopback && one.is_up,
+        true => one.kind != Kind::Loopback && one.is_up && one.name == one.device(),
         false => used.contains(one.name.as_str()),
     };
     let said = |one: &Interface| {

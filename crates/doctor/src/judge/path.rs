@@ -295,7 +295,7 @@ impl Ends<'_> {
     /// The way leads over an interface that seldom is the one meant.
     fn trap(&self, reached: &Attempt) -> Option<Finding> {
         let name = reached.route.interface.as_deref()?;
-        let interface = self.from?.interfaces.iter().find(|one| one.name == name)?;
+        let interface = self.from?.interfaces.iter().find(|one| one.device() == name)?;
         let (severity, what) = match interface.kind {
             Kind::Containers => (
                 Severity::Warning,
@@ -307,14 +307,16 @@ impl Ends<'_> {
                     "traffic leaves through the tunnel {name}: its rate and its largest packet are those of the tunnel"
                 ),
             ),
+            // Two clusters on one machine.
+            Kind::Loopback => return None,
             _ => return self.unlike_wanted(name, reached),
         };
         let evidence = format!("ip route get {}", reached.address.ip());
         let finding = Finding::new(severity, "trap-route", self.place(), what, evidence);
         Some(finding.remedy(format!(
-            "on {}: ip route add {}/32 via GATEWAY dev INTERFACE, if another way was meant",
+            "on {}: ip route add {} via GATEWAY dev INTERFACE, if another way was meant",
             self.path.from,
-            reached.address.ip()
+            alone(reached.address.ip())
         )))
     }
 
@@ -325,9 +327,9 @@ impl Ends<'_> {
         let is_told = |one: &&crate::facts::Interface| {
             machine.told.iter().any(|at| one.addresses.iter().any(|(ip, _)| *ip == at.ip()))
         };
-        let chosen: Vec<&str> =
-            machine.interfaces.iter().filter(is_told).map(|one| one.name.as_str()).collect();
-        if chosen.is_empty() || chosen.contains(&name) {
+        let mut chosen = machine.interfaces.iter().filter(is_told).peekable();
+        let first = *chosen.peek()?;
+        if chosen.any(|one| one.device() == name) {
             return None;
         }
         let what =
@@ -335,11 +337,16 @@ impl Ends<'_> {
         let evidence = format!("ip route get {}", reached.address.ip());
         let finding =
             Finding::new(Severity::Warning, "other-interface", self.place(), what, evidence);
+        let (to, device) = (reached.address.ip(), first.device());
+        // What is on the interface's own network has no router before it.
+        let is_near = first.addresses.iter().any(|(own, bits)| {
+            own.is_ipv4() == to.is_ipv4() && network(*own, *bits) == network(to, *bits)
+        });
+        let via = if is_near { "" } else { "via GATEWAY " };
         Some(finding.remedy(format!(
-            "on {}: ip route add {}/32 via GATEWAY dev {}",
+            "on {}: ip route add {} {via}dev {device}",
             self.path.from,
-            reached.address.ip(),
-            chosen[0]
+            alone(to)
         )))
     }
 
@@ -390,7 +397,7 @@ impl Ends<'_> {
         };
         let shrink = |node: &Node, machine: Option<&Machine>, ip: IpAddr| {
             let interface = machine.and_then(|machine| machine.with(ip));
-            let name = interface.map_or("INTERFACE", |interface| &interface.name);
+            let name = interface.map_or("INTERFACE", |interface| interface.device());
             format!("on {}: ip link set dev {name} mtu {mtu}", nodes(node))
         };
         let mut lines = [
@@ -412,9 +419,8 @@ fn strict_filter(machine: &Machine, ip: IpAddr) -> Option<String> {
     match of_all.max(own) == STRICT && ip.is_ipv4() {
         true if of_all == STRICT => Some(ALL_FILTERS.to_owned()),
         // A dot of the name would part it.
-        true => {
-            interface.map(|one| format!("net.ipv4.conf.{}.rp_filter", one.name.replace('.', "/")))
-        }
+        true => interface
+            .map(|one| format!("net.ipv4.conf.{}.rp_filter", one.device().replace('.', "/"))),
         false => None,
     }
 }
@@ -477,6 +483,11 @@ fn network(ip: IpAddr, bits: u8) -> String {
             format!("{}/{bits}", std::net::Ipv6Addr::from_bits(ip.to_bits() & mask))
         }
     }
+}
+
+/// A network of one address.
+fn alone(ip: IpAddr) -> String {
+    network(ip, if ip.is_ipv4() { 32 } else { 128 })
 }
 
 fn broken(depth: &Depth, place: &Place) -> Option<Finding> {

@@ -50,3 +50,26 @@ fn strict_filters_of_one_interface_are_named_as_the_kernel_counts_them() {
         assert!(!remedy(of_all, "eth1", own).contains("rp_filter"), "{of_all} {own}");
     }
 }
+
+#[test]
+fn the_interface_that_a_job_names_is_known_by_its_labels_and_is_none_within_a_machine() {
+    let mut facts = healthy();
+    facts.machines[0].wanted = Some("10.100.0.0/16".into());
+    facts.machines[0].interfaces[2].name = "eth1:wan".into();
+    assert_eq!(wrong(&facts), []);
+    facts.paths[0].visit.attempts[0].route.interface = Some("lo".into());
+    assert_eq!(wrong(&facts), []);
+    // Its own network has no router before it.
+    facts.paths[0].visit.attempts[0].route.interface = Some("eth0".into());
+    let near = "on a/a1: ip route add 10.100.2.1/32 dev eth1";
+    expect(&only(&facts), Severity::Warning, "other-interface", near);
+    facts.paths[0].visit.attempts[0].address = at("192.0.2.1");
+    let far = "ip route add 192.0.2.1/32 via GATEWAY dev eth1";
+    expect(&only(&facts), Severity::Warning, "other-interface", far);
+    facts.paths[0].visit.attempts[0].address = at("2001:db8::1");
+    let six = "ip route add 2001:db8::1/128 via";
+    expect(&only(&facts), Severity::Warning, "other-interface", six);
+    facts.machines[0].interfaces.push(interface("docker0", Kind::Containers, "172.17.0.1", 16));
+    facts.paths[0].visit.attempts[0].route.interface = Some("docker0".into());
+    expect(&only(&facts), Severity::Warning, "trap-route", six);
+}
