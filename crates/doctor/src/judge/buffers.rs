@@ -2,7 +2,7 @@
 
 use super::machine_of;
 use super::path::nodes;
-use crate::facts::{Depth, Facts, Link, Machine, Path};
+use crate::facts::{Depth, Facts, Link, Machine, Node};
 use crate::finding::{Finding, Place, Severity};
 use gridmpi_report::units::{format_duration, format_rate, format_size};
 use std::time::Duration;
@@ -16,15 +16,15 @@ const STEP: u64 = 1 << 20;
 const FEW: u64 = 2 << 20;
 const USUAL_END: u64 = 32 << 20;
 
-/// What one connection can carry in the direction from `path.from` to `path.to`.
-pub(super) fn judge(path: &Path, depth: &Depth, facts: &Facts) -> Vec<Finding> {
-    let (from, to) = (machine_of(facts, &path.from), machine_of(facts, &path.to));
-    let link = facts.links.iter().find(|link| link.joins(&path.from.cluster, &path.to.cluster));
+/// What one connection can carry in one direction.
+pub(super) fn judge((from, to): (&Node, &Node), depth: &Depth, facts: &Facts) -> Vec<Finding> {
+    let place = Place::way(from, to);
+    let link = facts.links.iter().find(|link| link.joins(&from.cluster, &to.cluster));
+    let (from, to) = (machine_of(facts, from), machine_of(facts, to));
     let known = link.and_then(carries);
     let trip = Duration::from_micros(depth.trip_us.into());
     let flow = known.unwrap_or(USUAL) as f64 / 8.0 * trip.as_secs_f64();
     let needed = (flow as u64).saturating_mul(OVERHEAD);
-    let place = Place::way(&path.from, &path.to);
     let ends = [(from, "net.ipv4.tcp_wmem", "send"), (to, "net.ipv4.tcp_rmem", "receive")];
     let end = |(machine, name, verb): (Option<&Machine>, &str, &str)| {
         let has = machine?.last_number(name)?;

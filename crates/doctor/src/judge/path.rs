@@ -356,8 +356,13 @@ impl Ends<'_> {
         all.extend(self.black_hole(depth));
         all.extend(broken(depth, &self.place()));
         all.extend(nat(depth, &self.place()));
-        all.extend(clocks(depth, self.path));
-        all.extend(buffers::judge(self.path, depth, self.facts));
+        // What concerns both directions is told by each of its own; by this one, where the other was not looked at.
+        let is_only = !self.is_other_way_open();
+        all.extend(clocks(depth, self.path, is_only));
+        all.extend(buffers::judge((&self.path.from, &self.path.to), depth, self.facts));
+        if is_only {
+            all.extend(buffers::judge((&self.path.to, &self.path.from), depth, self.facts));
+        }
         all
     }
 
@@ -511,17 +516,19 @@ fn nat(depth: &Depth, place: &Place) -> Option<Finding> {
     Some(finding.remedy(format!("`gridmpi doctor --long` finds that time; connections of a job are kept alive each {KEEP_ALIVE_S} s or sooner")))
 }
 
-fn clocks(depth: &Depth, path: &Path) -> Option<Finding> {
+fn clocks(depth: &Depth, path: &Path, is_only: bool) -> Option<Finding> {
     let apart = depth.ahead_us.unsigned_abs();
-    // Told once, by the end whose clock is behind.
-    if apart <= CLOCK_APART_US.saturating_add(depth.ahead_error_us.into()) || depth.ahead_us < 0 {
+    // Told once, by the end whose clock is behind, if both look.
+    let is_others = depth.ahead_us < 0 && !is_only;
+    if apart <= CLOCK_APART_US.saturating_add(depth.ahead_error_us.into()) || is_others {
         return None;
     }
+    let ahead = if depth.ahead_us < 0 { &path.from } else { &path.to };
     let severity = if apart > CLOCK_FAR_US { Severity::Warning } else { Severity::Note };
     let show = |us: u64| format_duration(Duration::from_micros(us));
     let what = "the clocks of the two nodes are apart: their logs cannot be compared, and certificates may seem not yet valid";
     let evidence =
-        format!("{} is ahead by {} ± {}", path.to, show(apart), show(depth.ahead_error_us.into()));
+        format!("{ahead} is ahead by {} ± {}", show(apart), show(depth.ahead_error_us.into()));
     let finding =
         Finding::new(severity, "clock-offset", Place::way(&path.from, &path.to), what, evidence);
     Some(finding.remedy("on both: timedatectl set-ntp true (or chronyc makestep)"))

@@ -73,3 +73,37 @@ fn the_interface_that_a_job_names_is_known_by_its_labels_and_is_none_within_a_ma
     facts.paths[0].visit.attempts[0].route.interface = Some("docker0".into());
     expect(&only(&facts), Severity::Warning, "trap-route", six);
 }
+
+#[test]
+fn where_one_direction_is_looked_at_it_speaks_for_both() {
+    let mut facts = healthy();
+    for machine in &mut facts.machines {
+        for (name, text) in [("rmem", "4096 131072 262144"), ("wmem", "4096 16384 262144")] {
+            machine.settings.insert(format!("net.ipv4.tcp_{name}"), text.into());
+        }
+    }
+    facts.paths[0].visit.depth.as_mut().unwrap().ahead_us = -60_000_000;
+    facts.paths[1].visit.depth.as_mut().unwrap().ahead_us = 60_000_000;
+    let said = |facts: &Facts| {
+        let of = |one: Finding| (one.places[0].to_string(), one.remedy.unwrap_or_default());
+        let mut said: Vec<_> = wrong(facts).into_iter().map(of).collect();
+        said.sort();
+        said
+    };
+    let both = said(&facts);
+    assert_eq!(both.iter().filter(|(_, remedy)| remedy.contains("mem=")).count(), 4, "{both:#?}");
+    assert_eq!(both.iter().filter(|(_, remedy)| remedy.contains("ntp")).count(), 1, "{both:#?}");
+    // As where only one side connects, or the other way is closed.
+    facts.paths.truncate(1);
+    let remedies = |said: &[(String, String)]| {
+        let mut remedies: Vec<_> = said.iter().map(|(_, remedy)| remedy.clone()).collect();
+        remedies.sort();
+        remedies
+    };
+    let one = said(&facts);
+    assert_eq!(remedies(&one), remedies(&both));
+    assert_eq!(one.iter().filter(|(place, _)| place == "b/b1 → a/a1").count(), 2, "{one:#?}");
+    let all = wrong(&facts);
+    let clocks = all.iter().find(|one| one.code == "clock-offset").unwrap();
+    assert!(clocks.evidence.starts_with("a/a1 is ahead by"), "{clocks:#?}");
+}
