@@ -118,6 +118,24 @@ fn nodes_of_a_job_look_at_each_other() {
 }
 
 #[test]
+fn nodes_are_told_which_congestion_control_ranks_would_use() {
+    let bench = Bench::new();
+    job(&bench, "one");
+    // Starts on other hosts what it is told of only.
+    let told = "case \"$*\" in *GRIDMPI_CONGESTION*) ;; *) unset GRIDMPI_CONGESTION;; esac";
+    let launcher = LAUNCHER.replace("HYDRA build details:", "mpirun (Open MPI) 5.0.11");
+    bench.script("one", &launcher.replace("while", &format!("{told}\nwhile")));
+    let mut command = doctor(&bench, &["job.toml", "--json"]);
+    command.env("GRIDMPI_CONGESTION", "nosuch");
+    let outcome = bench.finish_beside(command);
+    let found = found(&outcome);
+    let machines = found["facts"]["machines"].as_array().unwrap();
+    assert_eq!(machines.len(), 2, "{found:#}");
+    assert!(machines.iter().all(|machine| machine["congestion"] == "nosuch"), "{found:#}");
+    outcome.expect(1, &[]);
+}
+
+#[test]
 fn a_cluster_that_does_not_come_is_named_and_the_other_looked_at() {
     let bench = Bench::new();
     job(&bench, "broken");

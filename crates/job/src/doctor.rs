@@ -10,7 +10,7 @@ use crate::resolve::CommandLine;
 use crate::run::RunOptions;
 use crate::spec::{ClusterSpec, JobSpec, Launcher};
 use gridmpi_bootstrap::line::Pass;
-use gridmpi_bootstrap::{ClusterName, LinkInfo, RelayAccess, Secret, Via};
+use gridmpi_bootstrap::{ClusterName, LinkInfo, RelayAccess, Secret, Settings, Via};
 use gridmpi_doctor::{Facts, Link, Severity, Trouble};
 use gridmpi_probe::{Conductor, Gathering, How, Way};
 use std::net::SocketAddr;
@@ -38,6 +38,9 @@ pub fn examine(spec: &JobSpec, gridmpi: &Path, how: &How) -> Result<Facts, Vec<S
         return Err(one("no two clusters of this job can be started from here: run `gridmpi doctor --listen` on a node of one, \
             and `gridmpi doctor HOST:PORT` on a node of the other".to_owned()));
     }
+    // As the ranks would be told: whether it can be used is seen on the nodes.
+    let settings = Settings::from_process().map_err(|error| one(error.to_string()))?;
+    let settings = Settings { congestion: settings.congestion, ..Settings::default() };
     let secret = Secret::random().map_err(|error| one(error.to_string()))?;
     let (listener, at) = listen(spec).map_err(one)?;
     let relays = relays::of_coordinator(spec).map_err(one)?;
@@ -45,7 +48,8 @@ pub fn examine(spec: &JobSpec, gridmpi: &Path, how: &How) -> Result<Facts, Vec<S
     let names: Vec<ClusterName> = clusters.iter().map(|cluster| cluster.name.clone()).collect();
     let mut crew = Crew::new(gridmpi, secret.job(), &names)
         .map_err(|error| one(format!("cannot prepare to launch: {error}")))?;
-    let starter = Starter { spec, gridmpi, secret: &secret, at: at.clone(), relays: true };
+    let starter =
+        Starter { spec, gridmpi, secret: &secret, at: at.clone(), relays: true, settings };
     let launched = clusters.iter().try_for_each(|cluster| starter.launch(cluster, &mut crew));
     let found = launched.map_err(one).and_then(|()| {
         let expected = |c: &ClusterSpec| (c.name.to_string(), nodes(c).rank_count());

@@ -19,7 +19,7 @@ use gridmpi_bootstrap::{
 };
 use gridmpi_probe::{Conductor, Gathering, Options, PathReport};
 use gridmpi_report::units::{format_duration, format_rate};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
@@ -101,7 +101,8 @@ fn measure_at(
         _ => Ok(()),
     };
     let wait = if others.is_empty() { WAIT } else { WAIT_BY_HAND };
-    let starter = Starter { spec, gridmpi, secret: &secret, at, relays: false };
+    let settings = Settings::default();
+    let starter = Starter { spec, gridmpi, secret: &secret, at, relays: false, settings };
     let launched = invited
         .and_then(|()| clusters.iter().try_for_each(|cluster| starter.launch(cluster, &mut crew)));
     let found = launched.and_then(|()| {
@@ -182,6 +183,8 @@ pub(crate) struct Starter<'a> {
     pub(crate) at: Vec<SocketAddr>,
     /// Whether nodes are told of their cluster's relays.
     pub(crate) relays: bool,
+    /// What nodes are told of the user's tuning.
+    pub(crate) settings: Settings,
 }
 
 impl Starter<'_> {
@@ -193,6 +196,7 @@ impl Starter<'_> {
             Some(head) => self.by_head(head, cluster, relays).map_err(named)?,
             None => {
                 let env = env(&Pass::from(self.secret), self.at.clone(), cluster, relays);
+                let env = JobEnv { settings: self.settings.clone(), ..env };
                 let line = command_line(cluster, &self.spec.env, self.gridmpi, &env);
                 (line.map_err(named)?, Vec::new())
             }
@@ -212,10 +216,15 @@ impl Starter<'_> {
         let words = head::command(head, self.spec.network().reconnect());
         let mut there = cluster.clone();
         there.head = None;
+        // There they are variables like others, so what the job file says goes before them.
+        let settings = self.settings.variables().into_iter();
+        let mut env: BTreeMap<_, _> =
+            settings.map(|(name, value)| (name.to_owned(), value)).collect();
+        env.extend(self.spec.env.clone());
         let description = Description {
             cluster: there,
             command: Vec::new(),
-            env: self.spec.env.clone(),
+            env,
             label: false,
             relay_token: relays.map(|relays| relays.token.reveal()),
         };
@@ -245,7 +254,7 @@ pub(crate) fn env(
 
 fn command_line(
     cluster: &ClusterSpec,
-    variables: &std::collections::BTreeMap<String, String>,
+    variables: &BTreeMap<String, String>,
     gridmpi: &Path,
     env: &JobEnv,
 ) -> Result<CommandLine, String> {
@@ -481,6 +490,24 @@ mod tests {
         let spec = spec(CLUSTERS);
         let problems = measure(&spec, &[[0, 2]], Path::new("x"), &Options::default()).unwrap_err();
         assert!(problems[0].contains("`c`") && problems[0].contains("gridmpi probe --listen"));
+    }
+
+    #[test]
+    fn nodes_behind_a_head_are_told_of_the_users_tuning_beside_the_jobs_own() {
+        let of = |job: &str| {
+            let head = "[[cluster]]\nname = \"a\"\nlauncher = \"mpiexec\"\nhead = \"h\"\n";
+            let spec = spec(&format!("{job}{head}[[cluster]]\nname = \"b\"\n"));
+            let settings = Settings { congestion: Some("bbr".to_owned()), ..Settings::default() };
+            let secret = Secret::random().unwrap();
+            let (gridmpi, at) = (Path::new("x"), vec!["192.0.2.1:1".parse().unwrap()]);
+            let starter =
+                Starter { spec: &spec, gridmpi, secret: &secret, at, relays: false, settings };
+            let (_, first) = starter.by_head("h", &spec.clusters[0], None).unwrap();
+            String::from_utf8(first).unwrap()
+        };
+        assert!(of("").contains("\"GRIDMPI_CONGESTION\":\"bbr\""), "{}", of(""));
+        let own = of("[job]\nenv = { GRIDMPI_CONGESTION = \"reno\" }\n");
+        assert!(own.contains("\"GRIDMPI_CONGESTION\":\"reno\""), "{own}");
     }
 
     #[test]

@@ -212,7 +212,8 @@ fn congestion(machine: &Machine) -> Vec<Finding> {
     let now = setting("net.ipv4.tcp_congestion_control");
     let mut all = Vec::new();
     if let Some(name) = &machine.congestion {
-        let has = |list: &str| list.split(' ').any(|word| word == name);
+        // What the kernel does not tell is not judged.
+        let lacks = |list: &str| !list.is_empty() && list.split(' ').all(|word| word != name);
         let what =
             format!("the congestion control `{name}` that GRIDMPI_CONGESTION names cannot be used");
         let finding = Finding::new(
@@ -222,9 +223,9 @@ fn congestion(machine: &Machine) -> Vec<Finding> {
             what,
             format!("available: {available}; allowed: {allowed}"),
         );
-        if !has(&available) {
+        if lacks(&available) {
             all.push(finding.remedy(format!("modprobe tcp_{name}, or unset GRIDMPI_CONGESTION")));
-        } else if !has(&allowed) {
+        } else if lacks(&allowed) {
             let line =
                 format!("sysctl -w net.ipv4.tcp_allowed_congestion_control=\"{allowed} {name}\"");
             all.push(finding.remedy(line));

@@ -468,6 +468,11 @@ fn a_congestion_control_that_cannot_be_used_is_an_error() {
     );
     facts.machines[0].congestion = Some("dctcp".into());
     expect(&only(&facts), Severity::Error, "congestion", "modprobe tcp_dctcp");
+    // What cannot be read shows nothing.
+    let settings = &mut facts.machines[0].settings;
+    settings.remove("net.ipv4.tcp_available_congestion_control");
+    settings.remove("net.ipv4.tcp_allowed_congestion_control");
+    assert_eq!(wrong(&facts), []);
 }
 
 #[test]
