@@ -146,3 +146,31 @@ fn a_cluster_that_does_not_come_is_named_and_the_other_looked_at() {
     assert_eq!(found["facts"]["machines"].as_array().unwrap().len(), 1, "{found:#}");
     outcome.expect(1, &[]);
 }
+
+#[test]
+fn each_cluster_that_does_not_come_has_its_own_reason() {
+    let bench = Bench::new();
+    job(&bench, "broken");
+    let ends = |code: u32| BROKEN.replace("exit 3", &format!("exit {code}"));
+    bench.script("worse", &ends(4));
+    // Nobody comes, and nobody says why.
+    bench.script("idle", &BROKEN.replace("exit 3", "exec sleep 30"));
+    let more = ["worse", "idle"].map(|name| {
+        format!("[[cluster]]\nname = \"{name}\"\nlauncher = \"./{name}\"\nranks = 1\n")
+    });
+    let text = std::fs::read_to_string(bench.path("job.toml")).unwrap();
+    std::fs::write(bench.path("job.toml"), more.concat() + &text).unwrap();
+    let outcome = bench.finish_beside(doctor(&bench, &["job.toml", "--json"]));
+    let found = found(&outcome);
+    let findings = found["findings"].as_array().unwrap();
+    let absent = findings.iter().filter(|one| one["code"] == "absent");
+    let said: Vec<_> = absent
+        .map(|one| (one["places"][0]["cluster"].as_str().unwrap(), one["what"].as_str().unwrap()))
+        .collect();
+    assert_eq!(said.iter().map(|(name, _)| *name).collect::<Vec<_>>(), ["worse", "idle", "b"]);
+    assert!(said[0].1.contains("`worse`") && said[0].1.contains("exit code 4"), "{said:#?}");
+    assert!(said[1].1.starts_with("cluster `idle`: 0 of 1 nodes have come"), "{said:#?}");
+    assert!(said[1].1.contains("not waited for longer"), "{said:#?}");
+    assert!(said[2].1.contains("`b`") && said[2].1.contains("exit code 3"), "{said:#?}");
+    outcome.expect(1, &[]);
+}

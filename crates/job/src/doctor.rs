@@ -12,7 +12,8 @@ use crate::spec::{ClusterSpec, JobSpec, Launcher};
 use gridmpi_bootstrap::line::Pass;
 use gridmpi_bootstrap::{ClusterName, LinkInfo, RelayAccess, Secret, Settings, Via};
 use gridmpi_doctor::{Facts, Link, Severity, Trouble};
-use gridmpi_probe::{Conductor, Gathering, How, Way};
+use gridmpi_probe::{Conductor, Gathering, How, ProbeError, Way};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -111,16 +112,12 @@ fn conduct(
     at: &[SocketAddr],
 ) -> Result<Facts, Vec<String>> {
     let (mut ended, mut is_told): (Option<(Instant, String)>, bool) = (None, false);
-    let mut hint = None;
+    let mut codes = BTreeMap::new();
     // Told once: what others see is still worth looking at.
     let mut watch = || {
-        if let Some((member, code)) = crew.reap().first() {
-            let cluster = &clusters[*member];
-            let text = head::fate(cluster, *code, "before its nodes had come");
-            if ended.is_none() {
-                ended = Some((Instant::now(), text));
-                hint = cluster.head.as_ref().map(|head| head::remedy(head, *code));
-            }
+        for (member, code) in crew.reap() {
+            codes.entry(member).or_insert(code);
+            ended.get_or_insert_with(|| (Instant::now(), fate(&clusters[member], code)));
         }
         match &ended {
             Some((since, why)) if !is_told && since.elapsed() >= GRACE => {
@@ -132,22 +129,43 @@ fn conduct(
     };
     let gathered = Conductor::gather_some(gathering, &mut watch);
     let (mut conductor, missing) = gathered.map_err(|error| vec![error.to_string()])?;
-    let absent: Vec<&ClusterSpec> =
-        clusters.iter().filter(|c| conductor.count(c.name.as_str()) == 0).collect();
+    let absent = conductor.missing().to_vec();
     let mut facts = conductor.examine(ways, how);
     conductor.leave();
     let_end(crew, clusters.len());
-    if let Some(missing) = missing {
-        let first = absent.first();
-        let unheard = first.and_then(|cluster| cluster.head.as_ref());
-        facts.troubles.push(Trouble {
-            cluster: first.map(|cluster| cluster.name.to_string()),
-            what: missing.to_string(),
-            at: at.to_vec(),
-            hint: hint.or_else(|| unheard.map(|head| head::must_work(head))),
-        });
-    }
+    let reason = missing.map_or_else(String::new, |why| match why {
+        ProbeError::Missing { seconds, .. } => format!(" after {seconds} s"),
+        why => format!("; it was not waited for longer: {why}"),
+    });
+    let absences = absent.iter().map(|(name, came)| {
+        let member = clusters.iter().position(|cluster| cluster.name.as_str() == name);
+        let code = member.and_then(|member| codes.get(&member).copied());
+        let what = format!("{came}{reason}");
+        absence(name, member.map(|member| &clusters[member]), code, what, at)
+    });
+    facts.troubles.extend(absences);
     Ok(facts)
+}
+
+fn fate(cluster: &ClusterSpec, code: i32) -> String {
+    head::fate(cluster, code, "before its nodes had come")
+}
+
+/// Why a cluster has not come: its launcher has ended, or else `what`.
+fn absence(
+    name: &str,
+    cluster: Option<&ClusterSpec>,
+    code: Option<i32>,
+    what: String,
+    at: &[SocketAddr],
+) -> Trouble {
+    let head = cluster.and_then(|cluster| cluster.head.as_ref());
+    let hint = head.map(|head| match code {
+        Some(code) => head::remedy(head, code),
+        None => head::must_work(head),
+    });
+    let own = cluster.zip(code).map(|(cluster, code)| fate(cluster, code));
+    Trouble { cluster: Some(name.to_owned()), what: own.unwrap_or(what), at: at.to_vec(), hint }
 }
 
 /// Looks before a job starts, and says what is wrong.

@@ -103,6 +103,8 @@ pub struct Conductor<'a> {
     pub(crate) rounds: u32,
     /// How long other nodes may take to come.
     wait: Duration,
+    /// Clusters whose nodes have not all come, and how many have.
+    missing: Vec<(String, String)>,
     /// Our relays.
     pub(crate) relays: Vec<SocketAddr>,
     /// Which of them cannot be used, and why.
@@ -150,8 +152,9 @@ impl<'a> Conductor<'a> {
         let (mouths, words) = sync_channel(WORDS);
         let began = Instant::now();
         let troubles = Troubles::default();
-        let (nodes, relays, rounds, wait) = (Vec::new(), Vec::new(), 0, Duration::ZERO);
-        Self { nodes, words, mouths, watch, began, rounds, wait, relays, troubles, _door: door }
+        let (nodes, missing, relays) = (Vec::new(), Vec::new(), Vec::new());
+        let (rounds, wait, _door) = (0, Duration::ZERO, door);
+        Self { nodes, words, mouths, watch, began, rounds, wait, missing, relays, troubles, _door }
     }
 
     /// Waits until every cluster's nodes have come. Of several processes on one host one stays.
@@ -190,7 +193,9 @@ impl<'a> Conductor<'a> {
         own.wait = gathering.wait.min(LONGEST_WAIT);
         let mut roll = Roll::new(&gathering.clusters);
         let deadline = Instant::now() + own.wait;
-        while let Some(missing) = roll.missing() {
+        loop {
+            own.missing = roll.missing();
+            let Some((_, first)) = own.missing.first() else { break };
             match arrivals.recv_timeout(LOOK) {
                 Ok((hello, line)) if own.nodes.len() < MAX_NODES => {
                     if roll.enter(&hello) {
@@ -200,7 +205,7 @@ impl<'a> Conductor<'a> {
                     }
                 }
                 _ if Instant::now() >= deadline => {
-                    let seconds = gathering.wait.as_secs();
+                    let (missing, seconds) = (first.clone(), gathering.wait.as_secs());
                     return Ok((own, Some(ProbeError::Missing { missing, seconds })));
                 }
                 _ => {
@@ -292,10 +297,10 @@ impl<'a> Conductor<'a> {
         (0..self.nodes.len()).filter(is_of).collect()
     }
 
-    /// How many nodes of a cluster are here.
+    /// The clusters whose nodes had not all come when the others were waited for no longer, each with how many had, in words.
     #[must_use]
-    pub fn count(&self, cluster: &str) -> usize {
-        self.of(cluster).len()
+    pub fn missing(&self) -> &[(String, String)] {
+        &self.missing
     }
 
     pub(crate) fn name(&self, node: usize) -> String {
@@ -459,12 +464,14 @@ impl Roll {
         of.hosts.insert(hello.host.clone())
     }
 
-    /// The first cluster that is not here yet, in words.
-    fn missing(&self) -> Option<String> {
+    /// The clusters that are not here yet, with how many have come, in words.
+    fn missing(&self) -> Vec<(String, String)> {
         let is_missing = |of: &&Coming| of.came == 0 || of.expected.is_some_and(|n| of.came < n);
-        let of = self.clusters.iter().find(is_missing)?;
-        let all = of.expected.map_or_else(String::new, |all| format!(" of {all}"));
-        Some(format!("cluster `{}`: {}{all} nodes have come", of.name, of.came))
+        let described = |of: &Coming| {
+            let all = of.expected.map_or_else(String::new, |all| format!(" of {all}"));
+            (of.name.clone(), format!("cluster `{}`: {}{all} nodes have come", of.name, of.came))
+        };
+        self.clusters.iter().filter(is_missing).map(described).collect()
     }
 }
 
@@ -483,13 +490,16 @@ mod tests {
             id: 0,
         };
         assert!(roll.enter(&hello("a", "x", None)) && !roll.enter(&hello("a", "x", None)));
-        assert_eq!(roll.missing().unwrap(), "cluster `a`: 2 of 3 nodes have come");
+        let words =
+            |roll: &Roll| roll.missing().into_iter().map(|(_, words)| words).collect::<Vec<_>>();
+        let none = "cluster `b`: 0 nodes have come";
+        assert_eq!(words(&roll), ["cluster `a`: 2 of 3 nodes have come", none]);
         assert!(roll.enter(&hello("a", "y", None)) && !roll.enter(&hello("c", "y", None)));
-        assert_eq!(roll.missing().unwrap(), "cluster `b`: 0 nodes have come");
+        assert_eq!(words(&roll), [none]);
         assert!(roll.enter(&hello("b", "y", Some(2))));
-        assert!(roll.missing().unwrap().contains("1 of 2"));
+        assert!(words(&roll)[0].contains("1 of 2"));
         roll.enter(&hello("b", "z", Some(2)));
-        assert_eq!(roll.missing(), None);
+        assert_eq!(roll.missing(), []);
     }
 
     #[test]
