@@ -93,7 +93,7 @@ CASES = [
         ("warning", "tcp-off", ("sysctl -w net.ipv4.tcp_window_scaling=1",)), "b/b1",
     ),
     Case(
-        "bandwidth", "a", "true", ("warning", "bandwidth", ('[[link]] between = ["a", "b"], bandwidth = "15',)), "a → b",
+        "bandwidth", "a", "true", ("warning", "bandwidth", ('[[link]]', 'between = ["a", "b"]', 'bandwidth = "15')), "a → b",
         options=("--bandwidth",), bandwidth=320,
     ),
     Case(
@@ -142,8 +142,9 @@ def _wrong(case: Case, result: Result) -> str | None:
     found = next((f for f in findings if (f["severity"], f["code"]) == (severity, code)), None)
     if found is None:
         return f"no {severity} {code} among {[(f['severity'], f['code']) for f in findings]}"
-    if missing := [part for part in remedy if part not in found["remedy"]]:
-        return f"the remedy does not say {missing}: {found['remedy']}"
+    said = "\n".join([found["remedy"], *found.get("lines", [])])
+    if missing := [part for part in remedy if part not in said]:
+        return f"the remedy does not say {missing}: {said}"
     first = found["places"][0]
     place = f"{first['node']['cluster']}/{first['node']['host']}" if "node" in first else first["cluster"]
     place += f" → {first['hop']}" if "hop" in first else ""

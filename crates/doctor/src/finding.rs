@@ -91,6 +91,9 @@ pub struct Finding {
     /// What to do, as exactly as we know.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
+    /// Lines that the remedy has written into a file.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub lines: Vec<String>,
 }
 
 impl Finding {
@@ -108,11 +111,23 @@ impl Finding {
             places: vec![place],
             evidence: evidence.into(),
             remedy: None,
+            lines: Vec::new(),
         }
     }
 
     pub(crate) fn remedy(mut self, remedy: impl Into<String>) -> Self {
         self.remedy = Some(remedy.into());
+        self
+    }
+
+    /// What the job file is to say of a link.
+    pub(crate) fn of_link(self, [a, b]: [&str; 2], setting: String) -> Self {
+        let between = format!("between = [\"{a}\", \"{b}\"]");
+        self.written(["[[link]]".to_owned(), between, setting])
+    }
+
+    pub(crate) fn written(mut self, lines: impl IntoIterator<Item = String>) -> Self {
+        self.lines.extend(lines);
         self
     }
 }

@@ -37,7 +37,8 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
 }
 
 fn is_same(a: &Finding, b: &Finding) -> bool {
-    (a.severity, a.code, &a.what, &a.remedy) == (b.severity, b.code, &b.what, &b.remedy)
+    let of = |one: &Finding| (one.severity, one.code);
+    of(a) == of(b) && a.what == b.what && a.remedy == b.remedy && a.lines == b.lines
 }
 
 fn trouble(trouble: &crate::facts::Trouble) -> Finding {

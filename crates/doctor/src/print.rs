@@ -8,12 +8,12 @@ use std::fmt::Write as _;
 /// Places that are named one by one.
 const MAX_PLACES: usize = 4;
 
-/// One line for each finding; those that say that all is well only if `all`.
+/// One line for each finding, and below it what is to be written into a file; those that say that all is well only if `all`.
 #[must_use]
 pub fn text(findings: &[Finding], all: bool) -> String {
     let mut text = String::new();
     for finding in findings.iter().filter(|f| all || f.severity != Severity::Ok) {
-        let Finding { severity, code, what, evidence, remedy, .. } = finding;
+        let Finding { severity, code, what, evidence, remedy, lines, .. } = finding;
         let mut line = format!("{severity:7} {}: {what}", places(&finding.places));
         if !evidence.is_empty() {
             let _ = write!(line, " ({evidence})");
@@ -22,9 +22,12 @@ pub fn text(findings: &[Finding], all: bool) -> String {
             let _ = write!(line, ". Remedy: {remedy}");
         }
         let _ = write!(line, " [{code}]");
-        // Names and reasons come from other machines.
-        text.extend(line.chars().map(|c| if c.is_control() { ' ' } else { c }));
-        text.push('\n');
+        let lines = lines.iter().map(|line| format!("        {line}"));
+        for line in [line].into_iter().chain(lines) {
+            // Names and reasons come from other machines.
+            text.extend(line.chars().map(|c| if c.is_control() { ' ' } else { c }));
+            text.push('\n');
+        }
     }
     text
 }

@@ -189,7 +189,7 @@ fn unpaced(spec: &JobSpec, settings: &Settings) -> Option<String> {
     let (a, b) = spec.unknown_link().filter(|_| is_asked)?;
     Some(format!(
         "pacing is asked for, but the bandwidth between clusters `{a}` and `{b}` is not known: what \
-         crosses there is not paced. Say it in a job file: [[link]] between = [\"{a}\", \"{b}\"], \
+         crosses there is not paced. Say it in a job file, below [[link]] and between = [\"{a}\", \"{b}\"]: \
          bandwidth = \"1 Gbit/s\""
     ))
 }

@@ -10,6 +10,8 @@ const SLACK: u64 = 3;
 /// Delays are compared to this part, and not below a millisecond.
 const DELAY_SLACK_US: u64 = 1000;
 
+const WRITE: &str = "in the job file, beside what else it says of this link, the lines below";
+
 pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
     let mut all = Vec::new();
     for link in &facts.links {
@@ -34,10 +36,7 @@ fn bandwidth(link: &Link, measured: &Measured, place: &Place) -> Option<Finding>
         f64::from(measured.again_permille) / 10.0
     );
     let [a, b] = &link.between;
-    let line = format!(
-        "[[link]] between = [\"{a}\", \"{b}\"], bandwidth = \"{}\"",
-        rate(measured.bandwidth)
-    );
+    let line = format!("bandwidth = \"{}\"", rate(measured.bandwidth));
     let is_more = |said: u64| {
         measured.is_links_own && said > measured.bandwidth.saturating_mul(100 + SLACK) / 100
     };
@@ -45,24 +44,24 @@ fn bandwidth(link: &Link, measured: &Measured, place: &Place) -> Option<Finding>
     let finding = |severity, code, what: &str| {
         Finding::new(severity, code, place.clone(), what, seen.clone())
     };
+    let mended = |finding: Finding| finding.remedy(WRITE).of_link([a, b], line);
     Some(match link.bandwidth {
         Some(said) if is_more(said) => {
             let what =
                 format!("the job file says more of this link than it carries: {}", rate(said));
-            finding(Severity::Warning, "bandwidth", &what).remedy(line)
+            mended(finding(Severity::Warning, "bandwidth", &what))
         }
         Some(said) if is_less(said) => {
             let what =
                 format!("the job file says less of this link than it carries: {}", rate(said));
-            finding(Severity::Note, "bandwidth", &what).remedy(line)
+            mended(finding(Severity::Note, "bandwidth", &what))
         }
         Some(_) => finding(Severity::Ok, "bandwidth", "bandwidth"),
-        None => finding(
+        None => mended(finding(
             Severity::Note,
             "bandwidth",
             "the job file does not say what this link carries: it is not paced",
-        )
-        .remedy(line),
+        )),
     })
 }
 
@@ -82,10 +81,5 @@ fn delay(link: &Link, seen_us: u64, place: Place) -> Option<Finding> {
         what,
         format!("seen {} one way", show(seen_us)),
     );
-    Some(
-        finding.remedy(format!(
-            "[[link]] between = [\"{a}\", \"{b}\"], delay = \"{}\"",
-            show(seen_us)
-        )),
-    )
+    Some(finding.remedy(WRITE).of_link([a, b], format!("delay = \"{}\"", show(seen_us))))
 }

@@ -144,15 +144,23 @@ impl Ends<'_> {
             let what = format!("connections get no answer, as {} has no way back", self.path.to);
             return Finding::new(Severity::Note, "silent", place, what, evidence);
         }
+        let let_in = || self.let_in(first);
         match &first.outcome {
-            Outcome::Silent => error("silent", "connections get no answer: a firewall drops them, or there is no way back")
-                .remedy(format!("{}{}{}", self.let_in(first), self.strict(ip), self.or_one_way())),
-            Outcome::Refused => error("refused", "connections are refused: a firewall rejects them, or another machine has this address")
-                .remedy(format!("{}{}", self.let_in(first), self.or_one_way())),
-            Outcome::Rejected(_) => error("refused", "connections are rejected: a firewall lets none through, or a router has no way on")
-                .remedy(format!("{}; or {}{}", self.let_in(first), self.route_to(ip, first), self.or_one_way())),
-            Outcome::NoWay(_) => error("no-route", "there is no way to the other node")
-                .remedy(format!("{}{}", self.route_to(ip, first), self.or_one_way())),
+            Outcome::Silent => self.or_one_way(
+                error("silent", "connections get no answer: a firewall drops them, or there is no way back")
+                    .remedy(let_in() + &self.strict(ip)),
+            ),
+            Outcome::Refused => self.or_one_way(
+                error("refused", "connections are refused: a firewall rejects them, or another machine has this address")
+                    .remedy(let_in()),
+            ),
+            Outcome::Rejected(_) => self.or_one_way(
+                error("refused", "connections are rejected: a firewall lets none through, or a router has no way on")
+                    .remedy(format!("{}; or {}", let_in(), self.route_to(ip, first))),
+            ),
+            Outcome::NoWay(_) => self.or_one_way(
+                error("no-route", "there is no way to the other node").remedy(self.route_to(ip, first)),
+            ),
             Outcome::Mute => error("mute", "connections are taken, but nothing is said on them: something between the two takes them itself")
                 .remedy("look for a proxy or load balancer on the way, or join the clusters by relays"),
             _ => error("unreached", "only other machines answer").remedy(self.other_interface(ip)),
@@ -177,14 +185,15 @@ impl Ends<'_> {
     }
 
     /// Connections in the open direction are enough, if the job knows.
-    fn or_one_way(&self) -> String {
+    fn or_one_way(&self, finding: Finding) -> Finding {
         if !self.is_other_way_open() {
-            return String::new();
+            return finding;
         }
         let (a, b) = (&self.path.from.cluster, &self.path.to.cluster);
-        format!(
-            "; or let only `{b}` connect: [[link]] between = [\"{a}\", \"{b}\"], dial = \"{b}\""
-        )
+        let remedy = finding.remedy.as_deref().unwrap_or_default();
+        let remedy =
+            format!("{remedy}; or let only `{b}` connect: in the job file the lines below");
+        finding.remedy(remedy).of_link([a, b], format!("dial = \"{b}\""))
     }
 
     /// The far node itself finds no way to here: that is the news, and told of it.

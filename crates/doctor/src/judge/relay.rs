@@ -140,11 +140,13 @@ fn joined(fact: &PeerFact) -> Finding {
             "peer-refused",
             "the other relay does not let this one in",
             at,
-            format!(
-                "there, in relay.toml: [[peer]] name = \"{}\", fingerprint = \"{ours}\" (or --allow {ours}); then reload it",
-                node.host
-            ),
-        ),
+            format!("there, in relay.toml, the lines below (or --allow {ours}); then reload it"),
+        )
+        .written([
+            "[[peer]]".to_owned(),
+            format!("name = \"{}\"", node.host),
+            format!("fingerprint = \"{ours}\""),
+        ]),
     }
 }
 

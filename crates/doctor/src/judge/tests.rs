@@ -271,11 +271,12 @@ fn one_open_direction_is_enough_if_the_job_says_so() {
     facts.paths[0].visit =
         Visit { attempts: vec![attempt(B.1, Outcome::Silent, A.1)], depth: None };
     let finding = only(&facts);
-    expect(&finding, Severity::Error, "silent", "between = [\"a\", \"b\"], dial = \"b\"");
+    expect(&finding, Severity::Error, "silent", "; or let only `b` connect: in the job file");
+    assert_eq!(finding.lines, ["[[link]]", "between = [\"a\", \"b\"]", "dial = \"b\""]);
     facts.paths[1].visit =
         Visit { attempts: vec![attempt(A.1, Outcome::Silent, B.1)], depth: None };
     let remedies = wrong(&facts).into_iter().filter_map(|finding| finding.remedy);
-    assert!(remedies.into_iter().all(|remedy| !remedy.contains("dial =")));
+    assert!(remedies.into_iter().all(|remedy| !remedy.contains("let only")));
 }
 
 #[test]
@@ -534,17 +535,25 @@ fn links_are_held_against_what_is_said() {
     facts.links[0].measured = measured(158_000_000, true);
     assert_eq!(wrong(&facts), []);
     facts.links[0].measured = measured(100_000_000, true);
-    expect(&only(&facts), Severity::Warning, "bandwidth", "bandwidth = \"100 Mbit/s\"");
+    let finding = only(&facts);
+    expect(&finding, Severity::Warning, "bandwidth", "in the job file");
+    let lines = ["[[link]]", "between = [\"a\", \"b\"]", "bandwidth = \"100 Mbit/s\""];
+    assert_eq!(finding.lines, lines);
+    // Each in a line of its own, as the file has to have them.
+    let text = crate::text(&[finding], false);
+    let (_, written) = text.split_once("[bandwidth]\n").unwrap();
+    assert_eq!(written.lines().map(str::trim).collect::<Vec<_>>(), lines);
     facts.links[0].measured = measured(100_000_000, false);
     assert_eq!(wrong(&facts), []);
     facts.links[0].measured = measured(500_000_000, false);
     assert!(wrong(&facts).iter().any(|f| f.code == "bandwidth" && f.severity == Severity::Note));
     facts.links[0] =
         Link { bandwidth: None, measured: measured(100_000_000, true), ..facts.links[0].clone() };
-    expect(&only(&facts), Severity::Note, "bandwidth", "[[link]] between = [\"a\", \"b\"]");
+    expect(&only(&facts), Severity::Note, "bandwidth", "in the job file");
     let mut facts = healthy();
     facts.links[0].delay_us = Some(40_000);
-    expect(&only(&facts), Severity::Note, "delay", "delay = \"10 ms\"");
+    expect(&only(&facts), Severity::Note, "delay", "in the job file");
+    assert_eq!(only(&facts).lines[2], "delay = \"10 ms\"");
 }
 
 #[test]

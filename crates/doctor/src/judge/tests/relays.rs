@@ -23,6 +23,8 @@ fn relays_that_do_not_know_each_other_are_told_what_to_write() {
         (other, "peer-certificate", "fingerprint = \"sha256:1\""),
         (PeerProblem::Unknown("sha256:3".into()), "peer-refused", "--allow sha256:3"),
     ];
+    let unknown = judged(Some(PeerProblem::Unknown("sha256:3".into())));
+    assert_eq!(unknown[0].lines, ["[[peer]]", "name = \"gw\"", "fingerprint = \"sha256:3\""]);
     for (problem, code, remedy) in cases {
         expect(&judged(Some(problem))[0], Severity::Error, code, remedy);
     }
