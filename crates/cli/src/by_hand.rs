@@ -51,6 +51,18 @@ pub(crate) fn targets(names: &[String]) -> Result<Vec<(String, Vec<SocketAddr>)>
 }
 
 impl Hand {
+    /// A token is what two ends that users start have in common; elsewhere a file for it would be passed over.
+    pub(crate) fn token_is_for_both_ends(&self, targets: &[String]) -> Result<(), &'static str> {
+        let is_by_hand =
+            self.listen.is_some() || !targets.is_empty() && job_file(targets).is_none();
+        match self.token_file.is_some() && !is_by_hand {
+            true => {
+                Err("--token-file goes with --listen or HOST:PORT: nothing else asks for a token")
+            }
+            false => Ok(()),
+        }
+    }
+
     /// The side that listens, for `verb` (`probe`, `doctor`) at the other one, which has `done` so.
     pub(crate) fn serve(&self, listen: SocketAddr, verb: &str, done: &str) -> Result<(), Failure> {
         let cannot = |error: std::io::Error| bad(format!("cannot listen on {listen}: {error}"));

@@ -65,23 +65,23 @@ pub(crate) struct Args {
     relay: Option<PathBuf>,
 
     /// Every host of every cluster, and not only the first and the last
-    #[arg(long)]
+    #[arg(long, requires = "targets", conflicts_with_all = ["listen", "relay"])]
     all_nodes: bool,
 
     /// Also leave connections idle for 10 to 300 s, to see whether a NAT or firewall forgets them
-    #[arg(long)]
+    #[arg(long, requires = "targets", conflicts_with_all = ["listen", "relay"])]
     long: bool,
 
     /// Also measure what each link carries, as `gridmpi probe` does: other traffic on it will notice
-    #[arg(long)]
+    #[arg(long, requires = "targets", conflicts_with_all = ["listen", "relay"])]
     bandwidth: bool,
 
     /// Also say what was looked at and is well
-    #[arg(long, short)]
+    #[arg(long, short, conflicts_with = "listen")]
     verbose: bool,
 
     /// Print findings, and the facts behind them, as JSON
-    #[arg(long)]
+    #[arg(long, conflicts_with = "listen")]
     json: bool,
 }
 
@@ -90,6 +90,10 @@ const WRONG: i32 = 1;
 const COULD_NOT_LOOK: i32 = 2;
 
 pub(crate) fn run(args: &Args) -> i32 {
+    if let Err(problem) = args.hand.token_is_for_both_ends(&args.targets) {
+        complain(problem);
+        return COULD_NOT_LOOK;
+    }
     if let Some(settings) = &args.relay {
         return told(args, peers(settings));
     }

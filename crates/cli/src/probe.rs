@@ -71,6 +71,10 @@ fn congestion(name: &str) -> Result<String, String> {
 }
 
 pub(crate) fn run(args: &Args) -> i32 {
+    if let Err(problem) = args.hand.token_is_for_both_ends(&args.targets) {
+        complain(problem);
+        return gridmpi_job::BAD_JOB;
+    }
     let done = match (&args.hand.listen, job_file(&args.targets)) {
         (Some(listen), _) => {
             args.hand.serve(*listen, "probe", "measured; the figures are").map(|()| true)

@@ -107,6 +107,28 @@ fn nobody_there_is_not_taken_for_health() {
 }
 
 #[test]
+fn options_that_would_do_nothing_are_refused() {
+    let bench = Bench::new();
+    job(&bench, "one");
+    for (args, said) in [
+        (&["--listen", "--json"][..], "cannot be used with"),
+        (&["--listen", "--verbose"], "cannot be used with"),
+        (&["--listen", "--long"], "cannot be used with"),
+        (&["--relay", "r.toml", "--long"], "cannot be used with"),
+        (&["--long"], "JOB.toml | HOST:PORT"),
+        (&["--bandwidth"], "JOB.toml | HOST:PORT"),
+        (&["--all-nodes"], "JOB.toml | HOST:PORT"),
+        (&["job.toml", "--token-file", "token"], "--token-file goes with --listen or HOST:PORT"),
+        (&["--token-file", "token"], "--token-file goes with --listen or HOST:PORT"),
+    ] {
+        bench.finish_beside(doctor(&bench, args)).expect(2, &[said]);
+    }
+    let mut probe = bench.command();
+    probe.args(["probe", "job.toml", "--token-file", "token"]);
+    bench.finish_beside(probe).expect(2, &["--token-file goes with --listen or HOST:PORT"]);
+}
+
+#[test]
 fn nodes_of_a_job_look_at_each_other() {
     let bench = Bench::new();
     job(&bench, "one");
