@@ -156,7 +156,7 @@ impl Ends<'_> {
             ),
             Outcome::Rejected(_) => self.or_one_way(
                 error("refused", "connections are rejected: a firewall lets none through, or a router has no way on")
-                    .remedy(format!("{}; or {}", let_in(), self.route_to(ip, first))),
+                    .remedy(let_in() + &self.router_on(ip, first)),
             ),
             Outcome::NoWay(_) => self.or_one_way(
                 error("no-route", "there is no way to the other node").remedy(self.route_to(ip, first)),
@@ -247,11 +247,23 @@ impl Ends<'_> {
         })
     }
 
-    fn route_to(&self, ip: IpAddr, attempt: &Attempt) -> String {
+    /// The network of an address of the far end's.
+    fn far_network(&self, ip: IpAddr) -> String {
         let has = self
             .to
             .and_then(|machine| machine.with(ip)?.addresses.iter().find(|(own, _)| *own == ip));
-        let network = has.map_or_else(|| ip.to_string(), |(ip, bits)| network(*ip, *bits));
+        has.map_or_else(|| ip.to_string(), |(ip, bits)| network(*ip, *bits))
+    }
+
+    /// Where there is a router, it may be the one that says no.
+    fn router_on(&self, ip: IpAddr, attempt: &Attempt) -> String {
+        attempt.route.gateway.map_or_else(String::new, |gateway| {
+            format!("; and see that {gateway} has a way on to {}", self.far_network(ip))
+        })
+    }
+
+    fn route_to(&self, ip: IpAddr, attempt: &Attempt) -> String {
+        let network = self.far_network(ip);
         let gateway = attempt
             .route
             .gateway

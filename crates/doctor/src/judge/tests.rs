@@ -229,12 +229,13 @@ fn what_a_firewall_rejects_by_icmp_has_its_rule_and_hides_no_other_direction() {
     let all = wrong(&facts);
     assert_eq!(all.len(), 2, "{all:#?}");
     expect(&all[0], Severity::Error, "silent", "on the nodes of `b` (and on routers between): nft");
-    expect(
-        &all[1],
-        Severity::Error,
-        "refused",
-        "on the nodes of `a` (and on routers between): nft",
-    );
+    let rule = "on the nodes of `a` (and on routers between): nft";
+    expect(&all[1], Severity::Error, "refused", rule);
+    assert!(!all[1].remedy.as_deref().unwrap().contains("see that"), "{all:#?}");
+    // A router may have said so.
+    facts.paths[1].visit.attempts[0].route.gateway = Some(ip("10.100.2.254"));
+    let router = "see that 10.100.2.254 has a way on to 10.100.0.0/16";
+    expect(&wrong(&facts)[1], Severity::Error, "refused", router);
 }
 
 #[test]
