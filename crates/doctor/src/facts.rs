@@ -311,6 +311,8 @@ pub enum RelayProblem {
     Refused(String),
     /// The circuit stood, but the other end did not prove itself on it.
     Circuit(String),
+    /// It stood, and small messages crossed it, but 32 KiB did not.
+    Stalled,
 }
 
 /// A relay of a node's cluster, as the node sees it.

@@ -4,7 +4,7 @@ use crate::message::Target;
 use crate::visit::{self, Me};
 use gridmpi_bootstrap::line::{self, Pass};
 use gridmpi_bootstrap::{RelayAccess, RelayError, Stranger, Strangers, Taking};
-use gridmpi_doctor::{Circuit, Outcome, RelayFact, RelayProblem, Route, route};
+use gridmpi_doctor::{Bulk, Circuit, Outcome, RelayFact, RelayProblem, Route, route};
 use gridmpi_leg::{LegError, Notices};
 use gridmpi_wire::{CircuitId, Errand, LegNotice, LegVerdict, ProcId};
 use std::io::Read;
@@ -174,7 +174,13 @@ impl Presence {
         if !greeting.is_of(to.id) {
             return Err(of_circuit("it leads to another node"));
         }
-        visit::fastest(&mut line).ok_or_else(|| of_circuit("nothing comes back on it"))
+        let trip = visit::fastest(&mut line);
+        let trip = trip.ok_or_else(|| of_circuit("nothing comes back on it"))?;
+        match visit::carries(&mut line, trip) {
+            Bulk::Passed(_) => Ok(trip),
+            Bulk::Stalled => Err(RelayProblem::Stalled),
+            Bulk::Broken(_) => Err(of_circuit("it broke when 32 KiB were sent")),
+        }
     }
 }
 

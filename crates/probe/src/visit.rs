@@ -273,6 +273,15 @@ pub(crate) fn fastest(line: &mut Line) -> Option<u32> {
     trips.iter().map(|trip| u32::try_from(trip.took.as_micros()).unwrap_or(u32::MAX)).min()
 }
 
+/// Whether much crosses both ways a line on which small messages take so long.
+pub(crate) fn carries(line: &mut Line, trip_us: u32) -> Bulk {
+    let patience = BULK_TIME + Duration::from_micros(trip_us.into()) * BULK_TRIPS;
+    match bulk(line, &Ask::Take(filler(BULK)), patience) {
+        Bulk::Passed(_) => bulk(line, &Ask::Give(BULK), patience),
+        stopped => stopped,
+    }
+}
+
 fn bulk(line: &mut Line, ask: &Ask, patience: Duration) -> Bulk {
     let (began, deadline) = (Instant::now(), Instant::now() + patience);
     let answer = line.send(ask, deadline).and_then(|()| line.receive::<Answer>(deadline));

@@ -22,13 +22,18 @@ struct Waiting {
 
 /// A relay that knows one token and is joined to no other.
 fn relay(token: &RelayToken) -> SocketAddr {
+    relay_with(token, usize::MAX)
+}
+
+/// One on whose way packets larger than `packet` vanish, as far as circuits are concerned.
+fn relay_with(token: &RelayToken, packet: usize) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (at, token) = (listener.local_addr().unwrap(), JobKey::new(token.bytes()));
     let waiting: Arc<Mutex<Waiting>> = Arc::default();
     std::thread::spawn(move || {
         for (number, stream) in listener.incoming().flatten().enumerate() {
             let (waiting, token) = (Arc::clone(&waiting), token.clone());
-            std::thread::spawn(move || host(stream, &token, &waiting, number as u64));
+            std::thread::spawn(move || host(stream, &token, &waiting, (number as u64, packet)));
         }
     });
     at
@@ -38,7 +43,7 @@ fn host(
     mut stream: TcpStream,
     token: &JobKey,
     waiting: &Mutex<Waiting>,
-    number: u64,
+    (number, packet): (u64, usize),
 ) -> Option<()> {
     let mut host = Host::new([number as u8 + 1; 32]);
     let request = loop {
@@ -70,16 +75,23 @@ fn host(
             drop(waiting);
             stream.write_all(&request.answer(LegVerdict::Accepted)).ok()?;
             near.write_all(&asked.answer(LegVerdict::Accepted)).ok()?;
-            splice(near.try_clone().ok()?, stream.try_clone().ok()?);
-            splice(stream, near);
+            splice(near.try_clone().ok()?, stream.try_clone().ok()?, packet);
+            splice(stream, near, packet);
         }
     }
     Some(())
 }
 
-fn splice(mut from: TcpStream, mut to: TcpStream) {
+/// Passes on what comes in pieces of at most `packet`; from a larger one on nothing.
+fn splice(mut from: TcpStream, mut to: TcpStream, packet: usize) {
     std::thread::spawn(move || {
-        let _ = std::io::copy(&mut from, &mut to);
+        let (mut piece, mut is_stuck) = (vec![0; 64 << 10], false);
+        while let Ok(count @ 1..) = from.read(&mut piece) {
+            is_stuck |= count > packet;
+            if !is_stuck && to.write_all(&piece[..count]).is_err() {
+                break;
+            }
+        }
         let _ = to.shutdown(Shutdown::Both);
     });
 }
@@ -157,6 +169,19 @@ fn circuits_through_a_relay_lead_to_the_right_node() {
         assert!(circuit.problem.is_none() && circuit.trip_us.is_some(), "{circuit:?}");
     }
     assert!(findings(&facts).iter().any(|f| f.code == "circuit" && f.severity == Severity::Ok));
+}
+
+#[test]
+fn a_relay_behind_which_large_packets_vanish_is_seen() {
+    let token = RelayToken::random().unwrap();
+    let at = relay_with(&token, 4000);
+    let facts = look([access(at, &token), access(at, &token)], &[], true);
+    let problems: Vec<_> = facts.circuits.iter().map(|circuit| circuit.problem.clone()).collect();
+    assert_eq!(problems, [Some(RelayProblem::Stalled), Some(RelayProblem::Stalled)]);
+    let all = findings(&facts);
+    let stalled = all.iter().find(|one| one.code == "circuit").unwrap();
+    assert_eq!(stalled.severity, Severity::Error);
+    assert!(stalled.remedy.as_deref().unwrap().contains("tcp_mtu_probing"), "{stalled:#?}");
 }
 
 #[test]

@@ -228,6 +228,8 @@ fn described(problem: &RelayProblem, fact: &RelayFact, place: Place) -> Finding 
             error("relay-refused", "the relay does not do it", format!("{at}: {why}"))
                 .remedy("look at the relay's log and /metrics")
         }
+        RelayProblem::Stalled => error("relay-refused", "the relay passes nothing on", at)
+            .remedy("look at the relay's log and /metrics"),
     }
 }
 
@@ -237,6 +239,7 @@ fn said(problem: &RelayProblem) -> String {
         RelayProblem::Unanswered => "no answer from the other end".to_owned(),
         RelayProblem::Token => "another token".to_owned(),
         RelayProblem::NotAllowed => "not allowed for this job".to_owned(),
+        RelayProblem::Stalled => "32 KiB did not arrive, small messages do".to_owned(),
         RelayProblem::Name(why)
         | RelayProblem::Connect(why)
         | RelayProblem::Refused(why)
@@ -270,6 +273,14 @@ fn through(circuit: &Circuit, facts: &Facts) -> Finding {
         RelayProblem::Unanswered => (
             "the other node is registered, but does not come for the circuit in 10 s".to_owned(),
             format!("let nodes of cluster `{}` connect to {}", to.cluster, names.join(", ")),
+        ),
+        RelayProblem::Stalled => (
+            "large packets vanish on the way through the relays: circuits stand and then hang"
+                .to_owned(),
+            format!(
+                "which part of it: `gridmpi doctor --listen` on {relay}'s host and `gridmpi doctor HOST:PORT` on nodes and on other relays' hosts say. On \
+                 both ends of that part: sysctl -w net.ipv4.tcp_mtu_probing=1; or let ICMP \"fragmentation needed\" through on the way"
+            ),
         ),
         _ => ("no circuit".to_owned(), format!("look at the log and /metrics of relay {relay}")),
     };
