@@ -55,10 +55,24 @@ pub struct Facts {
     /// Relays at which the machine of the command waits for clusters that cannot come to it.
     #[serde(default)]
     pub job_relays: Vec<JobRelay>,
+    /// What was asked for and is not measured on these ways, which lead through relays.
+    #[serde(default)]
+    pub unmeasured: Vec<Unmeasured>,
     /// What could not be looked at.
     pub troubles: Vec<Trouble>,
     /// Processes that the whole job has, if that is known.
     pub processes: Option<u32>,
+}
+
+/// What is not measured between two clusters that meet at relays.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unmeasured {
+    /// Which.
+    pub between: [String; 2],
+    /// What the way carries.
+    pub bandwidth: bool,
+    /// How long idle connections are remembered on it.
+    pub idle: bool,
 }
 
 /// A relay at which the machine of the command waits for clusters.

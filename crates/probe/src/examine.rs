@@ -5,7 +5,7 @@ use crate::error::ProbeError;
 use crate::measure::Options;
 use crate::message::{Order, Target, Word};
 use crate::result::PathReport;
-use gridmpi_doctor::{Facts, Idle, JobRelay, Link, Measured, Node, Path, Trouble};
+use gridmpi_doctor::{Facts, Idle, JobRelay, Link, Measured, Node, Path, Trouble, Unmeasured};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::PoisonError;
@@ -81,6 +81,7 @@ impl Conductor<'_> {
         let pairs = self.pairs(&direct, &chosen);
         self.paths(&pairs, facts)?;
         self.relays(&relayed, &chosen, facts)?;
+        facts.unmeasured = unmeasured(&relayed, how);
         if let Some(options) = &how.bandwidth {
             self.links(&direct, options, facts)?;
         }
@@ -288,6 +289,13 @@ impl Conductor<'_> {
     }
 }
 
+/// What `how` asks for in vain.
+fn unmeasured(relayed: &[&Way], how: &How) -> Vec<Unmeasured> {
+    let (bandwidth, idle) = (how.bandwidth.is_some(), how.long);
+    let of = |way: &&Way| Unmeasured { between: way.link.between.clone(), bandwidth, idle };
+    relayed.iter().filter(|_| bandwidth || idle).map(of).collect()
+}
+
 /// What can be done at once, and what is left for later.
 fn next(left: &[Pair]) -> (Vec<Pair>, Vec<Pair>) {
     let (mut from, mut to) = (BTreeSet::new(), BTreeSet::new());
@@ -362,6 +370,27 @@ mod tests {
         conductor.leave();
         assert_eq!(facts.paths.len(), 3);
         assert_eq!(nodes.map(|node| node.join().unwrap()), [4, 4, 4]);
+    }
+
+    #[test]
+    fn what_is_not_measured_through_relays_is_said_where_it_was_asked_for() {
+        let between = ["a".to_owned(), "b".to_owned()];
+        let link = Link { between, bandwidth: None, delay_us: None, dialler: None, measured: None };
+        let way = Way { link, by_relays: true };
+        let said = |how: &How| {
+            let facts = Facts { unmeasured: unmeasured(&[&way], how), ..Facts::default() };
+            let all = gridmpi_doctor::findings(&facts);
+            all.into_iter().map(|one| (one.code, one.severity, one.what)).collect::<Vec<_>>()
+        };
+        assert_eq!(said(&How::default()), []);
+        let long = How { long: true, ..How::default() };
+        let both = How { bandwidth: Some(Options::default()), ..long.clone() };
+        for (how, what) in [
+            (long, "how long idle connections stay open is not measured through relays"),
+            (both, "bandwidth and idle times are not measured through relays"),
+        ] {
+            assert_eq!(said(&how), [("not-measured", Severity::Note, what.to_owned())]);
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::facts::{
     BesideFact, BesideProblem, Circuit, Facts, JobRelay, Node, PeerFact, PeerProblem, RelayFact,
-    RelayProblem, Trouble,
+    RelayProblem, Trouble, Unmeasured,
 };
 use crate::finding::{Finding, Place, Severity};
 use gridmpi_report::units::format_duration;
@@ -13,9 +13,28 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
     let mut all: Vec<Finding> = facts.relays.iter().map(|fact| one(fact, facts)).collect();
     all.extend(facts.job_relays.iter().filter_map(|relay| of_job(relay, facts)));
     all.extend(facts.circuits.iter().map(|circuit| through(circuit, facts)));
+    all.extend(facts.unmeasured.iter().map(unmeasured));
     all.extend(facts.peers.iter().map(joined));
     all.extend(facts.beside.iter().flat_map(told));
     all
+}
+
+/// What has no effect where connections between nodes would show another way.
+fn unmeasured(way: &Unmeasured) -> Finding {
+    let Unmeasured { between: [a, b], bandwidth, idle } = way;
+    let what = match (bandwidth, idle) {
+        (true, true) => "bandwidth and idle times are",
+        (true, false) => "bandwidth is",
+        _ => "how long idle connections stay open is",
+    };
+    let what = format!("{what} not measured through relays");
+    let link = "`gridmpi probe --listen` on the machine of one's relay and `gridmpi probe HOST:PORT` on that of the other's";
+    let rest = "`gridmpi doctor --listen` on a relay's machine and `gridmpi doctor --long HOST:PORT` on a node, and between relays";
+    let by_hand = [(bandwidth, link), (idle, rest)];
+    let by_hand: Vec<&str> =
+        by_hand.into_iter().filter(|(is_asked, _)| **is_asked).map(|(_, words)| words).collect();
+    let finding = Finding::new(Severity::Note, "not-measured", Place::link(a, b), what, "");
+    finding.remedy(by_hand.join("; "))
 }
 
 /// From a relay to one that it tells processes of.
