@@ -100,6 +100,7 @@ ALL = [
     _c("probe", chosen=True),
     _c("wildcard", chosen=True),
     _c("order", chosen=True),
+    _c("progress", chosen=True),
     _c("contexts"),
     _c("unexpected", seconds=120),
     _c("large", seconds=120),

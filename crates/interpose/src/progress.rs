@@ -156,8 +156,9 @@ fn lost<A: Abi>(rt: &Runtime<A>, failure: &str) -> Error {
     Error::new(ErrorClass::ProcAborted, failure)
 }
 
-/// Lets the vendor move its own messages while we wait for another cluster.
-fn look_at_vendor<A: Abi>(rt: &Runtime<A>) {
+/// Lets the vendor move its own messages while we wait for another cluster. A call that says "not yet" and has not asked the vendor
+/// looks as well: the program may do nothing else than repeat it (MPI 4.1 §3.7.3).
+pub(crate) fn look_at_vendor<A: Abi>(rt: &Runtime<A>) {
     let mut flag = 0;
     // SAFETY: a communicator of our own that no message ever travels on.
     unsafe {

@@ -2,11 +2,12 @@
 //! (MPI 4.1 §3.7.3, §3.7.5), `MPI_Request_free`, `MPI_Cancel`.
 
 use super::communicator::reap;
+use super::request_status::peek;
 use crate::communicator::Spanning;
 use crate::error::{Error, Result, check, forward};
 use crate::guard::Lift;
 use crate::operation::{self, Active, Activity, Persistent};
-use crate::progress::{Turn, advance};
+use crate::progress::{Turn, advance, look_at_vendor};
 use crate::runtime::Runtime;
 use crate::status::{Outcome, Told, is_ignored};
 use crate::tokens::Request;
@@ -238,7 +239,10 @@ pub unsafe fn test<A: Abi>(
     advance(rt)?;
     // SAFETY: the program's request, flag and status.
     let outcome = match unsafe { look(rt, request) } {
-        Seen::Pending { .. } => {
+        Seen::Pending { local } => {
+            if !local {
+                look_at_vendor(rt);
+            }
             // SAFETY: as above.
             unsafe { *flag = 0 };
             return Ok(());
@@ -279,7 +283,22 @@ struct Pass<A: Abi> {
     local: bool,
 }
 
-/// Looks at requests from `from` on, cyclically, until `enough` have ended.
+impl<A: Abi> Pass<A> {
+    /// Nothing ended of what may.
+    fn is_vain(&self) -> bool {
+        self.ended.is_empty() && self.pending > 0
+    }
+
+    /// For a call that returns what there is.
+    fn end(self, rt: &Runtime<A>) -> Self {
+        if self.is_vain() && !self.local {
+            look_at_vendor(rt);
+        }
+        self
+    }
+}
+
+/// Looks at requests until `enough` have ended.
 ///
 /// # Safety
 /// The array is the program's.
@@ -315,7 +334,7 @@ pub unsafe fn waitany<A: Abi>(
     loop {
         // SAFETY: the program's array.
         let mut pass = unsafe { pass(rt, &requests, 1) };
-        if pass.ended.is_empty() && pass.pending > 0 {
+        if pass.is_vain() {
             turn.wait(pass.local)?;
             continue;
         }
@@ -360,8 +379,8 @@ pub unsafe fn testany<A: Abi>(
     let requests = Requests::<A>::new(array_of_requests, count)?;
     // SAFETY: the program's array and places.
     unsafe {
-        let mut pass = pass(rt, &requests, 1);
-        let pending = pass.ended.is_empty() && pass.pending > 0;
+        let mut pass = pass(rt, &requests, 1).end(rt);
+        let pending = pass.is_vain();
         *flag = c_int::from(!pending);
         if pending {
             *index = A::UNDEFINED;
@@ -450,17 +469,9 @@ pub unsafe fn testall<A: Abi>(
     advance(rt)?;
     let requests = Requests::<A>::new(array_of_requests, count)?;
     for index in 0..requests.count {
-        let mut ready = 0;
-        // SAFETY: the program's array and a place of our own.
-        unsafe {
-            super::request_status::peek(
-                rt,
-                *requests.at(index),
-                &raw mut ready,
-                A::status_ignore(),
-            )?
-        };
-        if ready == 0 {
+        // SAFETY: the program's array.
+        let peeked = unsafe { peek(rt, *requests.at(index), A::status_ignore())? };
+        if !peeked.end(rt) {
             // SAFETY: the program's place.
             unsafe { *flag = 0 };
             return Ok(());
@@ -487,7 +498,7 @@ pub unsafe fn waitsome<A: Abi>(
     loop {
         // SAFETY: the program's array.
         let pass = unsafe { pass(rt, &requests, usize::MAX) };
-        if !pass.ended.is_empty() || pass.pending == 0 {
+        if !pass.is_vain() {
             // SAFETY: the program's places.
             return unsafe { tell_some(rt, pass, outcount, array_of_indices, array_of_statuses) };
         }
@@ -508,7 +519,7 @@ pub unsafe fn testsome<A: Abi>(
     let requests = Requests::<A>::new(array_of_requests, incount)?;
     // SAFETY: the program's array and places.
     unsafe {
-        let pass = pass(rt, &requests, usize::MAX);
+        let pass = pass(rt, &requests, usize::MAX).end(rt);
         tell_some(rt, pass, outcount, array_of_indices, array_of_statuses)
     }
 }

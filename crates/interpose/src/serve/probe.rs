@@ -3,7 +3,7 @@
 use crate::communicator::{From, Spanning};
 use crate::error::{Result, check, forward};
 use crate::operation::{self, Active, Data, counted};
-use crate::progress::{Turn, advance};
+use crate::progress::{Turn, advance, look_at_vendor};
 use crate::runtime::Runtime;
 use crate::status::Told;
 use crate::tokens::Message;
@@ -83,6 +83,29 @@ pub unsafe fn iprobe<A: Abi>(
     flag: *mut c_int,
     status: *mut A::Status,
 ) -> Result<()> {
+    // SAFETY: the program's arguments.
+    unsafe {
+        iprobe_once(rt, source, tag, comm, flag, status)?;
+        end(rt, source, comm, *flag)
+    }
+}
+
+/// Ends a call that returns what there is: where nothing was found and the vendor was not asked, it is.
+fn end<A: Abi>(rt: &Runtime<A>, source: c_int, comm: A::Comm, flag: c_int) -> Result<()> {
+    if flag == 0 && !is_local(rt, source, comm)? {
+        look_at_vendor(rt);
+    }
+    Ok(())
+}
+
+unsafe fn iprobe_once<A: Abi>(
+    rt: &'static Runtime<A>,
+    source: c_int,
+    tag: c_int,
+    comm: A::Comm,
+    flag: *mut c_int,
+    status: *mut A::Status,
+) -> Result<()> {
     advance(rt)?;
     let Some(spanning) = rt.tokens.spanning(comm) else {
         // SAFETY: the program's arguments.
@@ -118,7 +141,7 @@ pub unsafe fn probe<A: Abi>(
     loop {
         let mut flag = 0;
         // SAFETY: the program's arguments and a place of our own.
-        unsafe { iprobe(rt, source, tag, comm, &raw mut flag, status)? };
+        unsafe { iprobe_once(rt, source, tag, comm, &raw mut flag, status)? };
         if flag != 0 {
             return Ok(());
         }
@@ -212,6 +235,22 @@ pub unsafe fn improbe<A: Abi>(
     message: *mut A::Message,
     status: *mut A::Status,
 ) -> Result<()> {
+    // SAFETY: the program's arguments.
+    unsafe {
+        improbe_once(rt, source, tag, comm, flag, message, status)?;
+        end(rt, source, comm, *flag)
+    }
+}
+
+unsafe fn improbe_once<A: Abi>(
+    rt: &'static Runtime<A>,
+    source: c_int,
+    tag: c_int,
+    comm: A::Comm,
+    flag: *mut c_int,
+    message: *mut A::Message,
+    status: *mut A::Status,
+) -> Result<()> {
     advance(rt)?;
     let Some(spanning) = rt.tokens.spanning(comm) else {
         // SAFETY: the program's arguments.
@@ -251,7 +290,7 @@ pub unsafe fn mprobe<A: Abi>(
     loop {
         let mut flag = 0;
         // SAFETY: the program's arguments and a place of our own.
-        unsafe { improbe(rt, source, tag, comm, &raw mut flag, message, status)? };
+        unsafe { improbe_once(rt, source, tag, comm, &raw mut flag, message, status)? };
         if flag != 0 {
             return Ok(());
         }

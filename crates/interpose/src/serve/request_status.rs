@@ -2,15 +2,35 @@
 //! vendors before MPI 4.1 have none, and programs that find our symbol rely on it.
 
 use super::completion::{Requests, position, status_at};
+use crate::communicator::Spanning;
 use crate::error::{Result, forward};
-use crate::operation::{self, Activity, Persistent};
-use crate::progress::advance;
+use crate::operation::{self, Active, Activity, Persistent};
+use crate::progress::{advance, look_at_vendor};
 use crate::runtime::Runtime;
 use crate::status::{Told, is_ignored};
 use crate::tokens::Request;
 use gridmpi_abi::{Abi, Handle, StatusFields};
 use std::ffi::c_int;
 use std::sync::Arc;
+
+/// What a look that leaves a request as it is has found.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Peeked {
+    /// Under way; whether the vendor may end it, and was asked.
+    Pending { local: bool },
+    /// It has ended, and the status is told.
+    Ended,
+}
+
+impl Peeked {
+    /// For a call that returns what there is: whether it has ended.
+    pub(super) fn end<A: Abi>(self, rt: &Runtime<A>) -> bool {
+        if self == (Self::Pending { local: false }) {
+            look_at_vendor(rt);
+        }
+        self == Self::Ended
+    }
+}
 
 /// `MPI_Request_get_status`.
 pub unsafe fn request_get_status<A: Abi>(
@@ -21,7 +41,11 @@ pub unsafe fn request_get_status<A: Abi>(
 ) -> Result<()> {
     advance(rt)?;
     // SAFETY: the program's places.
-    unsafe { peek(rt, request, flag, status) }
+    unsafe {
+        let peeked = peek(rt, request, status)?;
+        *flag = c_int::from(peeked.end(rt));
+    }
+    Ok(())
 }
 
 /// Lets everything move that can, where there is a job; then the array.
@@ -73,12 +97,18 @@ pub unsafe fn request_get_status_any<A: Abi>(
     // SAFETY: the program's array and places.
     unsafe {
         let present = present(&requests);
+        let mut local = false;
         for &at in &present {
-            peek(rt, *requests.at(at), flag, status)?;
-            if *flag != 0 {
-                *index = position(at);
-                return Ok(());
+            match peek(rt, *requests.at(at), status)? {
+                Peeked::Pending { local: by_vendor } => local |= by_vendor,
+                Peeked::Ended => {
+                    (*index, *flag) = (position(at), 1);
+                    return Ok(());
+                }
             }
+        }
+        if !present.is_empty() {
+            Peeked::Pending { local }.end(rt);
         }
         *index = A::UNDEFINED;
         *flag = c_int::from(present.is_empty());
@@ -102,8 +132,8 @@ pub unsafe fn request_get_status_all<A: Abi>(
     unsafe {
         let present = present(&requests);
         for &at in &present {
-            peek(rt, *requests.at(at), flag, A::status_ignore())?;
-            if *flag == 0 {
+            if !peek(rt, *requests.at(at), A::status_ignore())?.end(rt) {
+                *flag = 0;
                 return Ok(());
             }
         }
@@ -112,7 +142,7 @@ pub unsafe fn request_get_status_all<A: Abi>(
             write_empty(rt, status_at::<A>(array_of_statuses, at));
         }
         for &at in &present {
-            peek(rt, *requests.at(at), flag, status_at::<A>(array_of_statuses, at))?;
+            peek(rt, *requests.at(at), status_at::<A>(array_of_statuses, at))?;
         }
         *flag = 1;
     }
@@ -132,29 +162,39 @@ pub unsafe fn request_get_status_some<A: Abi>(
     // SAFETY: the program's arrays and places; both arrays out take as many entries as there are requests.
     unsafe {
         let present = present(&requests);
-        let mut ended = 0;
+        let (mut ended, mut local) = (0, false);
         for &at in &present {
-            let mut flag = 0;
-            let status = status_at::<A>(array_of_statuses, ended);
-            peek(rt, *requests.at(at), &raw mut flag, status)?;
-            if flag != 0 {
-                *array_of_indices.add(ended) = position(at);
-                ended += 1;
+            match peek(rt, *requests.at(at), status_at::<A>(array_of_statuses, ended))? {
+                Peeked::Pending { local: by_vendor } => local |= by_vendor,
+                Peeked::Ended => {
+                    *array_of_indices.add(ended) = position(at);
+                    ended += 1;
+                }
             }
+        }
+        if ended == 0 && !present.is_empty() {
+            Peeked::Pending { local }.end(rt);
         }
         *outcount = if present.is_empty() { A::UNDEFINED } else { position(ended) };
     }
     Ok(())
 }
 
-fn peek_persistent<A: Abi>(rt: &Runtime<A>, persistent: &Persistent<A>) -> Option<Told<A>> {
+/// The status of a request of ours that has ended; else whether the vendor may end it.
+type Looked<A> = std::result::Result<Told<A>, bool>;
+
+fn peek_active<A: Abi>(rt: &Runtime<A>, active: &Active<A>, comm: &Spanning<A>) -> Looked<A> {
+    operation::peek(rt, active, comm).ok_or_else(|| active.is_local())
+}
+
+fn peek_persistent<A: Abi>(rt: &Runtime<A>, persistent: &Persistent<A>) -> Looked<A> {
     match persistent.take() {
-        Activity::Inactive => Some(Told::Empty),
-        Activity::Busy => None,
+        Activity::Inactive => Ok(Told::Empty),
+        Activity::Busy => Err(true),
         Activity::Started(active) => {
-            let told = operation::peek(rt, &active, &persistent.comm);
+            let looked = peek_active(rt, &active, &persistent.comm);
             persistent.put(Activity::Started(active));
-            told
+            looked
         }
     }
 }
@@ -166,33 +206,34 @@ fn peek_persistent<A: Abi>(rt: &Runtime<A>, persistent: &Persistent<A>) -> Optio
 pub(super) unsafe fn peek<A: Abi>(
     rt: &'static Runtime<A>,
     request: A::Request,
-    flag: *mut c_int,
     status: *mut A::Status,
-) -> Result<()> {
+) -> Result<Peeked> {
     let mut persistent = None;
-    let told = rt.tokens.requests.with(request, |ours| match ours {
-        Request::Active { active, comm } => Some(operation::peek(rt, active, comm)),
+    let looked = rt.tokens.requests.with(request, |ours| match ours {
+        Request::Active { active, comm } => Some(peek_active(rt, active, comm)),
         Request::Persistent(found) => {
             persistent = Some(Arc::clone(found));
             None
         }
         Request::Translate { .. } => None,
     });
-    let told = told.flatten().or_else(|| persistent.map(|found| peek_persistent(rt, &found)));
-    if let Some(told) = told {
-        // SAFETY: as this function's.
-        unsafe {
-            *flag = c_int::from(told.is_some());
-            if let Some(told) = told {
-                told.write(rt, status);
-            }
+    let looked = looked.flatten().or_else(|| persistent.map(|found| peek_persistent(rt, &found)));
+    match looked {
+        Some(Ok(told)) => {
+            // SAFETY: as this function's.
+            unsafe { told.write(rt, status) };
+            return Ok(Peeked::Ended);
         }
-        return Ok(());
+        Some(Err(local)) => return Ok(Peeked::Pending { local }),
+        None => {}
     }
+    let mut flag = 0;
     // SAFETY: as this function's.
-    forward(|| unsafe { rt.vendor.request_get_status(request, flag, status) })?;
-    // SAFETY: as this function's.
-    if unsafe { *flag } != 0 && !is_ignored::<A>(status) {
+    forward(|| unsafe { rt.vendor.request_get_status(request, &raw mut flag, status) })?;
+    if flag == 0 {
+        return Ok(Peeked::Pending { local: true });
+    }
+    if !is_ignored::<A>(status) {
         rt.tokens.requests.with(request, |ours| {
             if let Request::Translate { comm } = ours {
                 // SAFETY: the vendor just filled it.
@@ -200,5 +241,5 @@ pub(super) unsafe fn peek<A: Abi>(
             }
         });
     }
-    Ok(())
+    Ok(Peeked::Ended)
 }
