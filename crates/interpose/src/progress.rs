@@ -59,29 +59,32 @@ impl<'a, A: Abi> Turn<'a, A> {
             self.nap = None;
         } else {
             self.idle += 1;
-            self.rest(local || self.rt.needs_progress());
+            self.rest(local);
         }
         self.seen = self.rt.job().net.epoch();
         Ok(())
     }
 
+    /// What is held is for us to move, so that there is no sleep then; but what has ended stays there until the program asks for it,
+    /// and moves the vendor no more: only the caller's own asking does.
     fn rest(&mut self, local: bool) {
         let job = self.rt.job();
-        let rounds = match (job.yields, local) {
+        let wakeful = local || self.rt.needs_progress();
+        let rounds = match (job.yields, wakeful) {
             (true, _) => YIELDING_ROUNDS,
             (false, true) => EAGER_ROUNDS,
             (false, false) => job.eagerness.rounds(),
         };
-        if self.idle < rounds {
+        let slept = if self.idle < rounds {
             std::hint::spin_loop();
-        } else if local {
-            self.let_others_run();
-            return;
+            false
+        } else if wakeful {
+            self.let_others_run()
         } else {
             self.sleep();
-            return;
-        }
-        if !local && self.idle.is_multiple_of(VENDOR_ROUNDS) {
+            true
+        };
+        if !local && (slept || self.idle.is_multiple_of(VENDOR_ROUNDS)) {
             look_at_vendor(self.rt);
         }
     }
@@ -91,10 +94,10 @@ impl<'a, A: Abi> Turn<'a, A> {
         let began = Instant::now();
         job.net.wait(self.seen, began + VENDOR_INTERVAL);
         job.eagerness.learn(began.elapsed());
-        look_at_vendor(self.rt);
     }
 
-    fn let_others_run(&mut self) {
+    /// Whether it was for longer than others took.
+    fn let_others_run(&mut self) -> bool {
         let job = self.rt.job();
         let (first, again) = match job.yields {
             true => (YIELDING_TIME, Duration::ZERO),
@@ -103,10 +106,11 @@ impl<'a, A: Abi> Turn<'a, A> {
         let now = Instant::now();
         if now < *self.nap.get_or_insert(now + first) {
             std::thread::yield_now();
-        } else {
-            job.net.wait(self.seen, now + NAP);
-            self.nap = Some(now + again);
+            return false;
         }
+        job.net.wait(self.seen, now + NAP);
+        self.nap = Some(now + again);
+        true
     }
 }
 

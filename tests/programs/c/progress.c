@@ -139,7 +139,7 @@ int main(int argc, char **argv)
     if (size < 3) return finish();
     data = need(LONG);
     fill(data, LONG, 1);
-    for (int early = 0; early < 1; early++)
+    for (int early = 0; early < 2; early++)
         for (size_t way = 0; way < sizeof ways / sizeof *ways; way++)
             for (int round = 0; round < ROUNDS; round++) {
                 if (rank == 0) wait_for_the_far_one(&ways[way], early);
