@@ -1,10 +1,15 @@
 //! What a served call may end with, and how the program hears of it.
 
 use crate::Runtime;
+use crate::communicator::Spanning;
 use crate::guard::Lift;
+use crate::serve::reap;
 use gridmpi_abi::{Abi, ErrorClass, Handle};
+use std::any::Any;
 use std::ffi::c_int;
+use std::fmt;
 use std::io::Write as _;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Why a call failed.
@@ -19,11 +24,33 @@ pub enum Error {
         class: ErrorClass,
         /// What a person is told when the program ends by it.
         message: String,
-        /// The bits of the communicator whose error handler runs; where absent, that of the call, else
+        /// The communicator whose error handler runs; where absent, that of the call, else
         /// `MPI_COMM_SELF` (MPI 4.1 §9.3).
-        on: Option<usize>,
+        on: Option<On>,
     },
 }
+
+/// A communicator that an error is raised on. It is kept until then: the program may have given it back, and the operation that failed
+/// may have been the last on it.
+#[derive(Clone)]
+pub struct On {
+    bits: usize,
+    kept: Arc<dyn Any + Send + Sync>,
+}
+
+impl fmt::Debug for On {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("On").field("bits", &self.bits).finish_non_exhaustive()
+    }
+}
+
+impl PartialEq for On {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.kept, &other.kept)
+    }
+}
+
+impl Eq for On {}
 
 impl Error {
     /// An error of ours.
@@ -32,10 +59,11 @@ impl Error {
     }
 
     /// Raised on this communicator.
-    pub fn on(self, comm: impl Handle) -> Self {
+    pub(crate) fn on<A: Abi>(self, comm: &Arc<Spanning<A>>) -> Self {
         match self {
             Self::Ours { class, message, .. } => {
-                Self::Ours { class, message, on: Some(comm.bits()) }
+                let on = On { bits: comm.token.bits(), kept: Arc::clone(comm) as _ };
+                Self::Ours { class, message, on: Some(on) }
             }
             vendor => vendor,
         }
@@ -107,12 +135,17 @@ fn raise<A: Abi>(rt: &Runtime<A>, comm: Option<A::Comm>, error: Error) -> c_int 
         Error::Vendor(code) => return code,
         Error::Ours { class, message, on } => (class, message, on),
     };
-    let comm = on.map(A::Comm::from_bits).or(comm);
+    let comm = on.as_ref().map(|on| A::Comm::from_bits(on.bits)).or(comm);
     if is_fatal(rt, comm) {
         tell(&message);
     }
     let code = A::error_class(class);
     call_handler(rt, comm, code);
+    if on.is_some() {
+        drop(on);
+        // It may have been needed for this alone. Where that fails the vendor has run the error handler.
+        drop(reap(rt));
+    }
     code
 }
 

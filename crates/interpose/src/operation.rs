@@ -320,7 +320,7 @@ pub(crate) fn poll<A: Abi>(
             let job = rt.job();
             let completion = job.net.lock().take(*id)?;
             let of_vendor = if *held { job.side.lock().remove(rt, *id) } else { None };
-            Some(of_vendor.unwrap_or_else(|| Outcome::of_engine(&completion, *receive, comm)))
+            Some(of_vendor.unwrap_or_else(|| Outcome::of_engine(&completion, *receive)))
         }
         Active::Null => Some(Outcome { status: Told::of_nobody(), error: None }),
         Active::Vendor { request, receive } => {
@@ -380,7 +380,7 @@ pub(crate) fn peek<A: Abi>(
             let engine = job.net.lock();
             let completion = engine.peek(*id)?;
             let of_vendor = side.and_then(|side| side.told(*id));
-            Some(of_vendor.unwrap_or_else(|| Outcome::of_engine(completion, *receive, comm).status))
+            Some(of_vendor.unwrap_or_else(|| Told::of_engine(completion, *receive)))
         }
         Active::Null => Some(Told::of_nobody()),
         Active::Vendor { request, .. } => {

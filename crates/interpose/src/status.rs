@@ -6,6 +6,7 @@ use crate::runtime::Runtime;
 use gridmpi_abi::{Abi, ErrorClass, Named, StatusFields};
 use gridmpi_engine::{Completion, Fault, Probed};
 use std::ffi::c_int;
+use std::sync::Arc;
 
 /// How an operation ended.
 pub(crate) struct Outcome<A: Abi> {
@@ -49,17 +50,15 @@ impl<A: Abi> Outcome<A> {
     }
 
     /// What the engine completed.
-    pub(crate) fn of_engine(completion: &Completion, receive: bool, comm: &Spanning<A>) -> Self {
-        let status = match completion.source {
-            _ if completion.cancelled => Told::Cancelled,
-            Some(source) if receive => Told::Received {
-                source: rank_of(source),
-                tag: completion.tag,
-                bytes: completion.len,
-            },
-            _ => Told::Empty,
-        };
-        Self { status, error: completion.error.as_ref().map(|f| fault(f).on(comm.token)) }
+    pub(crate) fn of_engine(completion: &Completion, receive: bool) -> Self {
+        let error = completion.error.as_ref().map(fault);
+        Self { status: Told::of_engine(completion, receive), error }
+    }
+
+    /// Of an operation on `comm`, where the call that tells of it names no communicator.
+    pub(crate) fn on(mut self, comm: &Arc<Spanning<A>>) -> Self {
+        self.error = self.error.map(|error| error.on(comm));
+        self
     }
 
     /// Ends a single-completion procedure: fills the status, then the error.
@@ -94,6 +93,19 @@ impl<A: Abi> Told<A> {
     /// What a receive from `MPI_PROC_NULL` tells (MPI 4.1 §3.10).
     pub(crate) fn of_nobody() -> Self {
         Self::Received { source: A::PROC_NULL, tag: A::ANY_TAG, bytes: 0 }
+    }
+
+    /// What the engine completed.
+    pub(crate) fn of_engine(completion: &Completion, receive: bool) -> Self {
+        match completion.source {
+            _ if completion.cancelled => Self::Cancelled,
+            Some(source) if receive => Self::Received {
+                source: rank_of(source),
+                tag: completion.tag,
+                bytes: completion.len,
+            },
+            _ => Self::Empty,
+        }
     }
 
     /// A message that a probe found in the engine.

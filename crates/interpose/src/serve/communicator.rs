@@ -292,7 +292,7 @@ pub unsafe fn comm_free<A: Abi>(rt: &'static Runtime<A>, comm: *mut A::Comm) -> 
 
 /// Frees what the program gave back and nothing uses any more: at once, or when the last request on it has ended. No lock of ours
 /// may be held.
-pub(super) fn reap<A: Abi>(rt: &Runtime<A>) -> Result<()> {
+pub(crate) fn reap<A: Abi>(rt: &Runtime<A>) -> Result<()> {
     rt.tokens.unused_communicators().iter().try_for_each(|unused| free(rt, unused))
 }
 

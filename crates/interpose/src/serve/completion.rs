@@ -92,7 +92,7 @@ unsafe fn look<A: Abi>(rt: &'static Runtime<A>, request: *mut A::Request) -> See
     // SAFETY: as this function's.
     let seen = unsafe { look_at(rt, request) };
     if matches!(seen, Seen::Ended(_)) {
-        // It may have been the last on its communicator. Where that fails the vendor has run the error handler.
+        // It may have been the last on its communicator, which an error keeps. Where that fails the vendor has run the error handler.
         drop(reap(rt));
     }
     seen
@@ -129,9 +129,13 @@ unsafe fn look_at<A: Abi>(rt: &'static Runtime<A>, request: *mut A::Request) -> 
     }
 }
 
-fn look_active<A: Abi>(rt: &Runtime<A>, active: &mut Active<A>, comm: &Spanning<A>) -> Seen<A> {
+fn look_active<A: Abi>(
+    rt: &Runtime<A>,
+    active: &mut Active<A>,
+    comm: &Arc<Spanning<A>>,
+) -> Seen<A> {
     match operation::poll(rt, active, comm) {
-        Some(outcome) => Seen::Ended(outcome),
+        Some(outcome) => Seen::Ended(outcome.on(comm)),
         None => Seen::Pending { local: active.is_local() },
     }
 }

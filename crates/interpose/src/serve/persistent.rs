@@ -101,7 +101,7 @@ pub unsafe fn start<A: Abi>(rt: &'static Runtime<A>, request: *mut A::Request) -
 unsafe fn start_ours<A: Abi>(rt: &Runtime<A>, persistent: &Persistent<A>) -> Result<()> {
     if !persistent.claim() {
         let message = "a persistent request is started that is under way";
-        return Err(Error::new(ErrorClass::Request, message).on(persistent.comm.token));
+        return Err(Error::new(ErrorClass::Request, message).on(&persistent.comm));
     }
     let (comm, data, address) = (&persistent.comm, persistent.data, persistent.address);
     // SAFETY: as the caller's.
@@ -113,7 +113,7 @@ unsafe fn start_ours<A: Abi>(rt: &Runtime<A>, persistent: &Persistent<A>) -> Res
     };
     let activity = started.as_ref().map_or(Activity::Inactive, |active| Activity::Started(*active));
     persistent.put(activity);
-    started.map(drop).map_err(|error| error.on(comm.token))
+    started.map(drop).map_err(|error| error.on(comm))
 }
 
 /// `MPI_Startall`: in the array's order (MPI 4.1 §3.9).

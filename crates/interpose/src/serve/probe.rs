@@ -361,7 +361,9 @@ pub unsafe fn mrecv<A: Abi>(
     // SAFETY: the program's arguments; we wait until the buffer is free.
     unsafe {
         match start_matched(rt, data, message)? {
-            Some((active, comm)) => operation::wait(rt, active, &comm)?.finish(rt, status),
+            Some((active, comm)) => {
+                operation::wait(rt, active, &comm)?.on(&comm).finish(rt, status)
+            }
             None => forward(|| counted!(rt.vendor, mrecv, mrecv_c, data, message, status)),
         }
     }

@@ -70,10 +70,9 @@ fn enter_job<A: Abi>(rt: &'static Runtime<A>) {
 
 /// `MPI_Finalize`: all processes of the job come here before any leaves, and what was sent is taken.
 pub unsafe fn finalize<A: Abi>(rt: &'static Runtime<A>) -> Result<()> {
-    let spans = rt.tokens.spanning(A::comm_world()).is_some();
-    if spans {
+    if let Some(world) = rt.tokens.spanning(A::comm_world()) {
         // SAFETY: a communicator of ours.
-        unsafe { super::barrier(rt, A::comm_world())? };
+        unsafe { super::barrier(rt, A::comm_world()) }.map_err(|error| error.on(&world))?;
         // What had messages under way when it was given back.
         advance(rt)?;
         reap(rt)?;
