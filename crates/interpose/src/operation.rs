@@ -13,7 +13,7 @@ use gridmpi_abi::{Abi, Count, ErrorClass};
 use gridmpi_buffer::{RecvBuffer, SendBuffer};
 use gridmpi_engine::{Mode, RequestId, Source, TagMatch};
 use gridmpi_wire::Plane;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
@@ -106,7 +106,13 @@ pub(crate) struct Persistent<A: Abi> {
     /// That of the data.
     pub(crate) datatype: Lasting<A>,
     pub(crate) address: Address,
-    activity: Mutex<Activity<A>>,
+    state: Mutex<PersistentState<A>>,
+}
+
+struct PersistentState<A: Abi> {
+    activity: Activity<A>,
+    /// To be cancelled by whoever is busy with it.
+    cancel: bool,
 }
 
 /// What there is of a persistent operation between `MPI_Start` and its completion.
@@ -125,8 +131,8 @@ impl<A: Abi> Persistent<A> {
         (data, datatype): (Data<A>, Lasting<A>),
         address: Address,
     ) -> Self {
-        let activity = Mutex::new(Activity::Inactive);
-        Self { comm, kind, data, datatype, address, activity }
+        let state = Mutex::new(PersistentState { activity: Activity::Inactive, cancel: false });
+        Self { comm, kind, data, datatype, address, state }
     }
 
     /// Takes what was started out, to look at it; to be [`put`](Self::put) back.
@@ -140,17 +146,37 @@ impl<A: Abi> Persistent<A> {
     }
 
     fn replace_if(&self, may: impl FnOnce(&Activity<A>) -> bool) -> Activity<A> {
-        let mut activity = self.activity.lock();
-        let now = *activity;
+        let mut state = self.state.lock();
+        let now = state.activity;
         if may(&now) {
-            *activity = Activity::Busy;
+            state.activity = Activity::Busy;
         }
         now
     }
 
-    /// Ends being busy.
-    pub(crate) fn put(&self, activity: Activity<A>) {
-        *self.activity.lock() = activity;
+    /// Ends being busy. What another thread wanted cancelled meanwhile is; where that fails nobody can be told.
+    pub(crate) fn put(&self, rt: &Runtime<A>, mut activity: Activity<A>) {
+        let mut state = self.state.lock();
+        while std::mem::take(&mut state.cancel) {
+            if let Activity::Started(active) = &mut activity {
+                MutexGuard::unlocked(&mut state, || drop(active.cancel(rt)));
+            }
+        }
+        state.activity = activity;
+    }
+
+    /// `MPI_Cancel`. While a thread is busy with it, perhaps this one in a function of the program's, it is done at the end of that.
+    pub(crate) fn cancel(&self, rt: &Runtime<A>) -> Result<()> {
+        let mut state = self.state.lock();
+        let Activity::Started(mut active) = state.activity else {
+            state.cancel = matches!(state.activity, Activity::Busy);
+            return Ok(());
+        };
+        state.activity = Activity::Busy;
+        drop(state);
+        let cancelled = active.cancel(rt);
+        self.put(rt, Activity::Started(active));
+        cancelled
     }
 }
 
@@ -498,4 +524,59 @@ pub(crate) unsafe fn vendor_irecv_under_lock<A: Abi>(
         counted!(rt.vendor, irecv, irecv_c, data, from.peer, from.tag, comm, &raw mut request)
     };
     check(code).map(|()| request)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vendor::Vendor;
+    use gridmpi_abi::{Mpich, Named};
+    use gridmpi_engine::{Communicator, JobMap};
+    use gridmpi_wire::ProcId;
+    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+    static CANCELLED: AtomicU32 = AtomicU32::new(0);
+
+    unsafe extern "C" fn count_cancel(_request: *mut <Mpich as Abi>::Request) -> c_int {
+        CANCELLED.fetch_add(1, Relaxed);
+        0
+    }
+
+    fn receive() -> Persistent<Mpich> {
+        let map = JobMap::contiguous([("a".into(), 2), ("b".into(), 1)]);
+        let world = Communicator::world(ProcId(0), &map).unwrap();
+        let comm = Arc::new(Spanning::new(Mpich::comm_world(), world));
+        let data = Data::new(std::ptr::null(), 1, Mpich::datatype(Named::Byte));
+        let datatype = Lasting::borrowed(data.datatype);
+        let from = Address { peer: 1, tag: 0 };
+        Persistent::new(comm, PersistentKind::Receive, (data, datatype), from)
+    }
+
+    #[test]
+    fn what_is_cancelled_while_another_looks_is_cancelled_when_it_has_looked() {
+        let vendor = unsafe { Vendor::of(&[(c"MPI_Cancel", count_cancel as *const c_void)]) };
+        let (rt, receive) = (Runtime::<Mpich>::over(vendor), receive());
+        let cancelled = || CANCELLED.load(Relaxed);
+        let request = Active::Vendor { request: Mpich::request_null(), receive: true };
+        assert_eq!(receive.cancel(&rt), Ok(()), "there is nothing to cancel");
+        assert!(receive.claim());
+        receive.put(&rt, Activity::Started(request));
+        assert_eq!(cancelled(), 0);
+
+        let looked_at = receive.take();
+        assert_eq!(receive.cancel(&rt), Ok(()));
+        assert_eq!(cancelled(), 0, "another has it");
+        receive.put(&rt, looked_at);
+        assert_eq!(cancelled(), 1);
+
+        assert_eq!(receive.cancel(&rt), Ok(()));
+        assert_eq!(cancelled(), 2);
+
+        assert!(matches!(receive.take(), Activity::Started(_)));
+        assert_eq!(receive.cancel(&rt), Ok(()));
+        receive.put(&rt, Activity::Inactive);
+        assert!(receive.claim());
+        receive.put(&rt, Activity::Started(request));
+        assert_eq!(cancelled(), 2, "it had ended, and was started again");
+    }
 }

@@ -148,7 +148,7 @@ fn look_persistent<A: Abi>(rt: &Runtime<A>, persistent: &Persistent<A>) -> Seen<
     };
     let seen = look_active(rt, &mut active, &persistent.comm);
     let ended = matches!(seen, Seen::Ended(_));
-    persistent.put(if ended { Activity::Inactive } else { Activity::Started(active) });
+    persistent.put(rt, if ended { Activity::Inactive } else { Activity::Started(active) });
     seen
 }
 
@@ -603,15 +603,8 @@ pub unsafe fn cancel<A: Abi>(rt: &'static Runtime<A>, request: *const A::Request
     });
     match (ours.flatten(), persistent) {
         (Some(done), _) => done,
-        (None, Some(persistent)) => cancel_persistent(rt, &persistent),
+        (None, Some(persistent)) => persistent.cancel(rt),
         // SAFETY: the program's request.
         (None, None) => forward(|| unsafe { rt.vendor.cancel(request.cast_mut()) }),
     }
-}
-
-fn cancel_persistent<A: Abi>(rt: &Runtime<A>, persistent: &Persistent<A>) -> Result<()> {
-    let Activity::Started(mut active) = persistent.take() else { return Ok(()) };
-    let cancelled = active.cancel(rt);
-    persistent.put(Activity::Started(active));
-    cancelled
 }

@@ -112,7 +112,7 @@ unsafe fn start_ours<A: Abi>(rt: &Runtime<A>, persistent: &Persistent<A>) -> Res
         }
     };
     let activity = started.as_ref().map_or(Activity::Inactive, |active| Activity::Started(*active));
-    persistent.put(activity);
+    persistent.put(rt, activity);
     started.map(drop).map_err(|error| error.on(comm))
 }
 

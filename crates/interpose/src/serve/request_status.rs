@@ -193,7 +193,7 @@ fn peek_persistent<A: Abi>(rt: &Runtime<A>, persistent: &Persistent<A>) -> Looke
         Activity::Busy => Err(true),
         Activity::Started(active) => {
             let looked = peek_active(rt, &active, &persistent.comm);
-            persistent.put(Activity::Started(active));
+            persistent.put(rt, Activity::Started(active));
             looked
         }
     }
