@@ -150,8 +150,44 @@ static void only_look(void)
     MPI_Request_get_status_some(slots(), both, &count, indices, MPI_STATUSES_IGNORE);
     SAME(count, MPI_UNDEFINED);
 }
+
+/* Inactive requests have not ended: they are as if they were not there. */
+static void inactive(void)
+{
+    int flag, index, count, indices[4], got[4], peer = (rank + size - 1) % size;
+    MPI_Request request[4];
+    MPI_Status status, statuses[4];
+    MPI_Recv_init(&got[0], 1, MPI_INT, peer, 11, MPI_COMM_WORLD, &request[0]);
+    MPI_Recv_init(&got[1], 1, MPI_INT, 0, 11, MPI_COMM_SELF, &request[1]);
+    MPI_Send_init(&got[2], 1, MPI_INT, 0, 11, MPI_COMM_SELF, &request[2]);
+    request[3] = MPI_REQUEST_NULL;
+    for (int active = 0; active < 2; active++) {
+        if (active) MPI_Irecv(&got[3], 1, MPI_INT, peer, 12, MPI_COMM_WORLD, &request[3]);
+        MPI_Request_get_status_any(4, request, &index, &flag, &status);
+        SAME(flag, !active);
+        SAME(index, MPI_UNDEFINED);
+        if (!active) STATUS_IS(status, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_INT, 0);
+        MPI_Request_get_status_some(4, request, &count, indices, statuses);
+        SAME(count, active ? 0 : MPI_UNDEFINED);
+        MPI_Request_get_status_all(4, request, &flag, statuses);
+        SAME(flag, !active);
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    MPI_Send(&rank, 1, MPI_INT, (rank + 1) % size, 12, MPI_COMM_WORLD);
+    do MPI_Request_get_status_any(4, request, &index, &flag, &status);
+    while (!flag);
+    SAME(index, 3);
+    STATUS_IS(status, peer, 12, MPI_INT, 1);
+    MPI_Request_get_status_some(4, request, &count, indices, statuses);
+    SAME(count, 1);
+    SAME(indices[0], 3);
+    STATUS_IS(statuses[0], peer, 12, MPI_INT, 1);
+    MPI_Wait(&request[3], MPI_STATUS_IGNORE);
+    for (int i = 0; i < 3; i++) MPI_Request_free(&request[i]);
+}
 #else
 static void only_look(void) { waitall(); }
+static void inactive(void) {}
 #endif
 
 int main(int argc, char **argv)
@@ -170,6 +206,7 @@ int main(int argc, char **argv)
         MPI_Barrier(MPI_COMM_WORLD);
     }
     partial();
+    inactive();
     MPI_Waitall(0, NULL, MPI_STATUSES_IGNORE);
     return finish();
 }

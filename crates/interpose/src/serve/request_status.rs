@@ -18,17 +18,29 @@ use std::sync::Arc;
 pub(super) enum Peeked {
     /// Under way; whether the vendor may end it, and was asked.
     Pending { local: bool },
+    /// Null, or persistent and not started; the status is told, and empty.
+    Inactive,
     /// It has ended, and the status is told.
     Ended,
 }
 
 impl Peeked {
-    /// For a call that returns what there is: whether it has ended.
+    /// For a call that returns what there is: whether nothing is left to wait for.
     pub(super) fn end<A: Abi>(self, rt: &Runtime<A>) -> bool {
         if self == (Self::Pending { local: false }) {
             look_at_vendor(rt);
         }
-        self == Self::Ended
+        !matches!(self, Self::Pending { .. })
+    }
+
+    /// What two have in common of whom none has ended: they are under way if one is.
+    fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Pending { local }, Self::Pending { local: also }) => {
+                Self::Pending { local: local || also }
+            }
+            (Self::Inactive, other) | (other, _) => other,
+        }
     }
 }
 
@@ -96,23 +108,19 @@ pub unsafe fn request_get_status_any<A: Abi>(
     let requests = begin(rt, count, array_of_requests)?;
     // SAFETY: the program's array and places.
     unsafe {
-        let present = present(&requests);
-        let mut local = false;
-        for &at in &present {
+        let mut others = Peeked::Inactive;
+        for at in present(&requests) {
             match peek(rt, *requests.at(at), status)? {
-                Peeked::Pending { local: by_vendor } => local |= by_vendor,
                 Peeked::Ended => {
                     (*index, *flag) = (position(at), 1);
                     return Ok(());
                 }
+                other => others = others.and(other),
             }
         }
-        if !present.is_empty() {
-            Peeked::Pending { local }.end(rt);
-        }
-        *index = A::UNDEFINED;
-        *flag = c_int::from(present.is_empty());
-        if present.is_empty() {
+        let none = others.end(rt);
+        (*index, *flag) = (A::UNDEFINED, c_int::from(none));
+        if none {
             write_empty(rt, status);
         }
     }
@@ -161,36 +169,36 @@ pub unsafe fn request_get_status_some<A: Abi>(
     let requests = begin(rt, incount, array_of_requests)?;
     // SAFETY: the program's arrays and places; both arrays out take as many entries as there are requests.
     unsafe {
-        let present = present(&requests);
-        let (mut ended, mut local) = (0, false);
-        for &at in &present {
+        let (mut ended, mut others) = (0, Peeked::Inactive);
+        for at in present(&requests) {
             match peek(rt, *requests.at(at), status_at::<A>(array_of_statuses, ended))? {
-                Peeked::Pending { local: by_vendor } => local |= by_vendor,
                 Peeked::Ended => {
                     *array_of_indices.add(ended) = position(at);
                     ended += 1;
                 }
+                other => others = others.and(other),
             }
         }
-        if ended == 0 && !present.is_empty() {
-            Peeked::Pending { local }.end(rt);
-        }
-        *outcount = if present.is_empty() { A::UNDEFINED } else { position(ended) };
+        let none = ended == 0 && others.end(rt);
+        *outcount = if none { A::UNDEFINED } else { position(ended) };
     }
     Ok(())
 }
 
-/// The status of a request of ours that has ended; else whether the vendor may end it.
-type Looked<A> = std::result::Result<Told<A>, bool>;
+/// What was found of a request of ours, and its status where that is told.
+type Looked<A> = (Peeked, Option<Told<A>>);
 
 fn peek_active<A: Abi>(rt: &Runtime<A>, active: &Active<A>, comm: &Spanning<A>) -> Looked<A> {
-    operation::peek(rt, active, comm).ok_or_else(|| active.is_local())
+    match operation::peek(rt, active, comm) {
+        Some(told) => (Peeked::Ended, Some(told)),
+        None => (Peeked::Pending { local: active.is_local() }, None),
+    }
 }
 
 fn peek_persistent<A: Abi>(rt: &Runtime<A>, persistent: &Persistent<A>) -> Looked<A> {
     match persistent.take() {
-        Activity::Inactive => Ok(Told::Empty),
-        Activity::Busy => Err(true),
+        Activity::Inactive => (Peeked::Inactive, Some(Told::Empty)),
+        Activity::Busy => (Peeked::Pending { local: true }, None),
         Activity::Started(active) => {
             let looked = peek_active(rt, &active, &persistent.comm);
             persistent.put(rt, Activity::Started(active));
@@ -218,22 +226,16 @@ pub(super) unsafe fn peek<A: Abi>(
         Request::Translate { .. } => None,
     });
     let looked = looked.flatten().or_else(|| persistent.map(|found| peek_persistent(rt, &found)));
-    match looked {
-        Some(Ok(told)) => {
+    if let Some((peeked, told)) = looked {
+        if let Some(told) = told {
             // SAFETY: as this function's.
             unsafe { told.write(rt, status) };
-            return Ok(Peeked::Ended);
         }
-        Some(Err(local)) => return Ok(Peeked::Pending { local }),
-        None => {}
+        return Ok(peeked);
     }
-    let mut flag = 0;
     // SAFETY: as this function's.
-    forward(|| unsafe { rt.vendor.request_get_status(request, &raw mut flag, status) })?;
-    if flag == 0 {
-        return Ok(Peeked::Pending { local: true });
-    }
-    if !is_ignored::<A>(status) {
+    let peeked = unsafe { peek_vendor(rt, request, status)? };
+    if peeked == Peeked::Ended && !is_ignored::<A>(status) {
         rt.tokens.requests.with(request, |ours| {
             if let Request::Translate { comm } = ours {
                 // SAFETY: the vendor just filled it.
@@ -241,5 +243,28 @@ pub(super) unsafe fn peek<A: Abi>(
             }
         });
     }
-    Ok(Peeked::Ended)
+    Ok(peeked)
+}
+
+/// The form for arrays alone tells an inactive request from one that ended. Programs know ours by headers of vendors that have theirs.
+unsafe fn peek_vendor<A: Abi>(
+    rt: &Runtime<A>,
+    request: A::Request,
+    status: *mut A::Status,
+) -> Result<Peeked> {
+    let (v, mut index, mut flag) = (&rt.vendor, 0, 0);
+    // SAFETY: as the caller's, and places of our own.
+    forward(|| unsafe {
+        if v.has_request_get_status_any() {
+            let one = &raw const request;
+            v.request_get_status_any(1, one, &raw mut index, &raw mut flag, status)
+        } else {
+            v.request_get_status(request, &raw mut flag, status)
+        }
+    })?;
+    Ok(match flag {
+        0 => Peeked::Pending { local: true },
+        _ if index == A::UNDEFINED => Peeked::Inactive,
+        _ => Peeked::Ended,
+    })
 }
