@@ -282,6 +282,10 @@ impl<A: Abi> Contents<A> {
 
     fn compose(&self, types: &[Layout]) -> std::result::Result<Layout, LayoutError> {
         let n = self.all();
+        if let Combiner::Struct | Combiner::StructInteger = self.combiner {
+            // It alone may have no base type: one of no blocks (MPI 4.1 §5.1.2).
+            return Layout::structure(blocks(&n).zip(types).map(|((len, at), of)| (len, at, of)));
+        }
         let child = types.first().ok_or(LayoutError::Array("number of base types"))?;
         let displacements = || n.get(2..).unwrap_or(&[]).iter().copied();
         match self.combiner {
@@ -295,13 +299,10 @@ impl<A: Abi> Contents<A> {
             Combiner::Hindexed | Combiner::HindexedInteger => child.hindexed(blocks(&n)),
             Combiner::IndexedBlock => child.indexed_block(count(&n, 1), displacements()),
             Combiner::HindexedBlock => child.hindexed_block(count(&n, 1), displacements()),
-            Combiner::Struct | Combiner::StructInteger => {
-                Layout::structure(blocks(&n).zip(types).map(|((len, at), of)| (len, at, of)))
-            }
             Combiner::Resized => child.resized(at(&n, 0), at(&n, 1)),
             Combiner::Subarray => self.subarray(child),
             Combiner::Darray => self.darray(child),
-            other => unreachable!("{other:?} is a predefined type's"),
+            other => unreachable!("{other:?} is a struct's or a predefined type's"),
         }
     }
 

@@ -90,6 +90,34 @@ static void pack(void)
     CHECK(got_real == previous / 4.0, "%f", got_real);
 }
 
+/* Types without data: of no blocks, and made of such. */
+static void nothing(void)
+{
+    MPI_Datatype type[4];
+    MPI_Aint place = 8;
+    int one = 1, bytes = -1;
+    char in = 1, out = 2;
+    MPI_Type_create_struct(0, NULL, NULL, NULL, &type[0]);
+    MPI_Type_create_struct(1, &one, &place, &type[0], &type[1]);
+    MPI_Type_contiguous(3, type[0], &type[2]);
+    MPI_Type_indexed(0, NULL, NULL, MPI_INT, &type[3]);
+    for (int t = 0; t < 4; t++) {
+        MPI_Status status;
+        MPI_Request request[2];
+        MPI_Type_commit(&type[t]);
+        MPI_Type_size(type[t], &bytes);
+        SAME(bytes, 0);
+        MPI_Sendrecv(&out, 3, type[t], next, 5, &in, 2, type[t], previous, 5, MPI_COMM_WORLD, &status);
+        STATUS_IS(status, previous, 5, MPI_BYTE, 0);
+        MPI_Irecv(&in, 3, type[t], MPI_ANY_SOURCE, 6, MPI_COMM_WORLD, &request[0]);
+        MPI_Isend(&out, 0, MPI_BYTE, next, 6, MPI_COMM_WORLD, &request[1]);
+        MPI_Waitall(2, request, MPI_STATUSES_IGNORE);
+        MPI_Bcast(&in, 1, type[t], 0, MPI_COMM_WORLD);
+        SAME(in, 1);
+    }
+    for (int t = 0; t < 4; t++) MPI_Type_free(&type[t]);
+}
+
 int main(int argc, char **argv)
 {
     start(&argc, &argv, "types_more");
@@ -99,5 +127,6 @@ int main(int argc, char **argv)
     partial();
     freed_in_flight();
     pack();
+    nothing();
     return finish();
 }
