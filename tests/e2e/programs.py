@@ -179,6 +179,7 @@ ALL = [
 #: Long or large: only when asked for by name or with --all.
 EXTRA = [
     _c("large", case="huge", args=("--huge",), seconds=300),
+    _c("large", case="replace", args=("--replace",), seconds=300, ways=("two", "three", "lab")),
     _c("large_count", case="huge", args=("--huge",), seconds=300, vendors=MPI_4),
     _c("large_collectives", seconds=300, ways=("two", "three", "lab")),
     _c("storm", case="long", args=("11", "500"), seconds=300),

@@ -1,7 +1,7 @@
 //! The program's datatypes as [`Layout`]s: flattened once, kept until the type is freed.
 
 use crate::error::{Error, Result, check};
-use gridmpi_abi::{Abi, Combiner, ErrorClass, Handle};
+use gridmpi_abi::{Abi, Aint, Combiner, ErrorClass, Handle};
 use gridmpi_buffer::{ArrayOrder, Distribution, Layout, LayoutError};
 use parking_lot::RwLock;
 use std::collections::HashMap;
@@ -101,9 +101,14 @@ impl<A: Abi> Lasting<A> {
         Ok(Self { datatype: copy, is_copy: true })
     }
 
-    #[cfg(test)]
-    pub(crate) fn borrowed(datatype: A::Datatype) -> Self {
+    /// A predefined one.
+    pub(crate) fn predefined(datatype: A::Datatype) -> Self {
         Self { datatype, is_copy: false }
+    }
+
+    /// So many of `byte`, which is one byte long, as a single element: for procedures whose counts are `int`.
+    pub(crate) fn many(vendor: &Vendor<A>, byte: A::Datatype, bytes: u64) -> Result<Self> {
+        many(vendor, byte, bytes).map(|datatype| Self { datatype, is_copy: true })
     }
 
     pub(crate) fn get(&self) -> A::Datatype {
@@ -120,6 +125,37 @@ impl<A: Abi> Lasting<A> {
         }
     }
 }
+
+/// A datatype of so many of `byte`, which is one byte long. The caller frees it.
+pub(crate) fn many<A: Abi>(
+    vendor: &Vendor<A>,
+    byte: A::Datatype,
+    bytes: u64,
+) -> Result<A::Datatype> {
+    let (mut block, mut whole) = (A::datatype_null(), A::datatype_null());
+    let block_bytes = u64::from(BLOCK.unsigned_abs());
+    let (blocks, rest) = (bytes / block_bytes, bytes % block_bytes);
+    let too_many = |_| Error::new(ErrorClass::Count, format!("{bytes} bytes are too many"));
+    let lens = [c_int::try_from(blocks).map_err(too_many)?, rest as c_int];
+    let displs = [0, Aint::try_from(bytes - bytes % block_bytes).unwrap_or(0)];
+    // SAFETY: places of our own.
+    unsafe {
+        check(vendor.type_contiguous(BLOCK, byte, &raw mut block))?;
+        let (types, r) = ([block, byte], &raw mut whole);
+        let made = vendor.type_create_struct(2, lens.as_ptr(), displs.as_ptr(), types.as_ptr(), r);
+        check(vendor.type_free(&raw mut block))?;
+        check(made)?;
+        let committed = check(vendor.type_commit(r));
+        if committed.is_err() {
+            vendor.type_free(r);
+        }
+        committed?;
+    }
+    Ok(whole)
+}
+
+/// What types of many bytes are made of, bytes.
+const BLOCK: c_int = 1 << 30;
 
 /// What `MPI_Type_get_envelope` and `MPI_Type_get_contents` tell of a derived type (MPI 4.1 §5.1.13).
 struct Contents<A: Abi> {

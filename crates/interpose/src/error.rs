@@ -4,6 +4,7 @@ use crate::Runtime;
 use crate::communicator::Spanning;
 use crate::guard::Lift;
 use crate::serve::reap;
+use crate::vendor::ABSENT;
 use gridmpi_abi::{Abi, ErrorClass, Handle};
 use std::any::Any;
 use std::ffi::c_int;
@@ -90,7 +91,18 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// What the vendor returned, as a result. `MPI_SUCCESS` is 0 in every ABI (MPI 4.1 §9.4).
 #[inline]
 pub fn check(code: c_int) -> Result<()> {
-    if code == 0 { Ok(()) } else { Err(Error::Vendor(code)) }
+    if code == 0 { Ok(()) } else { Err(failed(code)) }
+}
+
+#[cold]
+fn failed(code: c_int) -> Error {
+    match code {
+        ABSENT => Error::new(
+            ErrorClass::UnsupportedOperation,
+            "the vendor MPI has no procedure for counts of more than 2^31-1",
+        ),
+        code => Error::Vendor(code),
+    }
 }
 
 /// A call that is passed on to the vendor with the program's own arguments: it may run an error handler of

@@ -316,7 +316,7 @@ mod tests {
         let world = Communicator::world(ProcId(0), &map).unwrap();
         let comm = Arc::new(Spanning::new(Mpich::comm_world(), world));
         let data = Data::new(std::ptr::null(), 1, Mpich::datatype(Named::Byte));
-        let datatype = Lasting::borrowed(data.datatype);
+        let datatype = Lasting::predefined(data.datatype);
         let id = RequestId::from_bits(1);
         let mut held = HashMap::from([(
             id,

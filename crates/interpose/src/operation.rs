@@ -461,7 +461,10 @@ macro_rules! counted {
     ($vendor:expr, $small:ident, $large:ident, $data:expr $(, $argument:expr)*) => {
         match std::ffi::c_int::try_from($data.count) {
             Ok(count) => $vendor.$small($data.buf, count, $data.datatype $(, $argument)*),
-            Err(_) => $vendor.$large($data.buf, $data.count, $data.datatype $(, $argument)*),
+            Err(_) => {
+                let code = $vendor.$large($data.buf, $data.count, $data.datatype $(, $argument)*);
+                $vendor.large(code)
+            }
         }
     };
 }
@@ -547,9 +550,19 @@ mod tests {
         let world = Communicator::world(ProcId(0), &map).unwrap();
         let comm = Arc::new(Spanning::new(Mpich::comm_world(), world));
         let data = Data::new(std::ptr::null(), 1, Mpich::datatype(Named::Byte));
-        let datatype = Lasting::borrowed(data.datatype);
+        let datatype = Lasting::predefined(data.datatype);
         let from = Address { peer: 1, tag: 0 };
         Persistent::new(comm, PersistentKind::Receive, (data, datatype), from)
+    }
+
+    #[test]
+    fn a_procedure_that_the_vendor_lacks_is_an_error_of_ours() {
+        let rt = Runtime::<Mpich>::over(unsafe { Vendor::of(&[]) });
+        let data = Data::new(std::ptr::null(), 1 << 31, Mpich::datatype(Named::Byte));
+        let from = Address { peer: 0, tag: 0 };
+        let started = unsafe { vendor_irecv(&rt, data, from, Mpich::comm_world()) };
+        let class = ErrorClass::UnsupportedOperation;
+        assert!(matches!(started, Err(Error::Ours { class: found, .. }) if found == class));
     }
 
     #[test]

@@ -1,5 +1,5 @@
-/* 64 MB messages both ways at once, dense and strided. `large --huge`: one message of more than 2 GiB. `large --for SECONDS`: messages
- * of 2 MB, one after another. */
+/* 64 MB messages both ways at once, dense and strided. `large --huge`: one message of more than 2 GiB. `large --replace`: two such, each in
+ * the place of the other. `large --for SECONDS`: messages of 2 MB, one after another. */
 #include "check.h"
 
 static void dense(int peer, size_t bytes, int stamp)
@@ -68,6 +68,27 @@ static void huge(void)
     MPI_Type_free(&block);
 }
 
+/* Ranks 0 and 1 change what they have in place. */
+static void replace(void)
+{
+    enum { BLOCK = 1 << 20 };
+    int blocks = 2049;
+    size_t bytes = (size_t)BLOCK * blocks;
+    MPI_Datatype block;
+    MPI_Type_contiguous(BLOCK, MPI_BYTE, &block);
+    MPI_Type_commit(&block);
+    if (rank < 2) {
+        MPI_Status status;
+        char *data = need(bytes);
+        for (size_t at = 0; at < bytes; at += BLOCK) fill(data + at, 64, at + rank);
+        MPI_Sendrecv_replace(data, blocks, block, 1 - rank, 9, 1 - rank, 9, MPI_COMM_WORLD, &status);
+        STATUS_IS(status, 1 - rank, 9, block, blocks);
+        for (size_t at = 0; at < bytes; at += BLOCK) VERIFY(data + at, 64, at + 1 - rank);
+        free(data);
+    }
+    MPI_Type_free(&block);
+}
+
 /* Both ways between the members of each pair, all pairs at once, until rank 0 says that the time is over. */
 static void stream(int peer, double seconds)
 {
@@ -88,6 +109,7 @@ int main(int argc, char **argv)
     int peer = size - 1 - rank, pairs = size / 2;
     size_t each = (size_t)64000000 / pairs; /* 64 MB both ways in all, however many ranks */
     if (argc > 1 && strcmp(argv[1], "--huge") == 0) huge();
+    else if (argc > 1 && strcmp(argv[1], "--replace") == 0) replace();
     else if (argc > 2 && strcmp(argv[1], "--for") == 0) stream(peer, atof(argv[2]));
     else if (peer != rank) {
         dense(peer, each, 0);

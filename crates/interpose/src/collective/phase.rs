@@ -1,10 +1,11 @@
 //! A phase inside the cluster: the vendor's own nonblocking collective on the token.
 
 use super::memory::Memory;
+use crate::datatype::many;
 use crate::error::{Error, Result, check, forward};
 use crate::guard::Lift;
 use crate::runtime::Runtime;
-use gridmpi_abi::{Abi, Aint, ErrorClass, Named};
+use gridmpi_abi::{Abi, ErrorClass, Named};
 use gridmpi_coll::{BufferId, LocalCollective, Span};
 use std::ffi::{c_int, c_void};
 
@@ -276,21 +277,8 @@ impl<A: Abi> Starter<'_, A> {
 
     /// A datatype of so many bytes, which lasts until the phase ends.
     fn bytes_type(&mut self, bytes: u64) -> Result<A::Datatype> {
-        let (v, byte) = (&self.rt.vendor, A::datatype(Named::Byte));
-        let (mut block, mut whole) = (A::datatype_null(), A::datatype_null());
-        let rest = bytes % BLOCK;
-        let at = Aint::try_from(bytes - rest).unwrap_or(0);
-        let (lens, displs) = ([small(bytes / BLOCK)?, small(rest)?], [0, at]);
-        // SAFETY: places of our own.
-        unsafe {
-            check(v.type_contiguous(small(BLOCK)?, byte, &raw mut block))?;
-            let (types, r) = ([block, byte], &raw mut whole);
-            let made = v.type_create_struct(2, lens.as_ptr(), displs.as_ptr(), types.as_ptr(), r);
-            check(v.type_free(&raw mut block))?;
-            check(made)?;
-            self.types.push(whole);
-            check(v.type_commit(r))?;
-        }
+        let whole = many(&self.rt.vendor, A::datatype(Named::Byte), bytes)?;
+        self.types.push(whole);
         Ok(whole)
     }
 
@@ -347,9 +335,6 @@ impl<A: Abi> Starter<'_, A> {
 
 /// A base address, counts, displacements, and the datatype that both count.
 type Told<A> = (*mut c_void, *const c_int, *const c_int, <A as Abi>::Datatype);
-
-/// What types of many bytes are made of, bytes.
-const BLOCK: u64 = 1 << 30;
 
 /// Lengths and displacements, in bytes, as `int` holds them: in units of a byte where it does, else of the greatest that divides all
 /// lengths. Members may count the same bytes in different units.

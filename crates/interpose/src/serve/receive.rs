@@ -2,6 +2,7 @@
 
 use super::completion::{wait_vendor, withdraw_vendor};
 use crate::communicator::{From, Spanning};
+use crate::datatype::Lasting;
 use crate::error::{Error, Result, check, forward};
 use crate::guard::Lift;
 use crate::operation::{
@@ -216,14 +217,20 @@ pub unsafe fn sendrecv_replace<A: Abi>(
     let bytes = unsafe { into.to_send(rt)? }.to_bytes();
     let len = Count::try_from(bytes.len())
         .map_err(|_| Error::new(ErrorClass::Count, "the buffer exceeds 63 bits"))?;
-    // SAFETY: the program's arguments; the copy outlives the call. MPI_PACKED matches every type
-    // (MPI 4.1 §5.2), and packed data of like machines is the data itself.
-    unsafe {
+    // MPI_PACKED matches every type (MPI 4.1 §5.2), and packed data of like machines is the data itself.
+    let packed = A::datatype(Named::Packed);
+    let (len, outgoing) = match c_int::try_from(len) {
+        Ok(_) => (len, Lasting::predefined(packed)),
+        // The vendor may have no procedure for such counts.
+        Err(_) => (1, Lasting::many(&rt.vendor, packed, bytes.len() as u64)?),
+    };
+    // SAFETY: the program's arguments; the copy outlives the call.
+    let done = unsafe {
         sendrecv(
             rt,
             bytes.as_ptr().cast(),
             len,
-            A::datatype(Named::Packed),
+            outgoing.get(),
             dest,
             sendtag,
             buf,
@@ -234,5 +241,7 @@ pub unsafe fn sendrecv_replace<A: Abi>(
             comm,
             status,
         )
-    }
+    };
+    outgoing.release(rt);
+    done
 }

@@ -12,6 +12,9 @@ use std::marker::PhantomData;
 
 pub use find::NoVendor;
 
+/// No error code of any vendor's.
+pub(crate) const ABSENT: c_int = c_int::MIN;
+
 /// Every procedure of the standard that the vendor has. A procedure that it lacks returns
 /// `MPI_ERR_UNSUPPORTED_OPERATION` and calls nothing.
 pub struct Vendor<A> {
@@ -61,6 +64,12 @@ impl<A: Abi> Vendor<A> {
     pub fn procedure(&self, name: &CStr) -> Option<*const c_void> {
         let index = NAMES.iter().position(|known| *known == name)?;
         self.table[index].map(|procedure| procedure as *const c_void)
+    }
+
+    /// What a large-count procedure gave; [`ABSENT`] where the vendor has none, so that [`check`](crate::error::check) makes it an error
+    /// of ours: nobody has run an error handler.
+    pub(crate) fn large(&self, code: c_int) -> c_int {
+        if code == self.unsupported() { ABSENT } else { code }
     }
 
     #[cold]
