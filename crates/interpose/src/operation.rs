@@ -196,10 +196,15 @@ pub(crate) fn check_send<A: Abi>(
 ) -> Result<()> {
     if comm.peer(to.peer)? != Peer::Null {
         rt.job().check_tag(to.tag)?;
-        data.elements()?;
-        rt.layouts.of(&rt.vendor, data.datatype)?;
+        check_data(rt, data)?;
     }
     Ok(())
+}
+
+/// The same of what is to be sent or received.
+pub(crate) fn check_data<A: Abi>(rt: &Runtime<A>, data: Data<A>) -> Result<()> {
+    data.elements()?;
+    rt.layouts.of(&rt.vendor, data.datatype).map(drop)
 }
 
 /// Starts a send on a spanning communicator.

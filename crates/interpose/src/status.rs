@@ -33,11 +33,6 @@ impl<A: Abi> Outcome<A> {
         Self { status: Told::Empty, error: None }
     }
 
-    /// What the vendor told of a communicator that does not span.
-    pub(crate) fn told(status: A::Status) -> Self {
-        Self { status: Told::Vendor(status), error: None }
-    }
-
     /// A send that the vendor completed.
     pub(crate) fn sent(code: c_int) -> Self {
         Self { status: Told::Empty, error: check(code).err() }

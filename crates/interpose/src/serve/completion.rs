@@ -196,15 +196,6 @@ pub(crate) fn wait_vendor<A: Abi>(rt: &Runtime<A>, mut request: A::Request) -> R
     }
 }
 
-/// Takes back a receive of the vendor's that the program does not know.
-pub(super) fn withdraw_vendor<A: Abi>(rt: &Runtime<A>, mut receive: A::Request) {
-    // SAFETY: a receive of ours that is under way.
-    if forward(|| unsafe { rt.vendor.cancel(&raw mut receive) }).is_ok() {
-        // How it ended is of no use to anybody.
-        drop(wait_vendor(rt, receive));
-    }
-}
-
 /// Waits for a collective of the vendor's, in the vendor where nothing of ours depends on this thread.
 pub(super) fn wait_in_cluster<A: Abi>(rt: &Runtime<A>, mut request: A::Request) -> Result<()> {
     if rt.job().is_patient(rt) {

@@ -1,18 +1,18 @@
 //! Receives and combined sends and receives: MPI 4.1 §3.2.4, §3.7.2, §3.10.
 
-use super::completion::{wait_vendor, withdraw_vendor};
+use super::completion::wait_vendor;
 use crate::communicator::{From, Spanning};
 use crate::datatype::Lasting;
 use crate::error::{Error, Result, check, forward};
-use crate::guard::Lift;
 use crate::operation::{
     self, Address, Data, SendKind, counted, start_receive, start_send, vendor_irecv,
 };
 use crate::progress::Turn;
 use crate::runtime::Runtime;
-use crate::status::{Outcome, is_ignored};
+use crate::status::is_ignored;
 use gridmpi_abi::{Abi, Count, ErrorClass, Named};
 use std::ffi::{c_int, c_void};
+use std::sync::Arc;
 
 /// `MPI_Recv`.
 #[allow(clippy::too_many_arguments)]
@@ -27,58 +27,59 @@ pub unsafe fn recv<A: Abi>(
     status: *mut A::Status,
 ) -> Result<()> {
     let (data, from) = (Data::new(buf, count, datatype), Address { peer: source, tag });
-    let Some(spanning) = rt.tokens.spanning(comm) else {
-        // SAFETY: the program's arguments; we wait until the buffer is free.
-        let request = unsafe { vendor_irecv(rt, data, from, comm)? };
-        let told = wait_vendor(rt, request)?;
-        // SAFETY: the program's status.
-        return unsafe { Outcome::<A>::told(told).finish(rt, status) };
-    };
-    // SAFETY: as above.
+    // SAFETY: the program's arguments; we wait until the buffer is free.
     unsafe {
-        match direct_rank(rt, &spanning, data, from)? {
-            Some(rank) => direct(rt, data, Address { peer: rank, tag }, &spanning, status),
-            None => {
-                let active = start_receive(rt, &spanning, data, from)?;
-                operation::wait(rt, active, &spanning)?.finish(rt, status)
-            }
+        match rt.tokens.spanning(comm) {
+            Some(spanning) => receive(rt, &spanning, data, from, status),
+            None => receive_near(rt, comm, data, from, status),
         }
     }
 }
 
-/// The vendor's rank to receive from if the vendor can serve this receive in one call that does not block for long:
-/// at once where nothing of ours waits and cores abound, else when the message has come. One call, since MPICH forgets
-/// the communicator of a nonblocking receive that was truncated, and runs another one's error handler.
+unsafe fn receive<A: Abi>(
+    rt: &Runtime<A>,
+    comm: &Arc<Spanning<A>>,
+    data: Data<A>,
+    from: Address,
+    status: *mut A::Status,
+) -> Result<()> {
+    // SAFETY: as the caller's.
+    unsafe {
+        let Some(peer) = direct_rank(rt, comm, from)? else {
+            let active = start_receive(rt, comm, data, from)?;
+            return operation::wait(rt, active, comm)?.finish(rt, status);
+        };
+        let received = receive_near(rt, comm.token, data, Address { peer, ..from }, status);
+        if !is_ignored::<A>(status) {
+            // What the vendor just filled.
+            comm.translate_source(&mut *status);
+        }
+        received
+    }
+}
+
+/// The vendor's rank to receive from if the vendor can serve this receive.
 fn direct_rank<A: Abi>(
     rt: &Runtime<A>,
     comm: &Spanning<A>,
-    into: Data<A>,
     from: Address,
 ) -> Result<Option<c_int>> {
     let tag = rt.job().tag_match(from.tag)?;
-    let rank = match comm.source(from.peer)? {
-        From::Null => return Ok(Some(A::PROC_NULL)),
-        From::Local(_, rank) if operation::must_hold(rt, comm, rank, tag) => return Ok(None),
-        From::Local(local, _) => local,
-        From::Any | From::Remote(..) => return Ok(None),
-    };
-    // A mistake is told at once.
-    let is_valid = into.count >= 0 && into.datatype != A::datatype_null();
-    if is_valid && rt.job().is_patient(rt) {
-        await_message(rt, comm, Address { peer: rank, tag: from.tag })?;
-    }
-    Ok(Some(rank))
+    Ok(match comm.source(from.peer)? {
+        From::Null => Some(A::PROC_NULL),
+        From::Local(_, rank) if operation::must_hold(rt, comm, rank, tag) => None,
+        From::Local(local, _) => Some(local),
+        From::Any | From::Remote(..) => None,
+    })
 }
 
 /// Waits until the vendor has a message.
-fn await_message<A: Abi>(rt: &Runtime<A>, comm: &Spanning<A>, from: Address) -> Result<()> {
+fn await_message<A: Abi>(rt: &Runtime<A>, comm: A::Comm, from: Address) -> Result<()> {
     let mut turn = Turn::new(rt);
     loop {
         let (mut flag, ignore) = (0, A::status_ignore());
-        // SAFETY: a token of ours and a place of our own.
-        forward(|| unsafe {
-            rt.vendor.iprobe(from.peer, from.tag, comm.token, &raw mut flag, ignore)
-        })?;
+        // SAFETY: the program's arguments and a place of our own.
+        forward(|| unsafe { rt.vendor.iprobe(from.peer, from.tag, comm, &raw mut flag, ignore) })?;
         if flag != 0 {
             return Ok(());
         }
@@ -86,23 +87,25 @@ fn await_message<A: Abi>(rt: &Runtime<A>, comm: &Spanning<A>, from: Address) -> 
     }
 }
 
-unsafe fn direct<A: Abi>(
+/// The vendor's receive, in one call that does not block for long: at once where nothing of ours waits and cores abound, else when the
+/// message has come. One call, since MPICH forgets the communicator of a nonblocking receive that was truncated, and runs
+/// another one's error handler.
+unsafe fn receive_near<A: Abi>(
     rt: &Runtime<A>,
+    comm: A::Comm,
     data: Data<A>,
     from: Address,
-    comm: &Spanning<A>,
     status: *mut A::Status,
 ) -> Result<()> {
-    // An error handler of the program's may run.
-    let _lift = Lift::new();
-    // SAFETY: as the caller's.
-    let code =
-        unsafe { counted!(rt.vendor, recv, recv_c, data, from.peer, from.tag, comm.token, status) };
-    if !is_ignored::<A>(status) {
-        // SAFETY: the program's status, which the vendor just filled.
-        comm.translate_source(unsafe { &mut *status });
+    // A mistake is told at once.
+    let is_valid = data.count >= 0 && data.datatype != A::datatype_null();
+    if is_valid && rt.job().is_patient(rt) {
+        await_message(rt, comm, from)?;
     }
-    check(code)
+    // SAFETY: as the caller's.
+    forward(|| unsafe {
+        counted!(rt.vendor, recv, recv_c, data, from.peer, from.tag, comm, status)
+    })
 }
 
 /// `MPI_Irecv`.
@@ -157,8 +160,17 @@ pub unsafe fn sendrecv<A: Abi>(
         let Some(spanning) = rt.tokens.spanning(comm) else {
             return exchange_in_cluster(rt, (out, to), (into, from), comm, status);
         };
-        // A mistake in one half must not leave the other one to take a message.
+        // A mistake in one half must not leave the other one to take a message, or to send one.
         operation::check_send(rt, &spanning, out, to)?;
+        if let Some(rank) = direct_rank(rt, &spanning, from)? {
+            if rank != A::PROC_NULL {
+                operation::check_data(rt, into)?;
+            }
+            let send = start_send(rt, &spanning, SendKind::Standard, out, to)?;
+            let received = receive(rt, &spanning, into, from, status);
+            let sent = operation::wait(rt, send, &spanning)?;
+            return received.and(sent.error.map_or(Ok(()), Err));
+        }
         let receive = start_receive(rt, &spanning, into, from)?;
         let sent = start_send(rt, &spanning, SendKind::Standard, out, to)
             .and_then(|send| operation::wait(rt, send, &spanning))
@@ -171,8 +183,8 @@ pub unsafe fn sendrecv<A: Abi>(
     }
 }
 
-/// The vendor's own exchange, moved by us while something of ours waits. The send is a persistent one, so that the vendor finds its
-/// mistakes before the receive takes a message.
+/// The vendor's own exchange, moved by us while something of ours waits. The vendor finds the mistakes of both halves before either is
+/// started, by making persistent ones.
 unsafe fn exchange_in_cluster<A: Abi>(
     rt: &'static Runtime<A>,
     (out, to): (Data<A>, Address),
@@ -180,21 +192,21 @@ unsafe fn exchange_in_cluster<A: Abi>(
     comm: A::Comm,
     status: *mut A::Status,
 ) -> Result<()> {
-    let (v, mut send) = (&rt.vendor, A::request_null());
-    let r = &raw mut send;
+    let (v, mut send, mut receive) = (&rt.vendor, A::request_null(), A::request_null());
+    let (r, never) = (&raw mut send, &raw mut receive);
     // SAFETY: as the caller's; we wait until both buffers are free.
     unsafe {
         forward(|| counted!(v, send_init, send_init_c, out, to.peer, to.tag, comm, r))?;
-        let told = vendor_irecv(rt, into, from, comm).and_then(|receive| {
-            let sent = forward(|| v.start(&raw mut send)).and_then(|()| wait_vendor(rt, send));
-            if let Err(error) = sent {
-                withdraw_vendor(rt, receive);
-                return Err(error);
-            }
-            wait_vendor(rt, receive)
+        let is_valid =
+            forward(|| counted!(v, recv_init, recv_init_c, into, from.peer, from.tag, comm, never))
+                .and_then(|()| check(v.request_free(never)));
+        let exchanged = is_valid.and_then(|()| forward(|| v.start(&raw mut send))).and_then(|()| {
+            let received = receive_near(rt, comm, into, from, status);
+            let sent = wait_vendor(rt, send);
+            received.and(sent.map(drop))
         });
-        check(v.request_free(&raw mut send))?;
-        Outcome::<A>::told(told?).finish(rt, status)
+        let freed = check(v.request_free(&raw mut send));
+        exchanged.and(freed)
     }
 }
 
