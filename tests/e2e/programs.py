@@ -101,6 +101,8 @@ ALL = [
     _c("wildcard", chosen=True),
     _c("order", chosen=True),
     _c("progress", chosen=True),
+    # As where there are cores enough: in the tests ranks outnumber them.
+    _c("progress", case="spin", env=(("GRIDMPI_YIELD", "off"),), ways=("two", "three", "lab")),
     _c("contexts"),
     _c("unexpected", seconds=120),
     _c("large", seconds=120),
