@@ -66,6 +66,12 @@ In a job of several clusters, on a communicator that lies in one of them:
   concerned. A program hangs where a member of the communicator comes there only when such a receive of another member, who is
   there already, has been served.
 
+With `MPI_THREAD_MULTIPLE`:
+
+* A thread that waits inside the vendor already, as blocking sends and receives within a cluster, `MPI_Wait` and `MPI_Probe` may, does not serve such a
+  receive that another thread starts meanwhile. It is served in the next call that waits, tests or probes, by any thread. A program
+  hangs where the first thread's wait ends only when the receive has been served, and no other thread makes such a call until then.
+
 On communicators across clusters:
 
 * A reduction takes 2^31-1 elements at most. Collectives whose parts inside a cluster are more than 2^31-1 bytes in all need parts whose lengths in bytes have a common
