@@ -20,8 +20,38 @@ type LinkKey = Key<Link>;
 struct Entry {
     /// Registrations here.
     local: usize,
-    /// What each connection leads to it by.
-    learnt: BTreeMap<LinkKey, Vec<RelayId>>,
+    /// What each connection leads to it by, by the relay at its other side.
+    learnt: BTreeMap<RelayId, BTreeMap<LinkKey, Vec<RelayId>>>,
+}
+
+/// To how many spans a relay has told us paths, over all its connections.
+#[derive(Debug, Default)]
+struct Learnt {
+    all: usize,
+    of_job: BTreeMap<JobId, usize>,
+}
+
+impl Learnt {
+    /// Takes note of another one, if there may be `most` at all and [`MOST_OF_JOB`] of a job.
+    fn add(&mut self, job: JobId, most: usize) -> bool {
+        let of_job = self.of_job.get(&job).copied().unwrap_or_default();
+        let is_kept = self.all < most && of_job < MOST_OF_JOB;
+        if is_kept {
+            self.all += 1;
+            self.of_job.insert(job, of_job + 1);
+        }
+        is_kept
+    }
+
+    fn remove(&mut self, job: JobId) {
+        self.all -= 1;
+        if let Some(of_job) = self.of_job.get_mut(&job) {
+            *of_job -= 1;
+            if *of_job == 0 {
+                self.of_job.remove(&job);
+            }
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -40,14 +70,16 @@ struct Neighbour {
 /// Most clusters of one job whose processes register here: each is told to every other relay.
 const MOST_LOCAL: usize = 64;
 
+/// Most clusters of one job to which a relay tells us ways. Who looks for a process looks at all of them.
+const MOST_OF_JOB: usize = 64;
+
 /// All routes of a relay.
 #[derive(Debug)]
 pub(crate) struct Routes {
     me: RelayId,
     entries: BTreeMap<Span, Entry>,
     neighbours: BTreeMap<LinkKey, Neighbour>,
-    /// To how many spans each relay has told us paths, over all its connections.
-    learnt: BTreeMap<RelayId, usize>,
+    learnt: BTreeMap<RelayId, Learnt>,
     /// Most paths that are told on one connection.
     most: usize,
     is_silent: bool,
@@ -79,7 +111,7 @@ impl Routes {
         let Some(neighbour) = self.neighbours.get_mut(&link) else { return Vec::new() };
         neighbour.has_news = false;
         let untold = std::mem::take(&mut neighbour.untold);
-        let now = untold.into_iter().map(|span| (span, self.path_for(link, &span)));
+        let now = untold.into_iter().map(|span| (span, self.path_on(link, &span)));
         let (there, gone): (Vec<_>, Vec<_>) = now.partition(|(_, path)| path.is_some());
         let most = self.most;
         let Some(neighbour) = self.neighbours.get_mut(&link) else { return Vec::new() };
@@ -135,7 +167,10 @@ impl Routes {
         };
         self.neighbours.insert(link, neighbour);
         let spans: Vec<Span> = self.entries.keys().copied().collect();
-        spans.into_iter().for_each(|span| self.tell(link, span));
+        for span in spans {
+            let path = self.path_on(link, &span);
+            self.tell(link, span, path.as_ref());
+        }
     }
 
     /// Other jobs may cross a connection from now on. What it has told of them holds again, or does not any more.
@@ -161,15 +196,18 @@ impl Routes {
         entry: &'a Entry,
     ) -> impl Iterator<Item = (LinkKey, &'a [RelayId])> {
         let job = span.job;
-        let learnt = entry.learnt.iter().map(|(link, path)| (*link, &path[..]));
+        let learnt = entry.learnt.values().flatten().map(|(link, path)| (*link, &path[..]));
         learnt.filter(move |(link, _)| self.may_cross(*link, &job))
     }
 
     pub(crate) fn link_down(&mut self, link: LinkKey) {
-        let learnt = self.entries.iter().filter(|(_, entry)| entry.learnt.contains_key(&link));
+        let Some(peer) = self.neighbours.get(&link).map(|neighbour| neighbour.peer) else { return };
+        let has_told =
+            |entry: &Entry| entry.learnt.get(&peer).is_some_and(|ways| ways.contains_key(&link));
+        let learnt = self.entries.iter().filter(|(_, entry)| has_told(entry));
         let spans: Vec<Span> = learnt.map(|(span, _)| *span).collect();
         self.neighbours.remove(&link);
-        spans.into_iter().for_each(|span| self.withdraw(link, span));
+        spans.into_iter().for_each(|span| self.forget(link, peer, span));
     }
 
     /// A peer says how it reaches a span. `Ok(false)`: it has told too many, this one is not kept.
@@ -189,40 +227,44 @@ impl Routes {
             return Ok(true);
         }
         let peer = neighbour.peer;
-        if !self.has_learnt(&span, peer) {
-            // Of several connections with the same to tell one may be ahead of the others.
-            let most = self.most + self.most / 8;
-            let learnt = self.learnt.entry(peer).or_default();
-            if *learnt >= most {
-                return Ok(false);
-            }
-            *learnt += 1;
+        let before = self.entries.get(&span).and_then(|entry| entry.learnt.get(&peer));
+        if before.and_then(|ways| ways.get(&link)) == Some(&path) {
+            return Ok(true);
         }
-        self.entries.entry(span).or_default().learnt.insert(link, path);
+        // Of several connections with the same to tell one may be ahead of the others.
+        let most = self.most + self.most / 8;
+        if before.is_none() && !self.learnt.entry(peer).or_default().add(span.job, most) {
+            return Ok(false);
+        }
+        let ways = self.entries.entry(span).or_default().learnt.entry(peer).or_default();
+        ways.insert(link, path);
         self.update(span);
         Ok(true)
     }
 
     pub(crate) fn withdraw(&mut self, link: LinkKey, span: Span) {
+        if let Some(peer) = self.neighbours.get(&link).map(|neighbour| neighbour.peer) {
+            self.forget(link, peer, span);
+        }
+    }
+
+    /// Forgets the path to the span that the connection to this relay has led by.
+    fn forget(&mut self, link: LinkKey, peer: RelayId, span: Span) {
         let Some(entry) = self.entries.get_mut(&span) else { return };
-        let Some(peer) = entry.learnt.remove(&link).and_then(|path| path.first().copied()) else {
+        let Some(ways) = entry.learnt.get_mut(&peer) else { return };
+        if ways.remove(&link).is_none() {
             return;
-        };
-        if !self.has_learnt(&span, peer)
-            && let Some(learnt) = self.learnt.get_mut(&peer)
-        {
-            *learnt -= 1;
-            if *learnt == 0 {
-                self.learnt.remove(&peer);
+        }
+        if ways.is_empty() {
+            entry.learnt.remove(&peer);
+            if let Some(learnt) = self.learnt.get_mut(&peer) {
+                learnt.remove(span.job);
+                if learnt.all == 0 {
+                    self.learnt.remove(&peer);
+                }
             }
         }
         self.update(span);
-    }
-
-    /// Whether this relay has told us a path to the span, on any of its connections.
-    fn has_learnt(&self, span: &Span, peer: RelayId) -> bool {
-        let entry = self.entries.get(span);
-        entry.is_some_and(|it| it.learnt.values().any(|path| path.first() == Some(&peer)))
     }
 
     /// From now on nothing leads through here.
@@ -241,17 +283,20 @@ impl Routes {
     ) -> Vec<LinkKey> {
         let mut best = usize::MAX;
         let mut found = Vec::new();
-        for (span, entry) in self.of_job(job).filter(|(span, _)| span.holds(to)) {
-            for (link, path) in self.believed(span, entry) {
-                if except.is_some_and(|peer| path.contains(&peer)) || !may(link) {
+        for (_, entry) in self.of_job(job).filter(|(span, _)| span.holds(to)) {
+            // What a relay tells begins with itself.
+            let others = entry.learnt.iter().filter(|(peer, _)| Some(**peer) != except);
+            for (link, path) in others.flat_map(|(_, ways)| ways) {
+                let is_back = except.is_some_and(|peer| path.contains(&peer));
+                if path.len() > best || is_back || !self.may_cross(*link, &job) || !may(*link) {
                     continue;
                 }
                 if path.len() < best {
                     best = path.len();
                     found.clear();
                 }
-                if path.len() == best && !found.contains(&link) {
-                    found.push(link);
+                if !found.contains(link) {
+                    found.push(*link);
                 }
             }
         }
@@ -283,17 +328,29 @@ impl Routes {
 
     /// Something about the span has changed.
     fn update(&mut self, span: Span) {
-        let links: Vec<LinkKey> = self.neighbours.keys().copied().collect();
-        links.into_iter().for_each(|link| self.tell(link, span));
+        let best = self.path_for(None, &span);
+        // Only whom the best leads through needs another; a relay's connections all the same.
+        let mut others: BTreeMap<RelayId, Option<Vec<RelayId>>> = BTreeMap::new();
+        let links: Vec<_> = self.neighbours.iter().map(|(link, it)| (*link, it.peer)).collect();
+        for (link, peer) in links {
+            let path = match &best {
+                Some(best) if best.contains(&peer) => {
+                    &*others.entry(peer).or_insert_with(|| self.path_for(Some(peer), &span))
+                }
+                best => best,
+            };
+            self.tell(link, span, path.as_ref());
+        }
         if self.entries.get(&span).is_some_and(|e| e.local == 0 && e.learnt.is_empty()) {
             self.entries.remove(&span);
         }
     }
 
-    fn tell(&mut self, link: LinkKey, span: Span) {
-        let path = self.path_for(link, &span);
+    /// `path`: how it is reached from here.
+    fn tell(&mut self, link: LinkKey, span: Span, path: Option<&Vec<RelayId>>) {
+        let path = path.filter(|_| self.may_cross(link, &span.job));
         let Some(neighbour) = self.neighbours.get_mut(&link) else { return };
-        if neighbour.told.get(&span) == path.as_ref() {
+        if neighbour.told.get(&span) == path {
             neighbour.untold.remove(&span);
             return;
         }
@@ -304,9 +361,17 @@ impl Routes {
     }
 
     /// What the other side of a connection is to know of the span.
-    fn path_for(&self, link: LinkKey, span: &Span) -> Option<Vec<RelayId>> {
+    fn path_on(&self, link: LinkKey, span: &Span) -> Option<Vec<RelayId>> {
         let peer = self.neighbours.get(&link)?.peer;
-        if self.is_silent || !self.may_cross(link, &span.job) {
+        if !self.may_cross(link, &span.job) {
+            return None;
+        }
+        self.path_for(Some(peer), span)
+    }
+
+    /// The best path from here to the span that does not lead through `peer`.
+    fn path_for(&self, peer: Option<RelayId>, span: &Span) -> Option<Vec<RelayId>> {
+        if self.is_silent {
             return None;
         }
         let entry = self.entries.get(span)?;
@@ -314,7 +379,7 @@ impl Routes {
             return Some(vec![self.me]);
         }
         let learnt = self.believed(span, entry).map(|(_, path)| path);
-        let usable = learnt.filter(|path| !path.contains(&peer));
+        let usable = learnt.filter(|path| peer.is_none_or(|peer| !path.contains(&peer)));
         let best = usable.min_by_key(|path| (path.len(), *path))?;
         (best.len() < MAX_HOPS)
             .then(|| std::iter::once(self.me).chain(best.iter().copied()).collect())
@@ -391,6 +456,44 @@ mod tests {
         assert!(learn(&mut routes, 1, 60) && !learn(&mut routes, 1, 61));
         (1..=6).for_each(|by| routes.link_down(key(by)));
         assert!(routes.entries.is_empty() && routes.learnt.is_empty());
+    }
+
+    #[test]
+    fn what_a_peer_may_tell_of_one_job_is_bounded_and_others_have_their_own() {
+        let mut routes = Routes::new(relay(0), 1000);
+        [1, 2, 3].into_iter().for_each(|n| routes.link_up(key(n), relay(n.min(2)), None));
+        let of = |job: u8, first: u32| Span { job: [job; 16], first: ProcId(first), count: 1000 };
+        let learn = |routes: &mut Routes, by: usize, span| {
+            routes.learn(key(by), span, vec![relay(by.min(2))]).unwrap()
+        };
+        // All of them hold process 999, and who looks for it looks at all of them.
+        let kept = (0..500).filter(|n| learn(&mut routes, 2 + *n as usize % 2, of(1, *n))).count();
+        assert_eq!((kept, routes.of_job([1; 16]).count()), (64, 64));
+        // Another relay is heard of the same job, and this one of others.
+        assert!(learn(&mut routes, 1, of(1, 900)) && learn(&mut routes, 2, of(2, 900)));
+        assert_eq!(routes.towards(([1; 16], ProcId(999)), Some(relay(2)), |_| true), [key(1)]);
+        routes.withdraw(key(2), of(1, 0));
+        assert!(learn(&mut routes, 2, of(1, 901)) && !learn(&mut routes, 3, of(1, 902)));
+        (1..=3).for_each(|by| routes.link_down(key(by)));
+        assert!(routes.entries.is_empty() && routes.learnt.is_empty());
+    }
+
+    #[test]
+    fn the_same_again_is_no_news_and_each_is_told_the_best_way_that_leads_past_him() {
+        let mut routes = Routes::new(relay(0), 10);
+        (1..=4).for_each(|n| routes.link_up(key(n), relay(n.min(3)), None));
+        let path = |names: &[usize]| names.iter().map(|n| relay(*n)).collect::<Vec<_>>();
+        assert!(routes.learn(key(1), span(7), path(&[1, 3])).unwrap());
+        assert!(routes.learn(key(2), span(7), path(&[2, 8, 9])).unwrap());
+        let mut told = |link| match &routes.news(key(link))[..] {
+            [Cell::Route(_, path)] => path.clone(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!((told(1), told(2)), (path(&[0, 2, 8, 9]), path(&[0, 1, 3])));
+        assert_eq!((told(3), told(4)), (path(&[0, 2, 8, 9]), path(&[0, 2, 8, 9])));
+        routes.with_news();
+        assert!(routes.learn(key(1), span(7), path(&[1, 3])).unwrap());
+        assert_eq!((routes.with_news(), routes.untold()), (vec![], 0));
     }
 
     #[test]

@@ -191,6 +191,9 @@ impl Core {
             self.least_in_line(ways)
         };
         let shortest = self.routes.towards((job, to), except, |_| true);
+        if shortest.is_empty() {
+            return None;
+        }
         if let Some(found) = fresh(&shortest) {
             return Some(found);
         }
