@@ -6,6 +6,7 @@ use std::time::Duration;
 use gridmpi_wire::{JobId, JobKey, RelayAddress};
 
 use crate::core::Limits;
+use crate::routes::Account;
 use crate::tls::{Fingerprint, Identity};
 
 /// Everything that can be set.
@@ -95,6 +96,16 @@ pub struct Peer {
     pub rate: Option<u64>,
     /// The jobs whose circuits may cross to it and from it; `None`: all. It is told of no others, and not believed of others.
     pub jobs: Option<Vec<JobId>>,
+}
+
+impl Proof {
+    /// To whom it is put down what the other says.
+    pub(crate) fn account(&self) -> Account {
+        match self {
+            Self::Fingerprint(fingerprint) => fingerprint.relay().into(),
+            Self::Secret(secret) => Account(secret.token_id()),
+        }
+    }
 }
 
 /// How two relays know each other.

@@ -25,7 +25,7 @@ use gridmpi_wire::{CircuitId, JobId, LegNotice, LegVerdict, ProcId, RelayAddress
 use crate::arena::{Arena, Key};
 use crate::budget::Budget;
 use crate::cell::{Cell, CellError, FIRST_WINDOW, HEAD, Reason, RelayId};
-use crate::routes::Routes;
+use crate::routes::{Account, Routes};
 
 pub use circuit::Circuit;
 use circuit::{Flow, Side};
@@ -422,16 +422,17 @@ impl Core {
         }
     }
 
-    /// A connection between relays stands. `is_dialer`: we have dialled. `jobs`: those that may cross it; `None`: all.
+    /// A connection between relays stands. `peer`: the other's name, and what it has proven. `is_dialer`: we have dialled.
+    /// `jobs`: those that may cross it; `None`: all.
     pub fn trunk_up(
         &mut self,
         wire: Wire,
-        peer: RelayId,
+        peer: (RelayId, Account),
         is_dialer: bool,
         jobs: Option<Vec<JobId>>,
     ) -> LinkKey {
         let now = self.now;
-        let key = self.links.insert(Link::trunk(wire, peer, is_dialer, now));
+        let key = self.links.insert(Link::trunk(wire, peer.0, is_dialer, now));
         self.trunks.push(key);
         self.share_places();
         self.is_sooner = true;

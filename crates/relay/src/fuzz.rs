@@ -118,7 +118,10 @@ pub fn core(bytes: &[u8]) {
         Limits { memory: 300_000, circuits: 20, routes: 5, cells: 1000, ..Limits::default() };
     let (mut core, mut outside) = (Core::new(RelayId([1; 16]), limits), Outside::default());
     let mut now = Duration::ZERO;
-    let peer = |n: usize| RelayId([2 + n as u8; 16]);
+    let peer = |n: usize| {
+        let name = RelayId([2 + n as u8; 16]);
+        (name, name.into())
+    };
     let mut trunks = [0, 1].map(|n| Some(core.trunk_up(Wire(n as u64), peer(n), n == 0, None)));
     let mut legs: Vec<LinkKey> = Vec::new();
     let mut next = 2;

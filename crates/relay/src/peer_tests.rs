@@ -9,7 +9,7 @@ use gridmpi_wire::{JobKey, ProcId};
 use rustix::net::SendFlags;
 use rustls::{ClientConnection, Connection, StreamOwned};
 
-use crate::cell::{Cell, FIRST_WINDOW, MAX_DATA, RelayId, data_head};
+use crate::cell::{Cell, FIRST_WINDOW, MAX_DATA, RelayId, Span, data_head};
 use crate::channel::Channel;
 use crate::dial::CONNECT;
 use crate::greet::{GreetStep, Greeting, Means};
@@ -75,10 +75,14 @@ fn connect(address: SocketAddr) -> TcpStream {
 
 /// A relay without a process of ours that has met the one at this address, but for the last word, which is to be sent.
 fn almost_meet(address: SocketAddr) -> (TcpStream, Vec<u8>) {
+    almost_meet_as(RelayId([9; 16]), address)
+}
+
+fn almost_meet_as(name: RelayId, address: SocketAddr) -> (TcpStream, Vec<u8>) {
     let mut stream = connect(address);
     let mut out = Vec::new();
     let means = Means::Secrets(vec![secret()]);
-    let mut greeting = Greeting::dial(RelayId([9; 16]), means, [1; 32], &mut out);
+    let mut greeting = Greeting::dial(name, means, [1; 32], &mut out);
     loop {
         stream.write_all(&std::mem::take(&mut out)).unwrap();
         let mut bytes = vec![0; greeting.due()];
@@ -144,10 +148,7 @@ fn a_peer_that_breaks_the_protocol_is_cut_off_and_others_go_on() {
         // A way by somebody else.
         cell(
             0,
-            Cell::Route(
-                crate::cell::Span { job: [0; 16], first: ProcId(0), count: 1 },
-                vec![RelayId([1; 16])],
-            ),
+            Cell::Route(Span { job: [0; 16], first: ProcId(0), count: 1 }, vec![RelayId([1; 16])]),
         ),
     ];
     for bytes in cases {
@@ -172,6 +173,32 @@ fn a_peer_that_breaks_the_protocol_is_cut_off_and_others_go_on() {
     }
     let seen = relay.handle.snapshot(PATIENCE).unwrap();
     assert_eq!((seen.circuits(), seen.memory()[1]), (0, 0));
+}
+
+#[test]
+fn who_goes_by_two_names_may_not_tell_twice_as_much() {
+    let relay = Running::start(config(Proof::Secret(secret())));
+    let streams = [8, 9].map(|n| {
+        let name = RelayId([n; 16]);
+        let (mut stream, mut said) = almost_meet_as(name, relay.address);
+        for first in 0..40 {
+            let span = Span { job: [0; 16], first: ProcId(100 * u32::from(n) + first), count: 1 };
+            Cell::Route(span, vec![name]).encode(0, &mut said);
+        }
+        stream.write_all(&said).unwrap();
+        stream
+    });
+    let since = Instant::now();
+    loop {
+        let seen = relay.handle.snapshot(PATIENCE).unwrap();
+        if seen.gauges.routes as u64 + seen.counts.routes_refused == 80 {
+            assert_eq!((seen.gauges.routes, seen.counts.routes_refused), (64, 16));
+            break;
+        }
+        assert!(since.elapsed() < PATIENCE, "what it was told is not all there");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    drop(streams);
 }
 
 /// Whether the relay ends the connection, and says nothing more on it.
@@ -392,7 +419,8 @@ fn joined(daemon: &mut Daemon, listener: &TcpListener) -> (TcpStream, SocketKey)
     };
     let fd = listener.accept().unwrap().0.into();
     let key = daemon.sockets.add(fd, Interest::Read, add).unwrap();
-    let link = daemon.core.trunk_up(key.into(), RelayId([9; 16]), false, None);
+    let name = RelayId([9; 16]);
+    let link = daemon.core.trunk_up(key.into(), (name, name.into()), false, None);
     daemon.sockets.trunk(key).unwrap().stage = TrunkStage::Up(link);
     daemon.peer_is_up(known, false);
     daemon.share_rates();

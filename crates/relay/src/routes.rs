@@ -16,15 +16,26 @@ use crate::core::Link;
 
 type LinkKey = Key<Link>;
 
+/// To whom it is put down what is told on a connection: what its other side has proven, by whatever name it goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Account(pub [u8; 16]);
+
+impl From<RelayId> for Account {
+    /// A name that is proven by a certificate.
+    fn from(name: RelayId) -> Self {
+        Self(name.0)
+    }
+}
+
 #[derive(Debug, Default)]
 struct Entry {
     /// Registrations here.
     local: usize,
-    /// What each connection leads to it by, by the relay at its other side.
-    learnt: BTreeMap<RelayId, BTreeMap<LinkKey, Vec<RelayId>>>,
+    /// What each connection leads to it by, by whose it is.
+    learnt: BTreeMap<Account, BTreeMap<LinkKey, Vec<RelayId>>>,
 }
 
-/// To how many spans a relay has told us paths, over all its connections.
+/// To how many spans somebody has told us paths, over all his connections.
 #[derive(Debug, Default)]
 struct Learnt {
     all: usize,
@@ -57,6 +68,7 @@ impl Learnt {
 #[derive(Debug)]
 struct Neighbour {
     peer: RelayId,
+    account: Account,
     /// The jobs that may cross to it and from it; `None`: all.
     jobs: Option<Vec<JobId>>,
     /// What it was told.
@@ -79,7 +91,7 @@ pub(crate) struct Routes {
     me: RelayId,
     entries: BTreeMap<Span, Entry>,
     neighbours: BTreeMap<LinkKey, Neighbour>,
-    learnt: BTreeMap<RelayId, Learnt>,
+    learnt: BTreeMap<Account, Learnt>,
     /// Most paths that are told on one connection.
     most: usize,
     is_silent: bool,
@@ -157,9 +169,15 @@ impl Routes {
         self.update(span);
     }
 
-    pub(crate) fn link_up(&mut self, link: LinkKey, peer: RelayId, jobs: Option<Vec<JobId>>) {
+    pub(crate) fn link_up(
+        &mut self,
+        link: LinkKey,
+        (peer, account): (RelayId, Account),
+        jobs: Option<Vec<JobId>>,
+    ) {
         let neighbour = Neighbour {
             peer,
+            account,
             jobs,
             told: HashMap::new(),
             untold: BTreeSet::new(),
@@ -201,13 +219,13 @@ impl Routes {
     }
 
     pub(crate) fn link_down(&mut self, link: LinkKey) {
-        let Some(peer) = self.neighbours.get(&link).map(|neighbour| neighbour.peer) else { return };
+        let Some(account) = self.account(link) else { return };
         let has_told =
-            |entry: &Entry| entry.learnt.get(&peer).is_some_and(|ways| ways.contains_key(&link));
+            |entry: &Entry| entry.learnt.get(&account).is_some_and(|ways| ways.contains_key(&link));
         let learnt = self.entries.iter().filter(|(_, entry)| has_told(entry));
         let spans: Vec<Span> = learnt.map(|(span, _)| *span).collect();
         self.neighbours.remove(&link);
-        spans.into_iter().for_each(|span| self.forget(link, peer, span));
+        spans.into_iter().for_each(|span| self.forget(link, account, span));
     }
 
     /// A peer says how it reaches a span. `Ok(false)`: it has told too many, this one is not kept.
@@ -226,41 +244,45 @@ impl Routes {
             self.withdraw(link, span);
             return Ok(true);
         }
-        let peer = neighbour.peer;
-        let before = self.entries.get(&span).and_then(|entry| entry.learnt.get(&peer));
+        let account = neighbour.account;
+        let before = self.entries.get(&span).and_then(|entry| entry.learnt.get(&account));
         if before.and_then(|ways| ways.get(&link)) == Some(&path) {
             return Ok(true);
         }
         // Of several connections with the same to tell one may be ahead of the others.
         let most = self.most + self.most / 8;
-        if before.is_none() && !self.learnt.entry(peer).or_default().add(span.job, most) {
+        if before.is_none() && !self.learnt.entry(account).or_default().add(span.job, most) {
             return Ok(false);
         }
-        let ways = self.entries.entry(span).or_default().learnt.entry(peer).or_default();
+        let ways = self.entries.entry(span).or_default().learnt.entry(account).or_default();
         ways.insert(link, path);
         self.update(span);
         Ok(true)
     }
 
     pub(crate) fn withdraw(&mut self, link: LinkKey, span: Span) {
-        if let Some(peer) = self.neighbours.get(&link).map(|neighbour| neighbour.peer) {
-            self.forget(link, peer, span);
+        if let Some(account) = self.account(link) {
+            self.forget(link, account, span);
         }
     }
 
-    /// Forgets the path to the span that the connection to this relay has led by.
-    fn forget(&mut self, link: LinkKey, peer: RelayId, span: Span) {
+    fn account(&self, link: LinkKey) -> Option<Account> {
+        self.neighbours.get(&link).map(|neighbour| neighbour.account)
+    }
+
+    /// Forgets the path to the span that the connection has led by, which is his.
+    fn forget(&mut self, link: LinkKey, his: Account, span: Span) {
         let Some(entry) = self.entries.get_mut(&span) else { return };
-        let Some(ways) = entry.learnt.get_mut(&peer) else { return };
+        let Some(ways) = entry.learnt.get_mut(&his) else { return };
         if ways.remove(&link).is_none() {
             return;
         }
         if ways.is_empty() {
-            entry.learnt.remove(&peer);
-            if let Some(learnt) = self.learnt.get_mut(&peer) {
+            entry.learnt.remove(&his);
+            if let Some(learnt) = self.learnt.get_mut(&his) {
                 learnt.remove(span.job);
                 if learnt.all == 0 {
-                    self.learnt.remove(&peer);
+                    self.learnt.remove(&his);
                 }
             }
         }
@@ -284,8 +306,9 @@ impl Routes {
         let mut best = usize::MAX;
         let mut found = Vec::new();
         for (_, entry) in self.of_job(job).filter(|(span, _)| span.holds(to)) {
-            // What a relay tells begins with itself.
-            let others = entry.learnt.iter().filter(|(peer, _)| Some(**peer) != except);
+            // Whose name is proven has told nothing that does not begin with it.
+            let own = except.map(Account::from);
+            let others = entry.learnt.iter().filter(|(account, _)| Some(**account) != own);
             for (link, path) in others.flat_map(|(_, ways)| ways) {
                 let is_back = except.is_some_and(|peer| path.contains(&peer));
                 if path.len() > best || is_back || !self.may_cross(*link, &job) || !may(*link) {
@@ -396,6 +419,11 @@ mod tests {
         RelayId([n as u8; 16])
     }
 
+    /// One whose name is proven.
+    fn named(n: usize) -> (RelayId, Account) {
+        (relay(n), relay(n).into())
+    }
+
     fn key(n: usize) -> LinkKey {
         Key::from_bits(n as u64)
     }
@@ -407,8 +435,8 @@ mod tests {
     #[test]
     fn a_span_is_found_by_the_fewest_relays_and_never_back_where_it_came_from() {
         let mut routes = Routes::new(relay(0), 10);
-        routes.link_up(key(1), relay(1), None);
-        routes.link_up(key(2), relay(2), None);
+        routes.link_up(key(1), named(1), None);
+        routes.link_up(key(2), named(2), None);
         assert!(routes.learn(key(1), span(5), vec![relay(1), relay(9)]).unwrap());
         assert!(routes.learn(key(2), span(5), vec![relay(2)]).unwrap());
         assert_eq!(routes.towards(([1; 16], ProcId(5)), None, |_| true), [key(2)]);
@@ -422,7 +450,7 @@ mod tests {
     #[test]
     fn what_a_peer_may_tell_is_bounded_and_begins_with_itself() {
         let mut routes = Routes::new(relay(0), 2);
-        routes.link_up(key(1), relay(1), None);
+        routes.link_up(key(1), named(1), None);
         for n in 0..2 {
             assert!(routes.learn(key(1), span(n), vec![relay(1)]).unwrap());
         }
@@ -437,8 +465,8 @@ mod tests {
     #[test]
     fn what_a_peer_may_tell_is_the_same_on_however_many_connections() {
         let mut routes = Routes::new(relay(0), 8);
-        (1..=5).for_each(|n| routes.link_up(key(n), relay(1), None));
-        routes.link_up(key(6), relay(2), None);
+        (1..=5).for_each(|n| routes.link_up(key(n), named(1), None));
+        routes.link_up(key(6), named(2), None);
         let learn = |routes: &mut Routes, by: usize, n| {
             let path = vec![relay(if by == 6 { 2 } else { 1 })];
             routes.learn(key(by), span(n), path).unwrap()
@@ -461,7 +489,7 @@ mod tests {
     #[test]
     fn what_a_peer_may_tell_of_one_job_is_bounded_and_others_have_their_own() {
         let mut routes = Routes::new(relay(0), 1000);
-        [1, 2, 3].into_iter().for_each(|n| routes.link_up(key(n), relay(n.min(2)), None));
+        [1, 2, 3].into_iter().for_each(|n| routes.link_up(key(n), named(n.min(2)), None));
         let of = |job: u8, first: u32| Span { job: [job; 16], first: ProcId(first), count: 1000 };
         let learn = |routes: &mut Routes, by: usize, span| {
             routes.learn(key(by), span, vec![relay(by.min(2))]).unwrap()
@@ -479,9 +507,27 @@ mod tests {
     }
 
     #[test]
+    fn what_somebody_may_tell_is_the_same_by_however_many_names() {
+        let mut routes = Routes::new(relay(0), 80);
+        let account = Account([99; 16]);
+        (1..=50).for_each(|n| routes.link_up(key(n), (relay(n), account), None));
+        let mut learn = |n: usize, job: u8| {
+            let span = Span { job: [job; 16], first: ProcId(n as u32), count: 1 };
+            routes.learn(key(1 + n % 50), span, vec![relay(1 + n % 50)]).unwrap()
+        };
+        assert_eq!((0..200).filter(|n| learn(*n, 1)).count(), 64);
+        assert_eq!((0..200).filter(|n| learn(*n, 2)).count(), 90 - 64);
+        // Those who share what they prove lead to each other all the same.
+        let found = routes.towards(([1; 16], ProcId(7)), Some(relay(1)), |_| true);
+        assert_eq!(found, [key(8)]);
+        (1..=50).for_each(|n| routes.link_down(key(n)));
+        assert!(routes.entries.is_empty() && routes.learnt.is_empty());
+    }
+
+    #[test]
     fn the_same_again_is_no_news_and_each_is_told_the_best_way_that_leads_past_him() {
         let mut routes = Routes::new(relay(0), 10);
-        (1..=4).for_each(|n| routes.link_up(key(n), relay(n.min(3)), None));
+        (1..=4).for_each(|n| routes.link_up(key(n), named(n.min(3)), None));
         let path = |names: &[usize]| names.iter().map(|n| relay(*n)).collect::<Vec<_>>();
         assert!(routes.learn(key(1), span(7), path(&[1, 3])).unwrap());
         assert!(routes.learn(key(2), span(7), path(&[2, 8, 9])).unwrap());
@@ -499,7 +545,7 @@ mod tests {
     #[test]
     fn what_changes_while_nobody_listens_is_told_once_and_as_it_is_then() {
         let mut routes = Routes::new(relay(0), 10);
-        [1, 2].into_iter().for_each(|n| routes.link_up(key(n), relay(n), None));
+        [1, 2].into_iter().for_each(|n| routes.link_up(key(n), named(n), None));
         let told = |routes: &mut Routes| {
             assert_eq!(routes.with_news(), [key(2)]);
             routes.news(key(2))
@@ -524,8 +570,8 @@ mod tests {
     #[test]
     fn what_a_peer_has_no_room_for_is_told_when_it_has() {
         let (mut one, mut two) = (Routes::new(relay(0), 3), Routes::new(relay(1), 3));
-        one.link_up(key(1), relay(1), None);
-        two.link_up(key(0), relay(0), None);
+        one.link_up(key(1), named(1), None);
+        two.link_up(key(0), named(0), None);
         let tell = |one: &mut Routes, two: &mut Routes| {
             for link in one.with_news() {
                 for cell in one.news(link) {
@@ -569,8 +615,8 @@ mod tests {
 
         fn link(&mut self, a: usize, b: usize) {
             if a != b && self.links.insert((a.min(b), a.max(b))) {
-                self.relays[a].link_up(key(b), relay(b), None);
-                self.relays[b].link_up(key(a), relay(a), None);
+                self.relays[a].link_up(key(b), named(b), None);
+                self.relays[b].link_up(key(a), named(a), None);
             }
         }
 

@@ -165,10 +165,12 @@ impl Daemon {
         let Some(trunk) = self.sockets.trunk(key) else { return };
         let (address, is_dialer) = (trunk.address, trunk.is_dialer);
         let known = trunk.known.and_then(|key| Some((key, self.known.get(key)?)));
-        let Some((known, jobs)) = known.map(|(key, known)| (key, known.peer.jobs.clone())) else {
+        let Some((known, proof, jobs)) =
+            known.map(|(key, known)| (key, known.peer.proof.account(), known.peer.jobs.clone()))
+        else {
             return;
         };
-        let link = self.core.trunk_up(key.into(), peer, is_dialer, jobs);
+        let link = self.core.trunk_up(key.into(), (peer, proof), is_dialer, jobs);
         (trunk.stage, trunk.since) = (TrunkStage::Up(link), Instant::now());
         options::prepare_trunk(&trunk.channel.fd);
         if !is_dialer {

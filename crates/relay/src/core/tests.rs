@@ -200,8 +200,8 @@ impl World {
         self.next += 2;
         for (index, (node, far)) in [(a, b), (b, a)].into_iter().enumerate() {
             let Node { core, fake } = &mut self.nodes[node];
-            let link =
-                core.trunk_up(Wire(wires[index]), RelayId([far as u8; 16]), index == 0, None);
+            let name = RelayId([far as u8; 16]);
+            let link = core.trunk_up(Wire(wires[index]), (name, name.into()), index == 0, None);
             let trunk = FakeTrunk {
                 link,
                 far: (far, wires[1 - index]),
@@ -742,7 +742,8 @@ fn what_breaks_the_protocol_is_refused() {
         let mut world = World::new(1, &Limits::default());
         world.register(0, 100);
         let Node { core, fake } = &mut world.nodes[0];
-        let link = core.trunk_up(Wire(1000), RelayId([5; 16]), false, None);
+        let name = RelayId([5; 16]);
+        let link = core.trunk_up(Wire(1000), (name, name.into()), false, None);
         let far = (0, 0);
         let trunk =
             FakeTrunk { link, far, on_way: VecDeque::new(), is_blocked: false, is_dead: false };

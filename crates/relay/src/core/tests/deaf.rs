@@ -27,7 +27,7 @@ impl Between {
         let mut core = Core::new(RelayId([1; 16]), limits);
         let mut fake = Fake::default();
         let [talks, other] = [(TALKS, false), (OTHER, true)].map(|(wire, is_dialer)| {
-            let link = core.trunk_up(wire, relay(wire), is_dialer, None);
+            let link = core.trunk_up(wire, (relay(wire), relay(wire).into()), is_dialer, None);
             let far = (0, 0);
             let trunk =
                 FakeTrunk { link, far, on_way: VecDeque::new(), is_blocked: true, is_dead: false };
