@@ -22,6 +22,9 @@ use crate::timers::Due;
 /// How many connections are accepted at a time: then it is others' turn.
 const ACCEPTED: usize = 64;
 
+/// A circuit's hello comes along with it. One that has stood for so long and said nothing makes room for others.
+const SILENT: Duration = Duration::from_millis(500);
+
 /// How often accepting is tried again when the system is out of descriptors or memory.
 const RETRY: Duration = Duration::from_millis(200);
 
@@ -56,6 +59,10 @@ impl Pending {
 
     pub(crate) fn is_through(&self, relay: usize) -> bool {
         self.origin == Origin::Circuit(relay)
+    }
+
+    fn is_silent(&self, now: Instant) -> bool {
+        self.hello.is_none() && now >= self.accepted + SILENT
     }
 
     /// When that process said hello here, if it did.
@@ -117,7 +124,7 @@ impl State {
     }
 
     /// Somebody has no place, or not any more.
-    fn turned_away(&mut self) {
+    pub(crate) fn turned_away(&mut self) {
         self.stats.rejected += 1;
         self.stats.last_rejection =
             Some("more connections than there are places wait for their proof".to_owned());
@@ -166,6 +173,20 @@ impl State {
         self.sockets.put(token, Socket::Pending(Box::new(pending)));
         self.pending.push(token);
         self.timers.set(now + self.limits().handshake, Due::Handshake(token));
+        if origin != Origin::Port {
+            self.timers.set(now + SILENT, Due::Handshake(token));
+        }
+    }
+
+    /// The oldest circuit through this relay that has said nothing for long.
+    pub(crate) fn silent_circuit(&mut self, relay: usize) -> Option<Token> {
+        let now = Instant::now();
+        let Self { pending, sockets, .. } = self;
+        let mut all = pending.iter().copied();
+        all.find(|token| {
+            matches!(sockets.get(*token), Some(Socket::Pending(pending))
+                if pending.is_through(relay) && pending.is_silent(now))
+        })
     }
 
     pub(crate) fn pending_ready(&mut self, token: Token, mut pending: Box<Pending>) {
@@ -186,18 +207,23 @@ impl State {
         }
     }
 
-    /// Forgets a pending handshake; one that is out of its slot belongs to the caller.
+    /// Forgets a pending handshake, whose place is free; one that is out of its slot belongs to the caller.
     fn end_pending(&mut self, token: Token) {
+        self.forget_pending(token);
+        self.answer_calls();
+    }
+
+    /// The same where calls are being answered.
+    pub(crate) fn forget_pending(&mut self, token: Token) {
         self.sockets.release(token);
         self.pending.retain(|&other| other != token);
         if !self.is_accepting {
             self.is_accepting = true;
             self.watch_listeners();
         }
-        self.answer_calls();
     }
 
-    /// A handshake's time is over, or accepting is to be tried again.
+    /// A handshake's time is over, or that of a circuit to say its first word, or accepting is to be tried again.
     pub(crate) fn handshake_due(&mut self, token: Token) {
         let handshake = self.limits().handshake;
         match self.sockets.get(token) {
@@ -205,6 +231,9 @@ impl State {
                 self.stats.rejected += 1;
                 self.stats.last_rejection = Some("the handshake took too long".to_owned());
                 self.end_pending(token);
+            }
+            Some(Socket::Pending(pending)) if pending.is_silent(Instant::now()) => {
+                self.answer_calls();
             }
             Some(Socket::Listener(_)) if !self.is_accepting => {
                 self.is_accepting = true;

@@ -307,7 +307,7 @@ impl State {
         for relay in 0..self.registrations.all.len() {
             while !self.is_closing
                 && self.registrations.has_calls(relay)
-                && self.has_place_for_circuit(relay)
+                && self.finds_place_for_circuit(relay)
                 && let Some(circuit) = self.registrations.next_call(relay)
             {
                 let _ = self.begin_leg(relay, Errand::Accept { circuit });
@@ -315,7 +315,17 @@ impl State {
         }
     }
 
-    /// Whether another circuit through this relay may come about. What one relay does is no matter to the others, nor to our port.
+    /// Whether another circuit through this relay may come about, in a free place or in that of one that has said nothing.
+    fn finds_place_for_circuit(&mut self, relay: usize) -> bool {
+        while !self.has_place_for_circuit(relay) {
+            let Some(token) = self.silent_circuit(relay) else { return false };
+            self.turned_away();
+            self.forget_pending(token);
+        }
+        true
+    }
+
+    /// Whether there is a free place for another circuit through this relay. What one relay does is no matter to the others, nor to our port.
     fn has_place_for_circuit(&self, relay: usize) -> bool {
         let places = self.registrations.places(self.limits().pending);
         let is_taken = |socket: &&Socket| match socket {

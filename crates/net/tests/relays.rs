@@ -5,13 +5,16 @@ mod common;
 mod relay;
 
 use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::*;
+use gridmpi_leg::{Ask, AskStep, Asker};
 use gridmpi_net::Net;
-use gridmpi_wire::{JobKey, ProcId, Strand};
+use gridmpi_wire::{Errand, JobKey, ProcId, Strand};
 use relay::{Relay, TOKEN, relayed, use_relays};
 
 fn relays() -> Vec<Relay> {
@@ -246,6 +249,43 @@ fn more_calls_than_there_are_places_are_met_one_after_another() {
     }
     // Nobody had to ask again.
     assert_eq!((relays[0].circuits(), relays[0].opens()), (8, 8));
+    shutdown(nets);
+}
+
+/// Somebody who knows the relay's token opens a circuit to process 0, and says nothing on it.
+fn open_and_say_nothing(relay: &Relay) -> TcpStream {
+    let asker = Asker { me: ProcId(5), job: JOB, token: JobKey::new(TOKEN) };
+    let (mut ask, hello) = Ask::new(&asker, Errand::Open { to: ProcId(0) }, [1; 32]);
+    let mut stream = TcpStream::connect(relay.address).unwrap();
+    stream.write_all(&hello).unwrap();
+    loop {
+        let count = stream.read(ask.space()).unwrap();
+        if let AskStep::Send(request) = ask.read(count, &asker).unwrap() {
+            stream.write_all(&request).unwrap();
+            return stream;
+        }
+    }
+}
+
+#[test]
+fn circuits_that_say_nothing_make_room_for_those_that_wait() {
+    let relays = [Relay::new(JobKey::new(TOKEN))];
+    let nets = relayed(&relays, |config| {
+        config.limits.pending = 8;
+        // Nobody's time is over before all have waited long enough.
+        config.limits.handshake = 2 * PATIENCE;
+        config.limits.dial_address = PATIENCE;
+        config.limits.dial_total = PATIENCE;
+    });
+    eventually("both at the relay", || relays[0].registered() == 2);
+    let silent: Vec<_> = (0..20).map(|_| open_and_say_nothing(&relays[0])).collect();
+    eventually("all places are taken", || relays[0].circuits() >= 4);
+    let bytes = pattern(1, 10_000);
+    let sent = send(&nets[1], 1, 0, 0, bytes.clone());
+    let received = receive(&nets[0], 1, 0, bytes.len());
+    assert!(finish(&nets[0], received).1 == Some(bytes));
+    assert_eq!(finish(&nets[1], sent).0.error, None);
+    drop(silent);
     shutdown(nets);
 }
 
