@@ -16,7 +16,7 @@ use crate::daemon::{Daemon, Due};
 use crate::dial::CONNECT;
 use crate::greet::{Greeting, TRUNK_MAGIC};
 use crate::options;
-use crate::poller::Interest;
+use crate::poller::{Interest, Ready};
 use crate::sockets::{Leg, Pending, PendingStage, Socket, SocketKey, Trunk, TrunkStage};
 use crate::tls;
 
@@ -25,6 +25,9 @@ const RETRY: Duration = Duration::from_millis(200);
 
 /// How many are accepted at a time.
 const ACCEPTS: usize = 256;
+
+/// How many connections may go on with TLS's handshake before all others have had their turn: its signatures take the time of many bytes.
+const SHAKES: usize = 4;
 
 /// The first byte of TLS (a handshake record).
 const TLS: u8 = 0x16;
@@ -163,6 +166,40 @@ impl Daemon {
                 Some((trunk.address, trunk.since))
             }
             _ => None,
+        }
+    }
+
+    /// Whether somebody is there who has come by himself and has not proven who he is.
+    pub(crate) fn is_strange(&self, key: SocketKey) -> bool {
+        match self.sockets.all.get(key) {
+            Some(Socket::Pending(_)) => true,
+            Some(Socket::Trunk(trunk)) => {
+                !trunk.is_dialer && !matches!(trunk.stage, TrunkStage::Up(_))
+            }
+            _ => false,
+        }
+    }
+
+    /// Something is ready that can wait for its turn.
+    pub(crate) fn is_ready_later(&mut self, ready: Ready) {
+        match self.strange.iter_mut().find(|other| other.key == ready.key) {
+            Some(before) => before.add(ready),
+            None => self.strange.push(ready),
+        }
+    }
+
+    /// Those who have not proven themselves have their turn, of those who do it by TLS a few.
+    pub(crate) fn dispatch_strange(&mut self) {
+        let mut shakes = 0;
+        for ready in std::mem::take(&mut self.strange) {
+            let is_shaking = matches!(self.sockets.all.get(ready.key),
+                Some(Socket::Trunk(trunk)) if matches!(trunk.stage, TrunkStage::Shaking));
+            shakes += usize::from(is_shaking);
+            if is_shaking && shakes > SHAKES {
+                self.strange.push(ready);
+            } else {
+                self.dispatch(ready);
+            }
         }
     }
 

@@ -91,6 +91,8 @@ pub struct Daemon {
     pub(crate) ranges: Vec<Range<usize>>,
     /// Connections to relays that were not read to their end.
     pub(crate) again: Vec<SocketKey>,
+    /// What is ready of those who have not proven themselves.
+    pub(crate) strange: Vec<Ready>,
     pub(crate) counts: Counts,
     addresses: Vec<SocketAddr>,
     clock: Clock,
@@ -157,6 +159,7 @@ impl Daemon {
             scratch: vec![0; INBOUND],
             ranges: Vec::new(),
             again: Vec::new(),
+            strange: Vec::new(),
             counts: Counts::default(),
             addresses: Vec::new(),
             clock,
@@ -262,9 +265,7 @@ impl Daemon {
                     self.read_trunk(key);
                 }
             }
-            for event in ready.drain(..) {
-                self.dispatch(event);
-            }
+            self.dispatch_all(&mut ready);
             self.do_what_is_due(now);
             self.settle();
             self.say_what_is_full();
@@ -273,12 +274,24 @@ impl Daemon {
         Ok(())
     }
 
+    /// Those who are known come first.
+    pub(crate) fn dispatch_all(&mut self, ready: &mut Vec<Ready>) {
+        for event in ready.drain(..) {
+            if self.is_strange(event.key) {
+                self.is_ready_later(event);
+            } else {
+                self.dispatch(event);
+            }
+        }
+        self.dispatch_strange();
+    }
+
     /// `now`: before what was done since the last wait.
     fn wait(&mut self, ready: &mut Vec<Ready>, now: Duration) -> io::Result<()> {
         if self.core.take_sooner() | std::mem::take(&mut self.is_due_sooner) {
             self.look_what_is_due();
         }
-        if !self.again.is_empty() || self.core.has_more() {
+        if !self.again.is_empty() || !self.strange.is_empty() || self.core.has_more() {
             return self.sockets.poller.wait(Some(Duration::ZERO), ready);
         }
         if let Some(time) = self.lookout.time(self.config.busy_poll) {
@@ -315,7 +328,7 @@ impl Daemon {
         }
     }
 
-    fn dispatch(&mut self, ready: Ready) {
+    pub(crate) fn dispatch(&mut self, ready: Ready) {
         match self.sockets.all.get_mut(ready.key) {
             Some(Socket::Leg(_)) => self.leg_ready(ready),
             Some(Socket::Trunk(_)) => self.trunk_ready(ready),

@@ -268,6 +268,37 @@ fn who_goes_from_the_settings_while_tls_shakes_hands_stays_outside() {
 }
 
 #[test]
+fn many_who_begin_with_tls_at_once_have_their_turns_and_each_is_answered() {
+    let [one, two] = [(); 2].map(|()| Identity::generate().unwrap());
+    let config =
+        Config { identity: Some(one.clone()), ..config(Proof::Fingerprint(two.fingerprint())) };
+    let mut daemon = Daemon::new(config).unwrap();
+    let address = daemon.addresses()[0];
+    let begin = |_| {
+        let mut stream = connect(address);
+        let mut tls = crate::tls::dial(&two, one.fingerprint()).unwrap();
+        while tls.wants_write() {
+            tls.write_tls(&mut stream).unwrap();
+        }
+        stream.set_nonblocking(true).unwrap();
+        stream
+    };
+    let streams: Vec<TcpStream> = (0..14).map(begin).collect();
+    let count = || streams.iter().filter(|stream| stream.peek(&mut [0]).is_ok()).count();
+    let (since, mut ready, mut answered) = (Instant::now(), Vec::new(), Vec::new());
+    while answered.iter().sum::<usize>() < streams.len() {
+        assert!(since.elapsed() < PATIENCE, "{answered:?}");
+        let (before, has_more) = (count(), !daemon.strange.is_empty());
+        daemon.sockets.poller.wait(Some(Duration::ZERO), &mut ready).unwrap();
+        daemon.dispatch_all(&mut ready);
+        let now = count() - before;
+        assert!(now <= 4 && (now > 0 || !has_more), "{now} after {answered:?}");
+        answered.extend((now > 0).then_some(now));
+    }
+    assert_eq!(answered, [4, 4, 4, 2]);
+}
+
+#[test]
 fn an_end_that_comes_with_the_last_bytes_is_seen_at_once() {
     let long = Duration::from_secs(60);
     let limits = Limits { probe: long, dead: long, keepalive: long, ..Limits::default() };

@@ -73,6 +73,14 @@ impl Poller {
 }
 
 impl Ready {
+    /// More of the same is ready.
+    pub(crate) fn add(&mut self, more: Self) {
+        self.is_readable |= more.is_readable;
+        self.is_writable |= more.is_writable;
+        self.has_ended |= more.has_ended;
+        self.has_failed |= more.has_failed;
+    }
+
     fn new(data: u64, flags: Flags) -> Self {
         let ended = Flags::RDHUP | Flags::HUP | Flags::ERR;
         Self {
