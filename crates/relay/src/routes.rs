@@ -179,10 +179,13 @@ impl Routes {
         self.neighbours.values().map(|it| it.untold.len() + it.shares.waiting()).sum()
     }
 
-    /// Whether a process of these may register here: its job has told of no more clusters than it may.
-    pub(crate) fn may_add_local(&self, span: Span) -> bool {
-        self.entries.get(&span).is_some_and(|entry| entry.local > 0)
-            || self.books.get(&None).map_or(0, |book| book.of_job(&span.job)) < MOST_LOCAL
+    /// Whether a process of these may register here: its job has told of no more clusters than it may. `before`: as of which it
+    /// has registered, and will not be any more.
+    pub(crate) fn may_add_local(&self, span: Span, before: Option<Span>) -> bool {
+        let local = |span: &Span| self.entries.get(span).map_or(0, |entry| entry.local);
+        let goes = before.is_some_and(|before| local(&before) == 1);
+        let of_job = self.books.get(&None).map_or(0, |book| book.of_job(&span.job));
+        local(&span) > 0 || of_job < MOST_LOCAL + usize::from(goes)
     }
 
     pub(crate) fn add_local(&mut self, span: Span) {

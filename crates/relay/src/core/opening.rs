@@ -59,17 +59,21 @@ impl Core {
 
     fn register(&mut self, wire: Wire, process: ProcId, span: Span) -> Result<LinkKey, LegVerdict> {
         let job = span.job;
+        let before = self.registered.get(&(job, process)).copied();
+        let own = before.and_then(|key| match &self.links.get(key)?.kind {
+            Kind::Registered { span, .. } => Some(*span),
+            _ => None,
+        });
+        if !self.routes.may_add_local(span, own) {
+            return Err(self.full(Bound::Clusters));
+        }
         // Who comes again takes his own place: the leg that he had is dead, whether this relay knows it yet or not.
-        if let Some(before) = self.registered.get(&(job, process)).copied() {
+        if let Some(before) = before {
             if let Some(link) = self.links.get(before) {
                 self.actions.push_back(Action::Close(link.wire));
             }
-            self.unregister(before);
-        }
-        if !self.routes.may_add_local(span) {
-            return Err(self.full(Bound::Clusters));
-        }
-        if !self.places.take(job, 1) {
+            self.strike(before);
+        } else if !self.places.take(job, 1) {
             return Err(self.full(Bound::Connections));
         }
         let key = self.links.insert(Link::new(wire, Kind::Registered { job, process, span }));
@@ -84,13 +88,20 @@ impl Core {
     }
 
     pub(super) fn unregister(&mut self, key: LinkKey) {
-        let Some(link) = self.links.remove(key) else { return };
-        if let Kind::Registered { job, process, span } = link.kind {
-            self.registered.remove(&(job, process));
+        if let Some(job) = self.strike(key) {
             self.places.give(job, 1);
-            self.routes.remove_local(span);
-            self.spread_news();
         }
+    }
+
+    /// Takes a registration off the books, but for its place. Whose it was.
+    fn strike(&mut self, key: LinkKey) -> Option<JobId> {
+        let Kind::Registered { job, process, span } = self.links.remove(key)?.kind else {
+            return None;
+        };
+        self.registered.remove(&(job, process));
+        self.routes.remove_local(span);
+        self.spread_news();
+        Some(job)
     }
 
     fn open_from_leg(&mut self, wire: Wire, wanted: Wanted) -> Result<LinkKey, LegVerdict> {

@@ -117,3 +117,29 @@ fn who_comes_again_takes_his_own_place() {
     assert_eq!(world.answer_in(JOB, 5, own(5)).1, Some(LegVerdict::Accepted));
     assert_eq!(world.answer_in(JOB, 70, own(70)).1, Some(LegVerdict::Full));
 }
+
+#[test]
+fn who_comes_again_and_is_refused_is_still_where_he_was() {
+    let (mut world, _) = line(2, &Limits::default());
+    let two = Errand::Register { first: ProcId(100), count: 2 };
+    let [old, _] = [100, 101].map(|process| world.answer_in(JOB, process, two).0);
+    assert_eq!(world.ask_until_full(JOB, own).0, 63);
+    // His cluster has another process here: as of another one he would be of a 65th.
+    assert_eq!(world.answer_in(JOB, 100, own(100)).1, Some(LegVerdict::Full));
+    assert!(!world.leg(old).is_closed, "he was sent away");
+    assert_eq!(world.answer_in(JOB, 7, Errand::Open { to: ProcId(100) }).1, None);
+    assert_eq!(world.leg(old).notices.len(), 1);
+    // Who is alone in his is not.
+    assert_eq!(world.answer_in(JOB, 5, own(200)).1, Some(LegVerdict::Accepted));
+}
+
+#[test]
+fn who_comes_again_keeps_his_place_though_there_are_fewer_now() {
+    let limits = Limits { connections: 81, ..Limits::default() };
+    let (mut world, _) = line(2, &limits);
+    assert_eq!(world.ask_until_full(JOB, all).0, 70);
+    world.nodes[0].core.set_limits(Limits { connections: 41, ..limits });
+    assert_eq!(world.answer_in(JOB, 5, all(5)).1, Some(LegVerdict::Accepted));
+    assert_eq!(world.nodes[0].core.gauges().registered, 70);
+    assert_eq!(world.answer_in(JOB, 200, all(0)).1, Some(LegVerdict::Full));
+}
