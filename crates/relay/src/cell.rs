@@ -270,6 +270,13 @@ impl Fields<'_> {
         Ok(u32::from_le_bytes(self.array()?))
     }
 
+    fn hops(&mut self) -> Result<u8, CellError> {
+        match self.byte()? {
+            hops if usize::from(hops) <= MAX_HOPS => Ok(hops),
+            _ => Err(CellError::Field("hops")),
+        }
+    }
+
     fn amount(&mut self) -> Result<u32, CellError> {
         match self.number()? {
             bytes if bytes > 0 && bytes as usize <= MAX_WINDOW => Ok(bytes),
@@ -319,7 +326,7 @@ fn decode(kind: u8, circuit: u32, body: &[u8]) -> Result<Cell, CellError> {
             job: fields.array()?,
             from: ProcId(fields.number()?),
             to: ProcId(fields.number()?),
-            hops: fields.byte()?,
+            hops: fields.hops()?,
         },
         kind::ANSWER => Cell::Answer(verdict(fields.byte()?)?),
         kind::CREDIT => Cell::Credit(fields.amount()?),
@@ -464,7 +471,7 @@ mod tests {
     fn cells() -> impl Strategy<Value = (u32, Cell)> {
         let on = 1u32..;
         prop_oneof![
-            (on.clone(), any::<JobId>(), any::<u32>(), any::<u32>(), any::<u8>()).prop_map(
+            (on.clone(), any::<JobId>(), any::<u32>(), any::<u32>(), 0..=MAX_HOPS as u8).prop_map(
                 |(circuit, job, from, to, hops)| {
                     (circuit, Cell::Open { job, from: ProcId(from), to: ProcId(to), hops })
                 }

@@ -116,10 +116,7 @@ impl Core {
         match cell {
             Cell::Answer(verdict) => self.answered(key, number, circuit, side, verdict),
             Cell::Credit(bytes) => self.credited(number, circuit, side, bytes as usize),
-            Cell::Blocked => {
-                self.wanting.push((circuit, side));
-                Ok(())
-            }
+            Cell::Blocked => self.blocked(number, circuit, side),
             Cell::Return(bytes) => self.returned(number, circuit, side, bytes as usize),
             Cell::Fin => self.ended(number, circuit, side),
             Cell::Reset(reason) => {
@@ -209,6 +206,17 @@ impl Core {
         Ok(())
     }
 
+    fn blocked(&mut self, number: u32, circuit: CircuitKey, side: Side) -> Result<(), Violation> {
+        let Some(found) = self.circuits.get_mut(circuit) else { return Ok(()) };
+        let flow = &mut found.flows[side as usize];
+        if flow.blocked > flow.credits {
+            return Err(CellError::Turn(number, "BLOCKED"));
+        }
+        flow.blocked += 1;
+        self.wanting.push((circuit, side));
+        Ok(())
+    }
+
     fn returned(
         &mut self,
         number: u32,
@@ -279,6 +287,7 @@ impl Core {
         }
         let bytes = std::mem::take(&mut flow.returning);
         flow.granted += bytes;
+        flow.credits = flow.credits.saturating_add(1);
         self.say(link, number, &Cell::Credit(bytes as u32));
     }
 }

@@ -91,6 +91,9 @@ pub(super) struct Flow {
     pub(super) since_growth: usize,
     /// So much may be sent to the next relay.
     pub(super) credit: usize,
+    /// How often the sender has said that it has more, and was granted something: it may say so once after each time.
+    pub(super) blocked: u32,
+    pub(super) credits: u32,
     /// The next relay knows that there is more.
     pub(super) has_said_blocked: bool,
     /// The leg it comes from.

@@ -724,6 +724,8 @@ fn what_breaks_the_protocol_is_refused() {
         (vec![open(3), (3, Cell::Answer(LegVerdict::Accepted))], vec![]),
         (vec![open(3), (3, Cell::Fin), (3, Cell::Fin)], vec![]),
         (vec![open(3), (3, Cell::Return(1))], vec![]),
+        (vec![open(3), (3, Cell::Blocked), (3, Cell::Blocked)], vec![]),
+        (vec![(3, Cell::Open { job: JOB, from: ProcId(1), to: ProcId(100), hops: 9 })], vec![]),
         (vec![open(3), (3, Cell::Credit(64 << 20))], vec![]),
         (
             vec![open(3)],
