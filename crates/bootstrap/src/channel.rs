@@ -10,8 +10,10 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// Longest frame: the table of a job of the largest size allowed by `model`.
-const MAX_FRAME: usize = 256 << 20;
+/// Longest frame of all: the table of a job of the largest size allowed by `model`, and what a rank registers.
+pub(crate) const TABLE: usize = 256 << 20;
+/// Longest frame of any other kind: a reason of 4 KiB, however it is written, or some addresses.
+pub(crate) const WORD: usize = 64 << 10;
 /// Memory is taken as bytes arrive, in steps of this size, whatever the length claims.
 const STEP: usize = 64 << 10;
 
@@ -78,6 +80,8 @@ pub(crate) enum ChannelError {
     Io(#[from] io::Error),
     #[error("a frame of {0} bytes, which is too long")]
     TooLong(usize),
+    #[error("a frame that claims to have {0} bytes, which are too many")]
+    Claims(usize),
     #[error("a frame that was altered on its way")]
     Forged,
     #[error("a message that is none of ours: {0}")]
@@ -94,7 +98,8 @@ impl ChannelError {
 
     /// Whether another connection may do better.
     pub(crate) const fn is_passing(&self) -> bool {
-        matches!(self, Self::Io(_) | Self::Forged)
+        // A length is believed before its tag is seen.
+        matches!(self, Self::Io(_) | Self::Forged | Self::Claims(_))
     }
 
     pub(crate) fn is_timeout(&self) -> bool {
@@ -149,7 +154,7 @@ impl Writer {
         deadline: Instant,
     ) -> Result<usize, ChannelError> {
         let body = serde_json::to_vec(message)?;
-        let length = u32::try_from(body.len()).ok().filter(|_| body.len() <= MAX_FRAME);
+        let length = u32::try_from(body.len()).ok().filter(|_| body.len() <= TABLE);
         let length = length.ok_or(ChannelError::TooLong(body.len()))?;
         let tag = self.direction.tag(&body);
         let mut frame = Vec::with_capacity(4 + body.len() + TAG_LEN);
@@ -168,13 +173,13 @@ impl Writer {
 }
 
 impl Reader {
-    /// The next message. After an error the connection is of no further use, except that a
+    /// The next message, which is a [`WORD`] at most. After an error the connection is of no further use, except that a
     /// time-out before the first byte of a frame leaves it whole.
     pub(crate) fn receive<M: DeserializeOwned>(
         &mut self,
         deadline: Instant,
     ) -> Result<M, ChannelError> {
-        self.receive_within(MAX_FRAME, deadline)
+        self.receive_within(WORD, deadline)
     }
 
     /// As [`Reader::receive`], for messages of at most so many bytes.
@@ -188,7 +193,7 @@ impl Reader {
         wire.read_exact(&mut length)?;
         let length = u32::from_le_bytes(length) as usize;
         if length > most {
-            return Err(ChannelError::TooLong(length));
+            return Err(ChannelError::Claims(length));
         }
         let mut body = Vec::new();
         while body.len() < length {
@@ -251,10 +256,14 @@ mod tests {
     }
 
     fn offered(bytes: &[u8]) -> Result<String, ChannelError> {
+        offered_within(WORD, bytes)
+    }
+
+    fn offered_within(most: usize, bytes: &[u8]) -> Result<String, ChannelError> {
         let (_, mut raw, mut reader) = pair();
         raw.write_all(bytes).unwrap();
         raw.shutdown(std::net::Shutdown::Write).unwrap();
-        reader.receive(soon())
+        reader.receive_within(most, soon())
     }
 
     #[test]
@@ -266,7 +275,7 @@ mod tests {
             writer.send(&long, soon()).unwrap();
         });
         assert_eq!(reader.receive::<String>(soon()).unwrap(), "first");
-        assert_eq!(reader.receive::<String>(soon()).unwrap().len(), 3 * STEP);
+        assert_eq!(reader.receive_within::<String>(TABLE, soon()).unwrap().len(), 3 * STEP);
         sender.join().unwrap();
     }
 
@@ -287,11 +296,17 @@ mod tests {
 
     #[test]
     fn a_claimed_length_takes_no_memory_before_its_bytes_come() {
-        let mut bytes = (MAX_FRAME as u32).to_le_bytes().to_vec();
-        bytes.extend([0; 100]);
-        assert!(matches!(offered(&bytes), Err(ChannelError::Io(_))));
-        let long = (MAX_FRAME as u32 + 1).to_le_bytes();
-        assert!(matches!(offered(&long), Err(ChannelError::TooLong(_))));
+        for (most, longer) in [(WORD, WORD + 1), (TABLE, TABLE + 1)] {
+            let mut bytes = (most as u32).to_le_bytes().to_vec();
+            bytes.extend([0; 100]);
+            assert!(matches!(offered_within(most, &bytes), Err(ChannelError::Io(_))));
+            let long = (longer as u32).to_le_bytes();
+            let error = offered_within(most, &long).unwrap_err();
+            assert!(matches!(error, ChannelError::Claims(length) if length == longer));
+            // Whoever is on the way can say so: another connection may do better.
+            assert!(error.is_passing());
+        }
+        assert!(matches!(offered(&(TABLE as u32).to_le_bytes()), Err(ChannelError::Claims(_))));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The client's end of a session with the coordinator: a thread that holds the connection, and makes it again when it is lost.
 
-use crate::channel::ChannelError;
+use crate::channel::{ChannelError, TABLE, WORD};
 use crate::client::broken;
 use crate::connect::tune_briskly;
 use crate::error::BootstrapError;
@@ -85,7 +85,12 @@ impl Keeper {
             session: Arc::clone(&session),
             direct: None,
             times,
-            ear: Ear { tell, patience: NetworkInfo::default().reconnect(), state: Job::On },
+            ear: Ear {
+                tell,
+                patience: NetworkInfo::default().reconnect(),
+                state: Job::On,
+                is_told: false,
+            },
         };
         let line = caller.reach(deadline, |reached, deadline| work.open(reached, deadline))?;
         spawn(move || work.run(line)).map_err(BootstrapError::gone)?;
@@ -131,6 +136,8 @@ struct Ear<T> {
     /// How long a lost connection is tried to be made again.
     patience: Duration,
     state: Job,
+    /// The job's table has come, or terms, after which there is none.
+    is_told: bool,
 }
 
 impl<T: FnMut(News)> Hearer<FromCoordinator> for Ear<T> {
@@ -142,15 +149,21 @@ impl<T: FnMut(News)> Hearer<FromCoordinator> for Ear<T> {
 
     fn hear(&mut self, message: FromCoordinator) {
         match &message {
-            FromCoordinator::Table(table) => self.patience = table.network.reconnect(),
+            FromCoordinator::Table(table) => {
+                (self.patience, self.is_told) = (table.network.reconnect(), true);
+            }
             FromCoordinator::Joined(terms) => {
-                self.patience = Duration::from_secs(terms.reconnect_s)
+                (self.patience, self.is_told) = (Duration::from_secs(terms.reconnect_s), true);
             }
             FromCoordinator::Ended { .. } => self.state = Job::Ending,
             FromCoordinator::Refused { .. } => self.state = Job::Refused,
             FromCoordinator::Signal { .. } => {}
         }
         (self.tell)(News::Said(message));
+    }
+
+    fn longest(&self) -> usize {
+        if self.is_told { WORD } else { TABLE }
     }
 
     fn down(&mut self, problem: &ChannelError) {

@@ -9,7 +9,7 @@
 //! answer is no question.
 
 use crate::bell::Bell;
-use crate::channel::{ChannelError, Reader, Writer};
+use crate::channel::{ChannelError, Reader, WORD, Writer};
 use crate::lock;
 use crate::model::ClusterName;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -168,6 +168,10 @@ pub(crate) trait Hearer<In> {
     fn up(&mut self, first: bool);
     /// The other end's next message.
     fn hear(&mut self, message: In);
+    /// Most bytes that the next frame may have.
+    fn longest(&self) -> usize {
+        WORD
+    }
     /// That connection has ended, and none has taken its place yet.
     fn down(&mut self, problem: &ChannelError);
 }
@@ -429,7 +433,8 @@ impl<Out: Serialize> Session<Out> {
         line: &mut Line,
         hearer: &mut impl Hearer<In>,
     ) -> Result<(), ChannelError> {
-        let envelope: Envelope<In> = line.reader.receive(Instant::now() + FRAME)?;
+        let longest = hearer.longest();
+        let envelope: Envelope<In> = line.reader.receive_within(longest, Instant::now() + FRAME)?;
         let mut state = lock(&self.state);
         state.kept.forget(envelope.received)?;
         self.changed.notify_all();

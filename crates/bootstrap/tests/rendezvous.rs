@@ -50,6 +50,17 @@ fn clusters_that_come_get_one_table_and_what_they_tell_is_heard() {
 }
 
 #[test]
+fn the_table_of_a_job_of_many_processes_reaches_all() {
+    let job = job(&[("a", None), ("b", None)]);
+    let coming = [("a", 3000), ("b", 1)].map(|(cluster, ranks)| registering(&job, cluster, ranks));
+    for outcome in coming.map(|it| it.join().unwrap()) {
+        let (table, control) = outcome.unwrap();
+        assert_eq!(table.clusters.iter().map(|it| it.procs.len()).sum::<usize>(), 3001);
+        control.finalized();
+    }
+}
+
+#[test]
 fn any_rank_may_carry_an_abort() {
     let job = job(&[("a", None), ("b", None)]);
     abort(&job.env("b"), 42, "rank 5 called MPI_Abort").unwrap();

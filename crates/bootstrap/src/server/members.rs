@@ -1,7 +1,7 @@
 //! Members of the job: how they are taken in and come back, and what they say.
 
 use super::{Event, MEMBER, Origin, Participant, Parting, Shared, Slot};
-use crate::channel::{ChannelError, Reader, Writer};
+use crate::channel::{ChannelError, Reader, TABLE, WORD, Writer};
 use crate::connect::tune_briskly;
 use crate::handshake::Role;
 use crate::join::{JoinRequest, JoinTerms};
@@ -69,7 +69,7 @@ impl Shared {
 
     /// A single message. Who does not get our answer says it again.
     fn take_word(&self, mut reader: Reader, mut writer: Writer) -> Result<(), Unwelcome> {
-        match first_message(&mut reader)? {
+        match first_message(WORD, &mut reader)? {
             ToCoordinator::Abort { cluster, code, reason } => {
                 self.aborted(&cluster, code, &reason);
             }
@@ -89,7 +89,7 @@ impl Shared {
         origin: Origin,
     ) -> Result<(), Unwelcome> {
         tune_briskly(reader.stream()).map_err(ChannelError::from)?;
-        let opening: Opening = receive(&mut reader)?;
+        let opening: Opening = reader.receive(Instant::now() + MEMBER)?;
         let found = lock(&self.roster).find(&opening.cluster);
         let cluster = match found {
             Ok(cluster) => cluster,
@@ -110,7 +110,8 @@ impl Shared {
         let member = match known {
             Some(member) => member,
             None => {
-                let first = first_message(&mut line.reader)?;
+                let most = if part == Part::Rank { TABLE } else { WORD };
+                let first = first_message(most, &mut line.reader)?;
                 match self.take_in(part, cluster, &opening, first, origin) {
                     Ok(member) => member,
                     Err(reason) => return Err(Unwelcome::Refused(line.writer, reason)),
@@ -268,12 +269,8 @@ impl Hearer<ToCoordinator> for Attendant<'_> {
     }
 }
 
-fn receive<M: serde::de::DeserializeOwned>(reader: &mut Reader) -> Result<M, Unwelcome> {
-    Ok(reader.receive(Instant::now() + MEMBER)?)
-}
-
-fn first_message(reader: &mut Reader) -> Result<ToCoordinator, Unwelcome> {
-    let envelope: Envelope<ToCoordinator> = receive(reader)?;
+fn first_message(most: usize, reader: &mut Reader) -> Result<ToCoordinator, Unwelcome> {
+    let envelope: Envelope<ToCoordinator> = reader.receive_within(most, Instant::now() + MEMBER)?;
     match envelope.message {
         Some((0, message)) if envelope.received == 0 => Ok(message),
         _ => Err(ChannelError::Unsaid.into()),

@@ -135,6 +135,30 @@ fn any() -> SessionId {
 }
 
 #[test]
+fn only_the_first_word_of_a_rank_may_be_long() {
+    let job = job();
+    let long = || "x".repeat(100_000);
+    let suspect = || ToCoordinator::Suspect { cluster: name("a"), reason: long() };
+    let mut word = job.dial(Role::Messenger);
+    word.say(0, 0, suspect());
+    assert!(word.is_ended());
+    let mut join = job.open(Role::Join, any(), "b", 0);
+    assert_eq!(join.count(), 0);
+    join.say(0, 0, ToCoordinator::Register(sample("b", 5000)));
+    assert!(join.is_ended());
+    let mut rank = job.open(Role::Rank, any(), "a", 0);
+    assert_eq!(rank.count(), 0);
+    rank.say(0, 0, ToCoordinator::Register(sample("a", 5000)));
+    assert_eq!(rank.count(), 1);
+    rank.say(0, 1, suspect());
+    assert!(rank.is_ended());
+    job.expect(|event| match event {
+        Event::Suspected { .. } => panic!("{event:?}"),
+        event => matches!(event, Event::Away(..)),
+    });
+}
+
+#[test]
 fn who_finds_another_way_is_no_stranger() {
     let job = job();
     let mut stream = TcpStream::connect(job.coordinator.address()).unwrap();
