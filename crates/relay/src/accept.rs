@@ -420,6 +420,7 @@ impl Daemon {
             is_blocked: false,
             acknowledged: 0,
             is_active: false,
+            is_asking: false,
             rate: None,
         };
         let poller = &self.sockets.poller;

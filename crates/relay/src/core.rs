@@ -207,6 +207,8 @@ pub struct Counts {
     pub bytes_held: u64,
     /// Cells that came.
     pub cells_in: u64,
+    /// Those of them that ask for more than to pass something on: circuits that are to be opened, ways.
+    pub asking_in: u64,
     /// Cells that went.
     pub cells_out: u64,
     /// Paths that were not kept since a peer told too many.

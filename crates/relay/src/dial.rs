@@ -195,6 +195,7 @@ impl Daemon {
                 is_blocked: false,
                 acknowledged: 0,
                 is_active: false,
+                is_asking: false,
                 rate: None,
             }))
         })?;

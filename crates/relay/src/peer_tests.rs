@@ -445,6 +445,7 @@ fn joined(daemon: &mut Daemon, listener: &TcpListener) -> (TcpStream, SocketKey)
             is_blocked: false,
             acknowledged: 0,
             is_active: false,
+            is_asking: false,
             rate: None,
         }))
     };
@@ -490,4 +491,37 @@ fn who_does_not_answer_is_dialled_anew_before_the_system_has_asked_thrice() {
     assert!(is_kept(TrunkStage::Shaking, CONNECT));
     let end = Config::default().unproven.end;
     assert!(CONNECT < end && !is_kept(TrunkStage::Shaking, end));
+}
+
+#[test]
+fn who_asks_for_much_is_read_a_little_at_a_time() {
+    let mut daemon = Daemon::new(config(Proof::Secret(secret()))).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (mut far, key) = joined(&mut daemon, &listener);
+    let mut number = 1;
+    let mut ask = |count: u32| {
+        let mut bytes = Vec::new();
+        for _ in 0..count {
+            let (from, to) = (ProcId(0), ProcId(1));
+            Cell::Open { job: [0; 16], from, to, hops: 3 }.encode(number, &mut bytes);
+            number += 2;
+        }
+        far.write_all(&bytes).unwrap();
+        bytes.len() / count as usize
+    };
+    let cells = |daemon: &Daemon| daemon.core.counts().cells_in;
+    ask(300);
+    daemon.read_trunk(key);
+    assert_eq!((cells(&daemon), daemon.again.len()), (300, 0));
+    let len = ask(1500) as u64;
+    let mut turns = 0;
+    while cells(&daemon) < 1800 {
+        let before = cells(&daemon);
+        daemon.again.clear();
+        daemon.read_trunk(key);
+        turns += 1;
+        assert!((cells(&daemon) - before) * len <= 35 * 1024, "too many in one turn");
+        assert!(cells(&daemon) == 1800 || daemon.again == [key], "it is not read on");
+    }
+    assert!(turns > 1);
 }

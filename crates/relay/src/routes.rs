@@ -148,10 +148,11 @@ impl Routes {
         let Some(neighbour) = self.neighbours.get_mut(&link) else { return Vec::new() };
         neighbour.has_news = false;
         let mut spans = std::mem::take(&mut neighbour.untold);
-        let ways: Vec<_> = spans.iter().map(|span| (*span, self.way_on(link, span))).collect();
+        let mut ways: BTreeMap<_, _> =
+            spans.iter().map(|span| (*span, self.way_on(link, span))).collect();
         let Some(neighbour) = self.neighbours.get_mut(&link) else { return Vec::new() };
-        for (span, way) in ways {
-            neighbour.shares.set(span, way.map(|way| way.0));
+        for (span, way) in &ways {
+            neighbour.shares.set(*span, way.as_ref().map(|way| way.0));
         }
         spans.extend(neighbour.shares.settle());
         let mut cells = Vec::new();
@@ -164,7 +165,8 @@ impl Routes {
             }
         }
         for span in there {
-            let Some((_, path)) = self.way_on(link, &span) else { continue };
+            let way = ways.remove(&span).unwrap_or_else(|| self.way_on(link, &span));
+            let Some((_, path)) = way else { continue };
             let Some(neighbour) = self.neighbours.get_mut(&link) else { break };
             if neighbour.told.get(&span) != Some(&path) {
                 neighbour.told.insert(span, path.clone());
@@ -355,27 +357,28 @@ impl Routes {
         except: Option<RelayId>,
         may: impl Fn(LinkKey) -> bool,
     ) -> Vec<LinkKey> {
-        let mut best = usize::MAX;
-        let mut found = Vec::new();
-        for (_, entry) in self.of_job(job).filter(|(span, _)| span.holds(to)) {
+        let entries = self.of_job(job).filter(|(span, _)| span.holds(to)).map(|(_, entry)| entry);
+        // Both in order: each way is looked at once, and each connection's settings.
+        let usable = self.neighbours.keys().filter(|link| self.may_cross(**link, &job));
+        let mut links: Vec<_> = usable.map(|link| (*link, usize::MAX)).collect();
+        for entry in entries {
             // Whose name is proven has told nothing that does not begin with it.
             let own = except.map(Account::from);
             let others = entry.learnt.iter().filter(|(account, _)| Some(**account) != own);
-            for (link, path) in others.flat_map(|(_, ways)| &ways.by) {
-                let is_back = except.is_some_and(|peer| path.contains(&peer));
-                if path.len() > best || is_back || !self.may_cross(*link, &job) || !may(*link) {
-                    continue;
-                }
-                if path.len() < best {
-                    best = path.len();
-                    found.clear();
-                }
-                if !found.contains(link) {
-                    found.push(*link);
+            for ways in others.map(|(_, ways)| &ways.by) {
+                let mut at = links.iter_mut().peekable();
+                for (link, path) in ways {
+                    while at.next_if(|(other, _)| other < link).is_some() {}
+                    let is_back = except.is_some_and(|peer| path.contains(&peer));
+                    if !is_back && let Some((_, best)) = at.next_if(|(other, _)| other == link) {
+                        *best = path.len().min(*best);
+                    }
                 }
             }
         }
-        found
+        links.retain(|(link, best)| *best < usize::MAX && may(*link));
+        let best = links.iter().map(|(_, best)| *best).min();
+        links.into_iter().filter(|(_, len)| Some(*len) == best).map(|(link, _)| link).collect()
     }
 
     /// The lowest process of the cluster that this one belongs to, as far as it is known here.

@@ -110,6 +110,8 @@ pub(crate) struct Trunk {
     pub(crate) acknowledged: u64,
     /// It has sent much since it was looked at before.
     pub(crate) is_active: bool,
+    /// It asks for so much that it is read less at a time.
+    pub(crate) is_asking: bool,
     /// What it is paced to, bytes per second.
     pub(crate) rate: Option<u64>,
 }

@@ -26,6 +26,13 @@ const IDLE: u64 = 10_000;
 /// How often one connection is read before others get their turn.
 const READS: usize = 4;
 
+/// Cells in one read that ask for more than to pass something on, from which on the connection's turn is over and the next one shorter: others
+/// wait for it far longer than for as many bytes of circuits.
+const ASKING: u64 = 256;
+
+/// Bytes read then, by TLS less a record that may have half come.
+const LITTLE: usize = 34 * 1024;
+
 impl Daemon {
     pub(crate) fn trunk_ready(&mut self, ready: Ready) {
         let key = ready.key;
@@ -60,11 +67,19 @@ impl Daemon {
             let mut ranges = std::mem::take(&mut self.ranges);
             ranges.clear();
             let has_ended = trunk.has_ended;
-            let more = trunk.channel.read(&mut self.inbound, &mut self.scratch, &mut ranges);
+            let most = if trunk.is_asking { LITTLE } else { self.inbound.len() };
+            let inbound = self.inbound.get_mut(..most).unwrap_or_default();
+            let more = trunk.channel.read(inbound, &mut self.scratch, &mut ranges);
+            let before = self.core.counts().asking_in;
             let result = self.shaken(key).and_then(|()| self.digest(key, &ranges));
             self.ranges = ranges;
             self.core.flush(&self.inbound, &mut self.sockets);
+            let is_asking = self.core.counts().asking_in - before > ASKING;
+            if let Some(trunk) = self.sockets.trunk(key) {
+                trunk.is_asking = is_asking;
+            }
             let why = match (result, more) {
+                (Ok(()), Ok(More::Perhaps)) if is_asking => break,
                 (Ok(()), Ok(More::Perhaps)) => continue,
                 // The end came together with the last bytes: the kernel will not tell of it again.
                 (Ok(()), Ok(More::No)) if has_ended => continue,

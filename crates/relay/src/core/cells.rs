@@ -34,7 +34,12 @@ impl Core {
             self.counts.cells_in += 1;
             match item {
                 Item::Data(number, range) => self.data(key, number, range)?,
-                Item::Cell(number, cell) => self.cell(key, number, cell)?,
+                Item::Cell(number, cell) => {
+                    let is_asking =
+                        matches!(cell, Cell::Open { .. } | Cell::Route(..) | Cell::Withdraw(_));
+                    self.counts.asking_in += u64::from(is_asking);
+                    self.cell(key, number, cell)?;
+                }
             }
             if at == bytes.len() {
                 return Ok(());
