@@ -43,11 +43,9 @@ const HASTE: f64 = 2.0 / 3.0;
 /// Where the kernel still has something that should have left it is looked at again after this part of a turn, at least.
 const LINGER: f64 = 0.25;
 
-/// Where windows are shut they are looked at again after this part of a turn, and so many of those who wait, each time. When that has lasted each
-/// is looked at after this part of how long, or so many of them after a turn.
+/// Where windows are shut they are looked at again after this part of a turn, and so many of those who wait, each time.
 const SHUT: f64 = 1.0 / 16.0;
 const SHUT_MOST: usize = 8;
-const SHUT_LONGER: f64 = 1.0 / 8.0;
 
 /// Messages up to this wait for nobody's turn, while not more than [`SMALL_LEAD`] is before them.
 pub(crate) const SMALL: u64 = 2 * SEGMENT as u64;
@@ -103,15 +101,10 @@ pub(crate) struct Pacer {
     leaving: Vec<(ProcId, f64)>,
     /// The turn that was given last is the first one after a rest.
     is_first: bool,
-    /// It is a small message's: that may leave though windows are shut.
-    is_small: bool,
     /// The last turn was cut short by a window: the kernel has no more to space out, so the next one waits until that has left.
     is_cut: bool,
-    /// How many have been put back since somebody wrote, or all rested for that.
+    /// How many have been put back since somebody wrote.
     shut: usize,
-    /// How long large ones still rest since the windows of all are shut, in bytes at the rate; and for how long these have been, in turns.
-    rest: f64,
-    rested: f64,
     /// How the kernel keeps up with those whose turn it is.
     upkeep: Upkeep,
 }
@@ -134,10 +127,7 @@ impl Pacer {
             waiting: HashMap::new(),
             leaving: Vec::new(),
             shut: 0,
-            rest: 0.0,
-            rested: 0.0,
             is_first: false,
-            is_small: false,
             is_cut: false,
             upkeep: Upkeep::default(),
         }
@@ -149,8 +139,6 @@ impl Pacer {
         if rate != self.rate {
             self.upkeep.begin_anew();
         }
-        // At a lower one nobody rests longer.
-        self.rest *= (rate / self.rate).min(1.0);
         self.rate = rate;
     }
 
@@ -228,9 +216,8 @@ impl Pacer {
             return Turn::Now(usize::MAX);
         }
         let turn = self.turn_for(ask);
-        let is_small = ask.backlog <= SMALL;
         if self.called.take_if(|called| *called == peer).is_some() {
-            (self.is_first, self.is_small) = (false, is_small);
+            self.is_first = false;
             return Turn::Now(turn);
         }
         if self.waiting.contains_key(&peer) {
@@ -245,6 +232,7 @@ impl Pacer {
                 self.cursor = self.first;
             }
         }
+        let is_small = ask.backlog <= SMALL;
         let (is_first, lead) = if is_small {
             (self.small.is_empty(), SMALL_LEAD)
         } else {
@@ -255,7 +243,7 @@ impl Pacer {
                 // As if it had waited: who could begin at once and who could not go on in the same order.
                 self.cursor = after(peer);
             }
-            (self.is_first, self.is_small) = (!is_small && self.level <= LEAD, is_small);
+            self.is_first = !is_small && self.level <= LEAD;
             if self.is_first {
                 self.upkeep.forget();
             }
@@ -268,20 +256,12 @@ impl Pacer {
             self.small.push_back(peer);
         } else {
             self.large.insert(peer);
-            // Its window may be open.
-            self.look_again();
         }
         Turn::Later
     }
 
-    /// Whose windows are shut rest no longer, and not long the next time.
-    fn look_again(&mut self) {
-        (self.shut, self.rest, self.rested) = (0, 0.0, 0.0);
-    }
-
     /// `peer` was to write, but its window is shut, and the kernel has something for when it opens: it waits on, others go first. Where
-    /// those of all are shut none of them goes for a while: what the kernel was handed now would leave beside somebody's turn. Small
-    /// messages to others go, and who comes new has a look taken at once.
+    /// those of all are shut nobody goes for a while: what the kernel was handed now would leave beside somebody's turn.
     pub(crate) fn put_back(&mut self, peer: ProcId, is_young: bool, now: Instant) {
         self.settle(now);
         self.waiting.insert(peer, is_young);
@@ -292,10 +272,7 @@ impl Pacer {
             self.is_cut = true;
             // That takes its time at any rate, however large.
             let turn = (self.rate * TURN.as_secs_f64()).max(TURN_LEAST as f64);
-            let part = (SHUT_MOST as f64 / self.large.len() as f64).min(1.0);
-            let turns = (SHUT_LONGER * self.rested * part).clamp(SHUT, 1.0);
-            self.rest = turns * turn;
-            self.rested += turns;
+            self.level = self.level.max(LEAD + SHUT * turn);
         }
     }
 
@@ -305,10 +282,6 @@ impl Pacer {
         if bytes > 0 {
             self.shut = 0;
             self.last = Some(peer);
-            if !self.is_small {
-                // A window has opened: so may others.
-                self.look_again();
-            }
         }
     }
 
@@ -357,7 +330,7 @@ impl Pacer {
     /// Whose turn is over, and another one's begins now: what the kernel has done of it, [`Self::looked`] is to be told.
     pub(crate) fn over(&mut self, now: Instant) -> Option<ProcId> {
         self.settle(now);
-        let is_due = self.before_next().is_some_and(|before| before <= 0.0);
+        let is_due = self.lead_of_next().is_some_and(|lead| self.level <= lead);
         self.last.filter(|_| is_due && self.small.is_empty())
     }
 
@@ -382,7 +355,7 @@ impl Pacer {
     pub(crate) fn next(&mut self, now: Instant) -> Option<ProcId> {
         self.settle(now);
         self.called = None;
-        if self.before_next()? > 0.0 {
+        if self.level > self.lead_of_next()? {
             return None;
         }
         self.called = self.small.pop_front().or_else(|| {
@@ -400,7 +373,7 @@ impl Pacer {
 
     /// When it is the turn of one who waits, or [`Self::gone`] names one.
     pub(crate) fn due(&self) -> Option<Instant> {
-        let turn = self.before_next();
+        let turn = self.lead_of_next().map(|lead| self.level - lead);
         let ends = self.leaving.iter().map(|(_, left)| *left);
         let before = turn.into_iter().chain(ends).min_by(f64::total_cmp)?.max(0.0);
         // A year is as good as never, and can be added to any moment.
@@ -409,14 +382,14 @@ impl Pacer {
         Some(self.seen + Duration::from_secs_f64(seconds) + Duration::from_nanos(1))
     }
 
-    /// How much leaves until it is the turn of one who waits, bytes.
-    fn before_next(&self) -> Option<f64> {
+    fn lead_of_next(&self) -> Option<f64> {
         if self.small.is_empty() {
-            let peer = self.next_large()?;
-            let is_young = self.waiting.get(&peer).is_some_and(|&is_young| is_young);
-            Some((self.level - self.lead(peer, is_young)).max(self.rest))
+            self.next_large().map(|peer| {
+                let is_young = self.waiting.get(&peer).is_some_and(|&is_young| is_young);
+                self.lead(peer, is_young)
+            })
         } else {
-            Some(self.level - SMALL_LEAD)
+            Some(SMALL_LEAD)
         }
     }
 
@@ -458,13 +431,10 @@ impl Pacer {
     fn settle(&mut self, now: Instant) {
         let passed = now.saturating_duration_since(self.seen).as_secs_f64();
         let level = self.level - passed * self.rate;
-        // While windows are shut nothing is missed.
-        let idle = passed * self.rate - self.level.max(self.rest);
         self.level = level.max(0.0);
-        self.rest = (self.rest - passed * self.rate).max(0.0);
         self.leaving.iter_mut().for_each(|(_, left)| *left -= passed * self.rate);
         if self.has_waiting() {
-            self.missed += idle.max(0.0);
+            self.missed -= level.min(0.0);
         }
         self.missed = self.missed.min(self.most_missed());
         self.seen = self.seen.max(now);
