@@ -73,8 +73,6 @@ pub struct Broker {
     rivals: Vec<ClusterId>,
     network: Network,
     links: Links,
-    /// What is granted of links and receivers where several nodes send, by what they carry.
-    part: f64,
     inlets: Inlets,
     limits: Limits,
     allocator: Allocator,
@@ -111,7 +109,6 @@ impl Broker {
             rivals: network.rivals(cluster),
             links: Links::new(cluster, &network, part),
             network,
-            part,
             inlets: Inlets::default(),
             limits: Limits::default(),
             allocator: Allocator::new(),
@@ -339,7 +336,7 @@ impl Broker {
         let all: Vec<_> = own.iter().copied().chain(theirs).collect();
         let mut transfers = self.transfers(&all);
         let is_lone = transfers.iter().all(|transfer| transfer.from == transfers[0].from);
-        let Links { lone, shared, .. } = &mut self.links;
+        let Links { lone, shared, part, .. } = &mut self.links;
         let network = if is_lone { lone } else { shared };
         let capacity = |node| self.network.inward(node).bits_per_second();
         let mut binding = Vec::new();
@@ -352,7 +349,7 @@ impl Broker {
                 break (rates.to_vec(), loads);
             }
             for &node in &more {
-                let part = if loads[&node].senders > 1 { self.part } else { 1.0 };
+                let part = if loads[&node].senders > 1 { *part } else { 1.0 };
                 let bound = Rate::from_bits_per_second(capacity(node) * part);
                 network.set_inward(node, bound.unwrap_or_else(|| self.network.inward(node)));
             }

@@ -29,8 +29,8 @@ pub(crate) struct Links {
     /// The network, open to what comes to receivers: when only one node sends, and with what is granted of each link when several do.
     pub(crate) lone: Network,
     pub(crate) shared: Network,
-    /// What is granted of links where several nodes send, by what they carry.
-    part: f64,
+    /// What is granted of links and receivers where several nodes send, by what they carry.
+    pub(crate) part: f64,
     /// What is believed of the link to each cluster, and what people were told of it last, or by the job file.
     estimates: BTreeMap<ClusterId, (Estimate, f64)>,
     corrections: Vec<Correction>,
