@@ -40,25 +40,32 @@ static void strided(int peer, int blocks)
     free(in);
 }
 
-/* Rank 0 to the last one: a count that fits an int, a size that does not. */
-static void huge(void)
+/* A size that does not fit an int, by a count that does. */
+enum { BLOCK = 1 << 20, BLOCKS = 2049 };
+
+static MPI_Datatype block_type(void)
 {
-    enum { BLOCK = 1 << 20 };
-    int blocks = 2049;
-    size_t bytes = (size_t)BLOCK * blocks;
     MPI_Datatype block;
     MPI_Type_contiguous(BLOCK, MPI_BYTE, &block);
     MPI_Type_commit(&block);
+    return block;
+}
+
+/* Rank 0 to the last one: a count that fits an int, a size that does not. */
+static void huge(void)
+{
+    size_t bytes = (size_t)BLOCK * BLOCKS;
+    MPI_Datatype block = block_type();
     if (rank == 0 || rank == size - 1) {
         char *data = need(bytes);
         if (rank == 0) {
             for (size_t at = 0; at < bytes; at += BLOCK) fill(data + at, 64, at);
-            MPI_Send(data, blocks, block, size - 1, 9, MPI_COMM_WORLD);
+            MPI_Send(data, BLOCKS, block, size - 1, 9, MPI_COMM_WORLD);
         } else {
             MPI_Status status;
             MPI_Count elements;
-            MPI_Recv(data, blocks, block, 0, 9, MPI_COMM_WORLD, &status);
-            STATUS_IS(status, 0, 9, block, blocks);
+            MPI_Recv(data, BLOCKS, block, 0, 9, MPI_COMM_WORLD, &status);
+            STATUS_IS(status, 0, 9, block, BLOCKS);
             MPI_Get_elements_x(&status, MPI_BYTE, &elements);
             SAME(elements, bytes);
             for (size_t at = 0; at < bytes; at += BLOCK) VERIFY(data + at, 64, at);
@@ -71,18 +78,14 @@ static void huge(void)
 /* Ranks 0 and 1 change what they have in place. */
 static void replace(void)
 {
-    enum { BLOCK = 1 << 20 };
-    int blocks = 2049;
-    size_t bytes = (size_t)BLOCK * blocks;
-    MPI_Datatype block;
-    MPI_Type_contiguous(BLOCK, MPI_BYTE, &block);
-    MPI_Type_commit(&block);
+    size_t bytes = (size_t)BLOCK * BLOCKS;
+    MPI_Datatype block = block_type();
     if (rank < 2) {
         MPI_Status status;
         char *data = need(bytes);
         for (size_t at = 0; at < bytes; at += BLOCK) fill(data + at, 64, at + rank);
-        MPI_Sendrecv_replace(data, blocks, block, 1 - rank, 9, 1 - rank, 9, MPI_COMM_WORLD, &status);
-        STATUS_IS(status, 1 - rank, 9, block, blocks);
+        MPI_Sendrecv_replace(data, BLOCKS, block, 1 - rank, 9, 1 - rank, 9, MPI_COMM_WORLD, &status);
+        STATUS_IS(status, 1 - rank, 9, block, BLOCKS);
         for (size_t at = 0; at < bytes; at += BLOCK) VERIFY(data + at, 64, at + 1 - rank);
         free(data);
     }
