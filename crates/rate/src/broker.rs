@@ -5,13 +5,13 @@
 //! allocation in which nodes count alike, however many they send to, and the processes of a node share what it gets.
 //! Brokers that have heard the same grant rates that fit together: nobody decides for another cluster.
 
-use crate::crowd::Crowd;
+use crate::crowd::Crowds;
 use crate::inlets::{Inlets, Load};
 use crate::limits::Limits;
 use crate::links::{Correction, Granted, Links};
 use crate::rivals::{Notice, Portion, Rival, Told, portions};
 use crate::{Allocator, ClusterId, Network, NodeId, Rate, Seen, Transfer};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::num::NonZero;
 use std::time::{Duration, Instant};
 
@@ -93,9 +93,11 @@ pub struct Broker {
     notices: Vec<(ClusterId, Notice)>,
     /// Who wants to know what to begin with, and where they are.
     members: BTreeMap<Process, NodeId>,
-    /// The senders to each cluster, and how many were said to be expected.
-    crowds: BTreeMap<ClusterId, (Crowd, Option<usize>)>,
-    starts: Vec<(Process, Order)>,
+    /// Those who share the links out of the cluster.
+    crowds: Crowds,
+    /// Clusters to which transfers begin with something else since the last step, and who has joined.
+    restarted: BTreeSet<ClusterId>,
+    joined: BTreeSet<Process>,
     has_changed: bool,
 }
 
@@ -108,6 +110,7 @@ impl Broker {
             cluster,
             rivals: network.rivals(cluster),
             links: Links::new(cluster, &network, part),
+            crowds: Crowds::new(cluster, &network),
             network,
             inlets: Inlets::default(),
             limits: Limits::default(),
@@ -121,8 +124,8 @@ impl Broker {
             shares: HashMap::new(),
             notices: Vec::new(),
             members: BTreeMap::new(),
-            crowds: BTreeMap::new(),
-            starts: Vec::new(),
+            restarted: BTreeSet::new(),
+            joined: BTreeSet::new(),
             has_changed: false,
         }
     }
@@ -130,10 +133,7 @@ impl Broker {
     /// A process on node `node` of this cluster wants to know what its transfers may begin with.
     pub fn join(&mut self, process: Process, node: NodeId) {
         if self.members.insert(process, node).is_none() {
-            let known = self.crowds.iter().filter_map(|(&to, (_, told))| Some((to, (*told)?)));
-            let starts: Vec<_> =
-                known.map(|(to, size)| self.start(process, node, to, size)).collect();
-            self.starts.extend(starts);
+            self.joined.insert(process);
         }
     }
 
@@ -151,11 +151,11 @@ impl Broker {
         *count = count.saturating_add(1);
         self.has_changed = true;
         let cluster = self.network.cluster(to);
-        if self.crowds.entry(cluster).or_default().0.begin(process, self.members.len()) {
+        if self.crowds.begin(process, cluster, self.members.len()) {
             self.young.push_back(now + YOUNG);
             self.old_from.insert((process, cluster), now + YOUNG);
+            self.restarted.extend(self.crowds.news(cluster));
         }
-        self.tell_crowd(cluster);
         if is_first {
             self.tell(Notice::Transfer { from, to, is_active: true });
         }
@@ -168,9 +168,7 @@ impl Broker {
         *count -= 1;
         let is_over = *count == 0;
         let cluster = self.network.cluster(to);
-        if let Some((crowd, _)) = self.crowds.get_mut(&cluster)
-            && crowd.end(process)
-        {
+        if self.crowds.end(process, cluster) {
             self.granted.remove(&(process, cluster));
             self.limits.set(self.cluster, process, cluster, Rate::UNBOUNDED);
             self.old_from.remove(&(process, cluster));
@@ -216,10 +214,7 @@ impl Broker {
         let Some(rate) = self.links.see(to, seen, &self.network, now) else { return };
         self.has_changed = true;
         self.tell(Notice::Link { to, rate });
-        if let Some((_, told)) = self.crowds.get_mut(&to) {
-            *told = None;
-        }
-        self.tell_crowd(to);
+        self.restarted.insert(to);
     }
 
     /// What people are to be told of links since this was last asked.
@@ -263,7 +258,8 @@ impl Broker {
     /// Whether a step may change something.
     #[must_use]
     pub fn wants_step(&self, now: Instant) -> bool {
-        self.has_changed || !self.starts.is_empty() || self.due().is_some_and(|due| due <= now)
+        let has_starts = !self.restarted.is_empty() || !self.joined.is_empty();
+        self.has_changed || has_starts || self.due().is_some_and(|due| due <= now)
     }
 
     /// When a step may change something though nothing happens.
@@ -276,7 +272,7 @@ impl Broker {
     /// What processes of this cluster are to be told since the last step: what is new, or differs by more than
     /// is worth a message.
     pub fn step(&mut self, now: Instant) -> Vec<(Process, Order)> {
-        let mut orders = std::mem::take(&mut self.starts);
+        let mut orders = self.starts();
         while self.young.pop_front_if(|until| *until <= now).is_some() {
             self.has_changed = true;
         }
@@ -409,34 +405,32 @@ impl Broker {
         std::mem::take(&mut self.notices)
     }
 
-    /// Tells the members if more or fewer are to be expected.
-    fn tell_crowd(&mut self, to: ClusterId) {
-        let Some((crowd, told)) = self.crowds.get_mut(&to) else { return };
-        let size = crowd.size();
-        if size == *told {
-            return;
+    /// What the members are to be told since the last step of what their transfers begin with.
+    fn starts(&mut self) -> Vec<(Process, Order)> {
+        let (restarted, joined) =
+            (std::mem::take(&mut self.restarted), std::mem::take(&mut self.joined));
+        let is_new = |process, to| restarted.contains(&to) || joined.contains(&process);
+        let mut orders = Vec::new();
+        if restarted.is_empty() && joined.is_empty() {
+            return orders;
         }
-        *told = size;
-        let Some(size) = size else { return };
-        let starts: Vec<_> = self
-            .members
-            .iter()
-            .map(|(&process, &node)| self.start(process, node, to, size))
-            .collect();
-        self.starts.extend(starts);
+        for to in self.crowds.clusters() {
+            let told = self.members.iter().filter(|&(&process, _)| is_new(process, to));
+            let start = |(&process, &node)| Some((process, self.start(node, to)?));
+            orders.extend(told.filter_map(start));
+        }
+        orders
     }
 
-    fn start(
-        &self,
-        process: Process,
-        node: NodeId,
-        to: ClusterId,
-        size: usize,
-    ) -> (Process, Order) {
-        let link = self.links.to(to);
-        let share = Rate::from_bits_per_second(link.bits_per_second() / size.max(1) as f64);
-        let rate = share.unwrap_or(Rate::UNBOUNDED).min(self.network.interface(node));
-        (process, Order::Start { to, rate, link })
+    /// What transfers from a node to a cluster begin with: what each link there leaves to one of those who are expected on it.
+    fn start(&self, node: NodeId, to: ClusterId) -> Option<Order> {
+        let left = |(link, size): (_, usize)| {
+            let all = self.links.lone.capacity(link).bits_per_second();
+            Rate::from_bits_per_second(all / size.max(1) as f64).unwrap_or(Rate::UNBOUNDED)
+        };
+        let expected = self.crowds.expected(to)?;
+        let rate = expected.into_iter().map(left).fold(self.network.interface(node), Rate::min);
+        Some(Order::Start { to, rate, link: self.links.to(to) })
     }
 
     /// What shares the network, in order.
@@ -757,6 +751,34 @@ mod tests {
         broker.join(7, nodes[0][1]);
         assert!(broker.wants_step(now));
         assert_eq!(broker.step(now + YOUNG), [start(7, 40.0)]);
+    }
+
+    #[test]
+    fn those_who_send_to_several_clusters_begin_with_what_one_uplink_leaves_them() {
+        let mut network = Network::new();
+        let ids = [(); 3].map(|()| network.add_cluster());
+        let nodes: Vec<_> = (0..4).map(|_| network.add_node(ids[0], mbit(50.0))).collect();
+        let far = [network.add_node(ids[1], mbit(50.0)), network.add_node(ids[2], mbit(50.0))];
+        network.add_link(mbit(160.0), &[(ids[0], ids[1]), (ids[0], ids[2])]);
+        let mut broker = Broker::new(ids[0], network, 1.0);
+        (0..4).for_each(|n| broker.join(n, nodes[n as usize]));
+        let now = Instant::now();
+        for round in 1..=5 {
+            let transfers = (0..4).flat_map(|n| far.map(|to| (n, nodes[n as usize], to)));
+            transfers.clone().for_each(|(n, from, to)| broker.begin(n, from, to, now));
+            let told = broker.step(now);
+            let starts = told.iter().filter_map(|(process, order)| match order {
+                Order::Start { to, rate, .. } => {
+                    Some((*process, *to, (rate.bits_per_second() / 1e6).round()))
+                }
+                _ => None,
+            });
+            // Told once each, however often it has changed until then.
+            let all = ids[1..].iter().flat_map(|&to| (0..4).map(move |n| (n, to, 20.0)));
+            let expected: Vec<_> = all.filter(|_| round == 1).collect();
+            assert_eq!(starts.collect::<Vec<_>>(), expected, "round {round}");
+            transfers.for_each(|(n, from, to)| broker.end(n, from, to));
+        }
     }
 
     #[test]

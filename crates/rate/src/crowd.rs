@@ -1,97 +1,211 @@
-//! How many processes of a cluster send to another at the same time: what transfers may begin with, before the
-//! broker knows of them.
+//! How many transfers share the links out of a cluster at the same time: what new ones may begin with, before the broker knows of
+//! them.
 
-use std::collections::HashMap;
+use crate::network::Resource;
+use crate::{ClusterId, Network, Process};
+use std::collections::{BTreeMap, HashMap};
 
-use crate::Process;
+/// More or fewer than were told of, as a part of those, are not worth a word to every process.
+const WORTH_TELLING: f64 = 0.1;
 
 /// So many transfers, or as many as there are members, are looked back upon, and as many before them.
 const LEAST_SPAN: usize = 4;
 
-/// The senders to one cluster. It counts in transfers, not in time: a program that computes for a minute is the same afterwards.
+/// What one process sends to one cluster is one of a crowd on each link of the way there. A site's own uplink may lead to several.
+#[derive(Clone, Debug)]
+pub(crate) struct Crowds {
+    /// Transfers of each process that has any to a cluster.
+    active: HashMap<(Process, ClusterId), u32>,
+    /// The links to each cluster.
+    ways: BTreeMap<ClusterId, Vec<Resource>>,
+    crowds: BTreeMap<Resource, Crowd>,
+}
+
+/// The senders over one link. It counts in transfers, not in time: a program that computes for a minute is the same afterwards.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Crowd {
-    /// Transfers of each process that has any.
-    active: HashMap<Process, u32>,
+struct Crowd {
+    /// To how many clusters it leads.
+    clusters: usize,
+    active: usize,
     /// How many have begun in the present span.
     begun: usize,
     /// The most at the same time in the present span, and in the one before: `None` if there was none.
     peak: usize,
     before: Option<usize>,
+    told: Option<usize>,
 }
 
-impl Crowd {
-    /// A transfer begins, in a cluster of so many members; whether it is the first of its process.
-    pub(crate) fn begin(&mut self, process: Process, members: usize) -> bool {
-        let count = self.active.entry(process).or_default();
-        *count = count.saturating_add(1);
-        if *count > 1 {
-            return false;
-        }
-        self.peak = self.peak.max(self.active.len());
-        self.begun += 1;
-        if self.begun >= LEAST_SPAN.max(members) {
-            self.before = Some(self.peak);
-            self.peak = self.active.len();
-            self.begun = 0;
-        }
-        true
+impl Crowds {
+    /// Nobody yet on the links out of `ours`.
+    pub(crate) fn new(ours: ClusterId, network: &Network) -> Self {
+        let ways: BTreeMap<_, _> = network.ways(ours).collect();
+        let mut crowds: BTreeMap<Resource, Crowd> = BTreeMap::new();
+        ways.values().flatten().for_each(|&link| crowds.entry(link).or_default().clusters += 1);
+        Self { active: HashMap::new(), ways, crowds }
     }
 
-    /// A transfer has ended; whether it was the last of its process.
-    pub(crate) fn end(&mut self, process: Process) -> bool {
-        let Some(count) = self.active.get_mut(&process) else { return false };
+    /// A transfer begins, in a cluster of so many members; whether it is the first of its process to that cluster.
+    pub(crate) fn begin(&mut self, process: Process, to: ClusterId, members: usize) -> bool {
+        let count = self.active.entry((process, to)).or_default();
+        *count = count.saturating_add(1);
+        let is_first = *count == 1;
+        if is_first {
+            self.over(to, |crowd| crowd.begin(members));
+        }
+        is_first
+    }
+
+    /// A transfer has ended; whether it was the last of its process to that cluster.
+    pub(crate) fn end(&mut self, process: Process, to: ClusterId) -> bool {
+        let Some(count) = self.active.get_mut(&(process, to)) else { return false };
         *count -= 1;
         if *count > 0 {
             return false;
         }
-        self.active.remove(&process);
+        self.active.remove(&(process, to));
+        self.over(to, |crowd| crowd.active -= 1);
         true
     }
 
-    /// How many are to be expected at the same time, once enough has been seen.
-    pub(crate) fn size(&self) -> Option<usize> {
+    /// The clusters to which transfers begin with more or less than they did when this was last asked, a transfer to this one having begun.
+    pub(crate) fn news(&mut self, to: ClusterId) -> Vec<ClusterId> {
+        let mut new = Vec::new();
+        for link in self.ways.get(&to).into_iter().flatten() {
+            let crowd = self.crowds.get_mut(link).filter(|crowd| crowd.has_news());
+            let Some(crowd) = crowd else { continue };
+            crowd.told = crowd.size();
+            new.push(*link);
+        }
+        let is_new = |way: &Vec<Resource>| way.iter().any(|link| new.contains(link));
+        self.ways.iter().filter(|(_, way)| is_new(way)).map(|(&to, _)| to).collect()
+    }
+
+    /// The clusters that links lead to.
+    pub(crate) fn clusters(&self) -> impl Iterator<Item = ClusterId> {
+        self.ways.keys().copied()
+    }
+
+    /// Each link to a cluster, and how many are to be expected on it at the same time; nothing until enough has been seen of all.
+    pub(crate) fn expected(&self, to: ClusterId) -> Option<Vec<(Resource, usize)>> {
+        let of = |link: &Resource| Some((*link, self.crowds.get(link)?.size()?));
+        self.ways.get(&to)?.iter().map(of).collect()
+    }
+
+    fn over(&mut self, to: ClusterId, change: impl Fn(&mut Crowd)) {
+        for link in self.ways.get(&to).into_iter().flatten() {
+            self.crowds.get_mut(link).into_iter().for_each(&change);
+        }
+    }
+}
+
+impl Crowd {
+    fn begin(&mut self, members: usize) {
+        self.active += 1;
+        self.peak = self.peak.max(self.active);
+        self.begun += 1;
+        if self.begun >= LEAST_SPAN.max(members * self.clusters) {
+            self.before = Some(self.peak);
+            self.peak = self.active;
+            self.begun = 0;
+        }
+    }
+
+    fn size(&self) -> Option<usize> {
         Some(self.peak.max(self.before?))
+    }
+
+    fn has_news(&self) -> bool {
+        let Some(size) = self.size() else { return false };
+        self.told.is_none_or(|told| size.abs_diff(told) as f64 > WORTH_TELLING * told as f64)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Rate;
+
+    /// Those of a cluster whose own uplink leads to two others, and a link of its own to the first of them.
+    fn crowds() -> (Crowds, [ClusterId; 2]) {
+        let mut network = Network::new();
+        let [ours, one, other] = [(); 3].map(|()| network.add_cluster());
+        network.add_link(Rate::UNBOUNDED, &[(ours, one), (ours, other)]);
+        network.add_link(Rate::UNBOUNDED, &[(ours, one)]);
+        (Crowds::new(ours, &network), [one, other])
+    }
+
+    /// How many are expected on the links to a cluster.
+    fn sizes(crowds: &Crowds, to: ClusterId) -> Option<Vec<usize>> {
+        Some(crowds.expected(to)?.into_iter().map(|(_, size)| size).collect())
+    }
+
+    fn alone(crowds: &mut Crowds, to: ClusterId, times: usize) {
+        for _ in 0..times {
+            assert!(crowds.begin(3, to, 2) && crowds.end(3, to));
+        }
+    }
 
     #[test]
     fn a_crowd_is_remembered_for_two_spans_and_a_lone_sender_is_believed_after_two() {
-        let mut crowd = Crowd::default();
-        let alone = |crowd: &mut Crowd, times: usize| {
-            (0..times).for_each(|_| {
-                crowd.begin(3, 4);
-                crowd.end(3);
-            });
-        };
-        alone(&mut crowd, LEAST_SPAN - 1);
-        assert_eq!(crowd.size(), None);
-        alone(&mut crowd, 1);
-        assert_eq!(crowd.size(), Some(1));
-        (0..4).for_each(|process| assert!(crowd.begin(process, 4)));
+        let (mut crowds, [to, _]) = crowds();
+        alone(&mut crowds, to, LEAST_SPAN - 1);
+        assert_eq!(sizes(&crowds, to), None);
+        alone(&mut crowds, to, 1);
+        assert_eq!(sizes(&crowds, to), Some(vec![1, 1]));
+        assert!((0..4).all(|process| crowds.begin(process, to, 2)));
         // Another of the same process is no other sender.
-        assert!(!crowd.begin(2, 4));
-        assert_eq!(crowd.size(), Some(4));
-        assert!(!crowd.end(2));
-        (0..4).for_each(|process| assert!(crowd.end(process)));
-        alone(&mut crowd, LEAST_SPAN - 1);
-        assert_eq!(crowd.size(), Some(4));
-        alone(&mut crowd, 2 * LEAST_SPAN);
-        assert_eq!(crowd.size(), Some(1));
-        assert!(!crowd.end(77));
+        assert!(!crowds.begin(2, to, 2));
+        assert_eq!(sizes(&crowds, to), Some(vec![4, 4]));
+        assert!(!crowds.end(2, to));
+        assert!((0..4).all(|process| crowds.end(process, to)));
+        alone(&mut crowds, to, LEAST_SPAN - 1);
+        assert_eq!(sizes(&crowds, to), Some(vec![4, 4]));
+        alone(&mut crowds, to, 2 * LEAST_SPAN);
+        assert_eq!(sizes(&crowds, to), Some(vec![1, 1]));
+        assert!(!crowds.end(77, to));
     }
 
     #[test]
     fn spans_grow_with_the_cluster() {
-        let mut crowd = Crowd::default();
+        let (mut crowds, [to, other]) = crowds();
         for process in 0..99 {
-            crowd.begin(process, 100);
-            crowd.end(process);
+            crowds.begin(process, to, 100);
+            crowds.end(process, to);
         }
-        assert_eq!(crowd.size(), None);
+        assert_eq!(sizes(&crowds, to), None);
+        crowds.begin(0, to, 100);
+        // The link of its own has seen enough, the uplink of two clusters has not.
+        assert_eq!((sizes(&crowds, to), sizes(&crowds, other)), (None, None));
+        (0..100).for_each(|process| assert!(crowds.begin(process, other, 100)));
+        assert_eq!(
+            (sizes(&crowds, to), sizes(&crowds, other)),
+            (Some(vec![101, 1]), Some(vec![101]))
+        );
+    }
+
+    #[test]
+    fn a_few_more_of_many_are_not_worth_a_word() {
+        let (mut crowds, [_, to]) = crowds();
+        assert!((0..100).all(|process| crowds.begin(process, to, 4)));
+        assert_eq!(crowds.news(to).len(), 2);
+        assert!(
+            (100..110).all(|process| crowds.begin(process, to, 4) && crowds.news(to).is_empty())
+        );
+        assert!(crowds.begin(110, to, 4));
+        assert_eq!((crowds.news(to).len(), sizes(&crowds, to)), (2, Some(vec![111])));
+    }
+
+    #[test]
+    fn whom_an_uplink_leads_to_as_well_is_news_there() {
+        let (mut crowds, [one, other]) = crowds();
+        alone(&mut crowds, one, LEAST_SPAN);
+        assert_eq!(crowds.news(one), [one, other]);
+        assert!(crowds.news(one).is_empty() && crowds.news(other).is_empty());
+        // Both at once by one process: each begins with half of the uplink, the link of its own is free.
+        crowds.begin(3, one, 2);
+        assert!(crowds.news(one).is_empty());
+        crowds.begin(3, other, 2);
+        assert_eq!(crowds.news(other), [one, other]);
+        assert_eq!((sizes(&crowds, one), sizes(&crowds, other)), (Some(vec![2, 1]), Some(vec![2])));
     }
 }

@@ -232,6 +232,19 @@ impl Network {
             || self.senders.values().any(|link| link.contains(&one) && link.contains(&other))
     }
 
+    /// The clusters that links from this one lead to, and these links.
+    pub(crate) fn ways(&self, from: ClusterId) -> impl Iterator<Item = (ClusterId, Vec<Resource>)> {
+        let of = move |(&(one, to), links): (&(ClusterId, _), &Vec<_>)| {
+            (one == from).then(|| (to, links.clone()))
+        };
+        self.paths.iter().filter_map(of)
+    }
+
+    /// What something carries.
+    pub(crate) fn capacity(&self, resource: Resource) -> Rate {
+        self.capacities[resource as usize]
+    }
+
     /// How many nodes a cluster has.
     pub(crate) fn nodes_of(&self, cluster: ClusterId) -> usize {
         self.nodes.iter().filter(|node| node.cluster == cluster).count()
