@@ -21,15 +21,15 @@ const YIELDING_ROUNDS: u32 = 4;
 /// within this if they were only waiting for a core.
 const YIELDING_TIME: Duration = Duration::from_millis(2);
 /// After that it sleeps so long between two looks at the vendor, so that those who compute have the cores. A
-/// message of another cluster still wakes it at once.
-const NAP: Duration = Duration::from_micros(100);
+/// message of another cluster still wakes it at once. Nothing shorter is to be had: the kernel counts such sleeps in whole milliseconds.
+const NAP: Duration = Duration::from_millis(1);
 /// Where ranks do not seem to outnumber cores a wait that has lasted so long naps as well, once in [`NAP_AGAIN`]: others may share the cores
 /// of whom nobody here knows, and `sched_yield` alone promises these nothing.
 const SPINNING_TIME: Duration = Duration::from_millis(100);
 const NAP_AGAIN: Duration = Duration::from_millis(10);
 
 /// How long a process that waits for another cluster alone leaves the vendor without a look.
-const VENDOR_INTERVAL: Duration = Duration::from_micros(500);
+const VENDOR_INTERVAL: Duration = Duration::from_millis(1);
 /// Rounds between two looks at the vendor while it is not asked anyway.
 const VENDOR_ROUNDS: u32 = 32;
 

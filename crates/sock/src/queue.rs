@@ -52,7 +52,7 @@ impl Queue {
         Ok(epoll::delete(&self.epoll, fd)?)
     }
 
-    /// Waits at most `timeout` (`None`: without end) and tells `each` of up to `BATCH` events: the data given, and what has come. None
+    /// Waits at most `timeout` (`None`: without end; in whole milliseconds, upwards) and tells `each` of up to `BATCH` events: the data given, and what has come. None
     /// when a signal interrupts the wait.
     ///
     /// # Errors
