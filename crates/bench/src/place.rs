@@ -327,6 +327,32 @@ impl Lab {
         command.extend(job.arguments.iter().map(OsStr::new));
         self.run("a1", &command, until)
     }
+
+    /// Runs an MPI program by the vendor alone with a rank on each node of all clusters, by their interfaces towards each other.
+    ///
+    /// # Errors
+    /// It fails or is late.
+    pub fn flat(
+        &self,
+        mpi: &Mpi,
+        program: &Path,
+        arguments: &[String],
+        until: Instant,
+    ) -> Result<Said, BenchError> {
+        let nodes = plan::nodes(&self.spec);
+        let ranks = nodes.iter().filter(|node| node.role == plan::Role::Node);
+        let hosts: Vec<_> = ranks.filter_map(plan::Node::wan).map(|wan| wan.to_string()).collect();
+        let mut command = vec![mpi.launcher.to_string(), "-n".to_owned(), hosts.len().to_string()];
+        command.extend(["--host".to_owned(), hosts.join(",")]);
+        command.extend(["--mca", "plm_rsh_agent", "lab-ssh"].map(str::to_owned));
+        command.extend(over_nodes(mpi, gridmpi_lab::private::WIDE_AREA));
+        for (name, value) in mpi.variables {
+            command.extend(["-x".to_owned(), format!("{name}={value}")]);
+        }
+        command.push(program.display().to_string());
+        command.extend(arguments.iter().cloned());
+        self.run("a1", &command, until)
+    }
 }
 
 /// An MPI program and how it is started.
@@ -361,10 +387,17 @@ pub struct Relayed<'a> {
 
 /// What the launcher is told in the lab's cluster `index` of so many nodes.
 fn launcher_arguments(mpi: &Mpi, index: usize, nodes: usize) -> Vec<String> {
-    // Inside the cluster, counted from 1 (docs/lab.md).
-    let network = format!("10.{}.0.0/16", index + 1);
-    let words = if nodes > 1 { mpi.over_nodes.unwrap_or_default() } else { mpi.arguments };
-    words.iter().map(|word| word.replace("{network}", &network)).collect()
+    if nodes > 1 {
+        // Inside the cluster, counted from 1 (docs/lab.md).
+        return over_nodes(mpi, format!("10.{}.0.0/16", index + 1));
+    }
+    mpi.arguments.iter().map(|word| (*word).to_owned()).collect()
+}
+
+/// What the launcher is told where ranks reach each other by this network.
+fn over_nodes(mpi: &Mpi, network: impl std::fmt::Display) -> Vec<String> {
+    let words = mpi.over_nodes.unwrap_or_default().iter();
+    words.map(|word| word.replace("{network}", &network.to_string())).collect()
 }
 
 pub(crate) fn own_program() -> Result<std::path::PathBuf, BenchError> {

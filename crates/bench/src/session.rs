@@ -240,6 +240,23 @@ impl Session {
         self.launch(route, program, arguments, [ranks, 0], None)
     }
 
+    /// Runs a program by the vendor alone over all nodes of both clusters, as over those of one; its samples.
+    ///
+    /// # Errors
+    /// It fails or is late.
+    pub fn flat(
+        &mut self,
+        route: Route,
+        program: &str,
+        arguments: &[String],
+    ) -> Result<Samples, BenchError> {
+        let (mpi, program) = (self.mpi.clone(), self.program(program)?);
+        self.lab(route)?;
+        let until = self.until()?;
+        let said = self.lab(route)?.flat(&mpi, &program, arguments, until)?;
+        Ok(Samples::parse(&said.out))
+    }
+
     fn launch(
         &mut self,
         route: Route,

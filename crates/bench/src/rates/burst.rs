@@ -1,7 +1,7 @@
 //! Bursts: all nodes of a cluster begin to send at the same instant.
 
 use super::conditions::Conditions;
-use super::mode::{ALL_MODES, Mode, OFF_AND_AUTO};
+use super::mode::{ALL_AND_VENDOR, Mode, OFF_AND_AUTO, WITHOUT_AND_AUTO};
 use super::patterns::{ALL, Burst, FEWER, PAIRS};
 use super::picture::Scene;
 use super::sites::{DEEPER, FASTER, FEW, SITE};
@@ -18,6 +18,9 @@ const PAUSE: &str = "0.1";
 /// Of a million packets, how many may be dropped.
 const DROPS: f64 = 100.0;
 
+/// How many times faster than the vendor alone some bursts are to be: the pattern, the delay, ms.
+const GAINS: [(&str, u32, f64); 2] = [("all", 0, 4.0), ("pairs", 10, 2.0)];
+
 /// What came of one mode.
 #[derive(Default)]
 pub(super) struct Outcome {
@@ -33,7 +36,7 @@ pub(super) struct Outcome {
 }
 
 pub(super) fn measure(session: &mut Session, burst: &Burst) -> Result<Vec<Figure>, BenchError> {
-    let modes = session.choose(&OFF_AND_AUTO[..], &ALL_MODES);
+    let modes = session.choose(&WITHOUT_AND_AUTO[..], &ALL_AND_VENDOR);
     let mut figures = Vec::new();
     for delay_ms in session.delays(&[10], &[0, 2, 5, 10]) {
         figures.extend(compare(session, burst, Site { delay_ms, ..SITE }, modes));
@@ -63,7 +66,19 @@ fn compare(session: &mut Session, burst: &Burst, site: Site, modes: &[Mode]) -> 
         .iter()
         .zip(&outcomes)
         .map(|(mode, outcome)| figures(burst, &site, &conditions, (*mode, outcome), &outcomes[0]));
-    figures.flatten().collect()
+    figures.flatten().chain(gain(burst, &site, modes, &outcomes)).collect()
+}
+
+/// What pacing gains on the vendor alone, where that was measured.
+fn gain(burst: &Burst, site: &Site, modes: &[Mode], outcomes: &[Outcome]) -> Option<Figure> {
+    let of = |wanted| modes.iter().position(|mode| *mode == wanted).map(|at| &outcomes[at]);
+    let (ours, vendor) = (of(Mode::Auto)?, of(Mode::Vendor)?);
+    let asked = GAINS
+        .iter()
+        .find(|(pattern, delay_ms, _)| *pattern == burst.pattern && *delay_ms == site.delay_ms);
+    let bound = asked.map_or(Bound::Told, |(_, _, times)| Bound::RatioAtMost(1.0 / times));
+    let (name, whom) = (format!("{}: auto, gained", place(burst, site)), Mode::Vendor.name());
+    Some(Figure::new(name, "ms", &ours.milliseconds, whom, &vendor.milliseconds, bound))
 }
 
 /// What comes of each mode, by turns. What fails is told, and the rest goes on.
@@ -146,7 +161,10 @@ fn run(
     let before = session.lab(route)?.counters(burst.sending())?;
     let settings = mode.settings(&site);
     let settings: Vec<_> = settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
-    let samples = session.job_with(route, "burst", &arguments, [site.nodes; 2], &settings)?;
+    let samples = match mode {
+        Mode::Vendor => session.flat(route, "burst", &arguments)?,
+        _ => session.job_with(route, "burst", &arguments, [site.nodes; 2], &settings)?,
+    };
     let pictures = session.wishes.pictures.clone();
     let lab = session.lab(route)?;
     let (counters, recording) = (lab.counters(burst.sending())?.since(before), lab.recording()?);
@@ -191,6 +209,24 @@ mod tests {
     use crate::rates::patterns::BOTH;
     use gridmpi_lab::flow::{Sample, Traffic, Volume};
     use gridmpi_lab::traffic::Row;
+
+    #[test]
+    fn the_gain_on_the_vendor_alone_is_judged_where_it_is_asked_for() {
+        let took = |ms: f64| Outcome { milliseconds: vec![ms], ..Outcome::default() };
+        let gain = |burst, delay_ms, vendor_ms| {
+            let outcomes = [took(200.0), took(100.0), took(vendor_ms)];
+            gain(burst, &Site { delay_ms, ..SITE }, &WITHOUT_AND_AUTO, &outcomes)
+        };
+        let is_met = |burst, delay_ms, ms| gain(burst, delay_ms, ms).unwrap().met;
+        assert_eq!((is_met(&ALL, 0, 410.0), is_met(&ALL, 0, 390.0)), (Some(true), Some(false)));
+        assert_eq!(
+            (is_met(&PAIRS, 10, 210.0), is_met(&PAIRS, 10, 190.0)),
+            (Some(true), Some(false))
+        );
+        assert_eq!((is_met(&ALL, 10, 90.0), is_met(&PAIRS, 0, 90.0)), (None, None));
+        let unmeasured = super::gain(&ALL, &SITE, &OFF_AND_AUTO, &[took(1.0), took(1.0)]);
+        assert!(unmeasured.is_none());
+    }
 
     #[test]
     fn a_full_link_is_used_wholly() {

@@ -24,8 +24,9 @@ pub(super) struct Conditions {
     has_bbr: bool,
     /// Who paces what leaves by the node's interfaces.
     pacing: String,
-    /// Of GridMPI's connections.
+    /// Of GridMPI's connections, and of those of others.
     pub(super) least_timeout_ms: f64,
+    system_timeout_ms: f64,
     /// Whether those are encrypted: in all modes or in none.
     pub(super) tls: bool,
 }
@@ -34,6 +35,7 @@ impl Conditions {
     /// What went on in `count` runs in this mode, of which nothing more is known.
     pub(super) fn network(&self, mode: Mode, count: u32, counters: Counters) -> Network {
         let Counters { packets, dropped, tcp } = counters;
+        let is_vendor = mode == Mode::Vendor;
         Network {
             count,
             packets,
@@ -43,10 +45,14 @@ impl Conditions {
             loss_probes: tcp.loss_probes,
             utilisation: None,
             connections: None,
-            least_timeout_ms: self.least_timeout_ms,
+            least_timeout_ms: if is_vendor {
+                self.system_timeout_ms
+            } else {
+                self.least_timeout_ms
+            },
             congestion_control: self.control(mode),
             pacing: self.pacing(mode),
-            tls: self.tls,
+            tls: self.tls && !is_vendor,
         }
     }
 
@@ -92,6 +98,7 @@ impl Conditions {
             has_bbr: available.split_whitespace().any(|known| known == "bbr"),
             pacing: UNKNOWN.to_owned(),
             least_timeout_ms: if is_ours { OWN_LEAST_MS } else { system_ms },
+            system_timeout_ms: system_ms,
             tls: std::env::var_os("GRIDMPI_TLS").is_none_or(|choice| choice != "off"),
         }
     }
@@ -99,7 +106,7 @@ impl Conditions {
     /// Who paces in this mode.
     pub(super) fn pacing(&self, mode: Mode) -> String {
         match mode {
-            Mode::Off => "nobody".to_owned(),
+            Mode::Off | Mode::Vendor => "nobody".to_owned(),
             Mode::Tbf => "tbf".to_owned(),
             _ => self.pacing.clone(),
         }

@@ -7,6 +7,8 @@ use crate::place::Site;
 pub(super) enum Mode {
     /// Nothing.
     Off,
+    /// Nothing, and nothing of ours is there: the vendor's MPI by itself runs over all nodes as over those of one cluster.
+    Vendor,
     /// A token bucket (tbf) as each node's interface, at an equal share of the link.
     Tbf,
     /// Ours, at an equal share of the link.
@@ -21,6 +23,10 @@ pub(super) enum Mode {
 
 pub(super) const ALL_MODES: [Mode; 5] =
     [Mode::Off, Mode::Tbf, Mode::Static, Mode::Half, Mode::Auto];
+/// Of the bursts whose gain is judged; the first is what others are compared to.
+pub(super) const ALL_AND_VENDOR: [Mode; 6] =
+    [Mode::Off, Mode::Tbf, Mode::Static, Mode::Half, Mode::Auto, Mode::Vendor];
+pub(super) const WITHOUT_AND_AUTO: [Mode; 3] = [Mode::Off, Mode::Auto, Mode::Vendor];
 pub(super) const OFF_AND_AUTO: [Mode; 2] = [Mode::Off, Mode::Auto];
 
 /// Static rates from an eighth of an equal share to two of them; that of a receiver's interface by the nodes is among them.
@@ -38,6 +44,7 @@ impl Mode {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Off => "not paced",
+            Self::Vendor => "the vendor alone",
             Self::Tbf => "tbf at B/N",
             Self::Static => "static, B/N",
             Self::Half => "static, B/2N",
@@ -48,7 +55,7 @@ impl Mode {
 
     /// Whether it is our library that paces.
     pub(super) fn is_ours(self) -> bool {
-        !matches!(self, Self::Off | Self::Tbf)
+        !matches!(self, Self::Off | Self::Vendor | Self::Tbf)
     }
 
     /// The place with this mode's interfaces.
@@ -64,6 +71,7 @@ impl Mode {
         let pacing = |how: &str| ("GRIDMPI_PACING", how.to_owned());
         let share = |thousandths| format!("{}k", site.link_mbit * thousandths / site.nodes);
         match self {
+            Self::Vendor => Vec::new(),
             Self::Off | Self::Tbf => vec![pacing("off")],
             Self::Static => vec![pacing("static")],
             Self::Half => vec![pacing("static"), ("GRIDMPI_MATB", share(500))],
@@ -85,6 +93,7 @@ mod tests {
         assert_eq!(Mode::Tbf.site(&SITE).interface_mbit, Some(20));
         assert_eq!(Mode::Auto.site(&SITE), SITE);
         assert!(Mode::Half.settings(&SITE).contains(&("GRIDMPI_MATB", "10000k".to_owned())));
-        assert_eq!(ALL_MODES.iter().filter(|mode| mode.is_ours()).count(), 3);
+        assert_eq!(ALL_AND_VENDOR.iter().filter(|mode| mode.is_ours()).count(), 3);
+        assert!(Mode::Vendor.settings(&SITE).is_empty());
     }
 }
