@@ -118,7 +118,7 @@ pub struct Limits {
     /// How long a connection may be silent to what was sent before it counts as lost.
     pub silence: Duration,
     /// How long a peer may acknowledge nothing of what went to it through a relay, though that one's host takes it, before another
-    /// way is taken: the relay may hang, or have lost it. Longer where the way is slow (`pulse.rs`).
+    /// way is taken: the relay may hang, or have lost it. Longer where the way is slow, or turns are many (`pulse.rs`).
     pub unanswered: Duration,
     /// How long an acknowledgement waits for a frame to ride on, at least; at most twice as long.
     pub tick: Duration,

@@ -441,6 +441,11 @@ impl Pacer {
     }
 }
 
+/// How long a turn takes at so many bytes per second, more than 0.
+pub(crate) fn turn_time(rate: f64) -> Duration {
+    Duration::try_from_secs_f64(TURN_LEAST as f64 / rate).unwrap_or(Duration::MAX).max(TURN)
+}
+
 const fn after(peer: ProcId) -> ProcId {
     ProcId(peer.0.saturating_add(1))
 }

@@ -3,7 +3,7 @@
 //! Their rates are those of the claims ([`Claims`]): as they began, or as [`crate::regulation`] brings grants.
 
 use std::io;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use gridmpi_rate::{ACKNOWLEDGEMENT, Claims, PAYLOAD, Rate, SEGMENT};
 use gridmpi_wire::ProcId;
@@ -11,7 +11,7 @@ use gridmpi_wire::ProcId;
 use crate::Pacing;
 use crate::link::{Left, Link, Most, Written};
 use crate::options::{progress, window_and_progress};
-use crate::pace::{Ask, Pacer, Progress, SMALL, Turn};
+use crate::pace::{Ask, Pacer, Progress, SMALL, Turn, turn_time};
 use crate::poller::{Interest, Slots, Token};
 use crate::state::{Socket, State};
 use crate::timers::Due;
@@ -29,6 +29,8 @@ pub(crate) struct Paces {
     /// With whom the turns of each begin.
     cursors: Vec<ProcId>,
     ours: u16,
+    /// How many processes our cluster has.
+    count: u32,
 }
 
 /// What goes to one cluster.
@@ -102,6 +104,7 @@ impl Paces {
             paced: pacing.rates.iter().zip(&cursors).map(paced).collect(),
             cursors,
             ours,
+            count: pacing.clusters.iter().filter(|&&cluster| cluster == ours).count() as u32,
         }
     }
 
@@ -143,6 +146,16 @@ impl Paces {
         let cluster = self.place_of(peer)?;
         self.paced.get(usize::from(cluster))?.as_ref()?;
         Some(cluster)
+    }
+
+    /// How long an acknowledgement of `peer`'s may wait for its turn: it goes with what `peer` sends to us, and all of our cluster may have
+    /// turns of its before that. We know only how long ours are.
+    pub(crate) fn cycle(&self, peer: ProcId) -> Duration {
+        let paced =
+            self.cluster_of(peer).and_then(|cluster| self.paced[usize::from(cluster)].as_ref());
+        paced.map_or(Duration::ZERO, |Paced { claims, .. }| {
+            turn_time(payload(claims.least().min(claims.rate()))).saturating_mul(self.count)
+        })
     }
 
     /// What is granted towards each cluster, bits per second.
@@ -486,6 +499,21 @@ mod tests {
             Net::start(bound, NetConfig { peers: peers.clone(), pacing, ..config(ProcId(me)) })
         };
         (0..).zip(bound).map(|it| start(it).unwrap()).collect()
+    }
+
+    #[test]
+    fn an_acknowledgement_may_wait_for_the_turns_of_all() {
+        let cycle = |rate| {
+            let clusters = [vec![0; 256], vec![1; 256]].concat();
+            let rates = vec![None, Rate::from_bits_per_second(rate)];
+            let pacing = Pacing { clusters, rates, ..Pacing::default() };
+            Paces::new(&pacing, ProcId(0)).cycle(ProcId(256)).as_secs_f64()
+        };
+        // Turns of 5 ms, or of four segments.
+        assert!((cycle(1e9) - 1.28).abs() < 1e-6, "{}", cycle(1e9));
+        let least = 256.0 * 4.0 * 1538.0 * 8.0 / 1.2e6;
+        assert!((cycle(1.2e6) - least).abs() < 1e-6, "{} and not {least}", cycle(1.2e6));
+        assert_eq!(cycle(f64::INFINITY), 0.0, "nobody has turns");
     }
 
     #[test]

@@ -202,14 +202,16 @@ impl State {
         let now = Instant::now();
         let mut silent = Vec::new();
         let mut is_any = false;
-        let Self { sockets, endpoint, config, .. } = self;
+        let Self { sockets, endpoint, config, paces, .. } = self;
         for (token, socket) in sockets.iter_with_tokens() {
             let Socket::Link(link) = socket else { continue };
             let pulse = &mut link.pulse;
             if pulse.is_circuit {
                 let frames = endpoint.frames(link.peer, link.strand).unwrap_or_default();
                 let waited = pulse.listen(frames, || Taken::of(&link.carrier.fd), now);
-                let patience = patience(config.limits.unanswered, endpoint.in_vain(link.peer));
+                let cycle = paces.cycle(link.peer);
+                let patience =
+                    patience(config.limits.unanswered, endpoint.in_vain(link.peer), cycle);
                 if waited.is_some_and(|waited| waited >= patience) {
                     silent.push((token, LinkError::Unanswered));
                     continue;
@@ -244,9 +246,11 @@ impl State {
     }
 }
 
-/// How long frames may be unanswered when so many connections were lost in vain.
-fn patience(unanswered: Duration, in_vain: u32) -> Duration {
-    unanswered.saturating_mul(1 << in_vain.min(DOUBLINGS))
+/// How long frames may be unanswered when so many connections were lost in vain, and answers wait for turns for so long; a program may hold
+/// its rate so low that these would be for ever.
+fn patience(unanswered: Duration, in_vain: u32, cycle: Duration) -> Duration {
+    let times = |doublings: u32| unanswered.saturating_mul(1 << doublings.min(DOUBLINGS));
+    times(in_vain).saturating_add(cycle.min(times(DOUBLINGS)))
 }
 
 /// The address that a connection was made from, if this machine has it no longer: nothing that is sent from it leaves.
@@ -339,9 +343,11 @@ mod tests {
 
     #[test]
     fn who_waited_in_vain_waits_longer_the_next_time_but_not_for_ever() {
-        let waits =
-            [0, 1, 2, 3, 99].map(|times| patience(Duration::from_secs(10), times).as_secs());
+        let wait = |times, cycle| patience(Duration::from_secs(10), times, cycle).as_secs();
+        let waits = [0, 1, 2, 3, 99].map(|times| wait(times, Duration::ZERO));
         assert_eq!(waits, [10, 20, 40, 40, 40]);
+        assert_eq!([11, 50].map(|cycle| wait(0, Duration::from_secs(cycle))), [21, 50]);
+        assert_eq!(wait(2, Duration::MAX), 80);
     }
 
     #[test]
