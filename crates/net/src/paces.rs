@@ -438,9 +438,7 @@ fn progress_of(sockets: &mut Slots<Socket>, token: Token) -> Option<Progress> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
+pub(crate) mod tests {
     use bytes::Bytes;
     use gridmpi_buffer::{RecvBuffer, SendBuffer};
     use gridmpi_engine::{Config, Mode, Source, TagMatch};
@@ -449,7 +447,7 @@ mod tests {
     use super::*;
     use crate::{Bound, Limits, Listen, Net, NetConfig, Way, bind};
 
-    const FAR: ProcId = ProcId(1);
+    pub(crate) const FAR: ProcId = ProcId(1);
 
     fn config(me: ProcId) -> NetConfig {
         NetConfig {
@@ -469,7 +467,7 @@ mod tests {
     }
 
     /// A process of one cluster that sends to another at so many bits per second.
-    fn state(rate: f64) -> State {
+    pub(crate) fn state(rate: f64) -> State {
         let rates = vec![None, Rate::from_bits_per_second(rate)];
         let pacing = Pacing { clusters: vec![0, 1], rates, ..Pacing::default() };
         let config = NetConfig { pacing, ..config(ProcId(0)) };

@@ -238,11 +238,12 @@ impl State {
         self.widen(id);
     }
 
-    /// The connections of a peer that may take something.
+    /// The connections of a peer that may take something. First the one that the last turn did not come to.
     fn free_links(&mut self, id: ProcId) -> Vec<Token> {
         let Self { peers, sockets, .. } = self;
-        let links = peers.get(&id).map_or(&[][..], |peer| &peer.links);
-        let tokens = links.iter().map(|&(_, token)| token);
+        let Some(peer) = peers.get(&id) else { return Vec::new() };
+        let (before, next) = peer.links.split_at(peer.next_link.min(peer.links.len()));
+        let tokens = next.iter().chain(before).map(|&(_, token)| token);
         let is_free = |token: &Token| match sockets.get(*token) {
             Some(Socket::Link(link)) => link.interest == Interest::Read,
             _ => false,
@@ -287,7 +288,7 @@ impl State {
                 self.arm_turn(cluster);
                 return;
             };
-            let wrote = self.write_turn(&turn, links);
+            let wrote = self.write_turn(id, &turn, links);
             if let Some(paced) = self.paces.get(cluster) {
                 turn.end(&mut paced.pacer, id, wrote);
             }
@@ -298,28 +299,39 @@ impl State {
     }
 
     /// Writes a turn, in equal parts, and again on those connections that took theirs, until it is used up. How much was written.
-    fn write_turn(&mut self, turn: &SharedTurn, mut links: Vec<Token>) -> usize {
-        let mut left = turn.most;
-        let mut planned = 0;
-        while left > 0 && !links.is_empty() {
-            let part = (left / links.len()).max(SEGMENT);
+    fn write_turn(&mut self, id: ProcId, turn: &SharedTurn, mut links: Vec<Token>) -> usize {
+        let (mut wrote, mut planned) = (0, 0);
+        while wrote < turn.most && !links.is_empty() {
+            let part = ((turn.most - wrote) / links.len()).max(SEGMENT);
             planned = part.saturating_add(planned);
             let rate = turn.rate_of(planned);
             let mut goes_on = Vec::new();
             for token in links {
-                let most = part.min(left);
+                let most = part.min(turn.most.saturating_sub(wrote));
+                if most == 0 {
+                    // A short turn has a segment for each of a few.
+                    self.begin_with(id, token);
+                    break;
+                }
                 let mut bytes = 0;
                 let kept = self.write_on(token, |state, link| {
                     state.write_part(link, most, rate, turn, &mut bytes)
                 });
-                left -= bytes.min(left);
-                if kept == Left::ForTurn && bytes >= most && left > 0 {
+                wrote += bytes;
+                if kept == Left::ForTurn && bytes >= most {
                     goes_on.push(token);
                 }
             }
             links = goes_on;
         }
-        turn.most - left
+        wrote
+    }
+
+    /// The peer's next turn begins with this connection, so that none keeps a frame half written.
+    fn begin_with(&mut self, id: ProcId, token: Token) {
+        let peer = self.peer(id);
+        let at = peer.links.iter().position(|link| link.1 == token);
+        peer.next_link = at.unwrap_or_default();
     }
 
     /// A connection's part of a turn.
@@ -337,7 +349,7 @@ impl State {
                 most = most.min(YOUNG_TURN);
             }
             if turn.is_bounded {
-                most = most.min(window(&link.carrier.fd)?).max(SEGMENT);
+                most = most.min(window(&link.carrier.fd)?.max(SEGMENT));
             }
             link.pace(rate.max(1))?;
         }
@@ -440,7 +452,67 @@ impl SharedTurn {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use bytes::Bytes;
+    use gridmpi_buffer::SendBuffer;
+    use gridmpi_engine::Mode;
+    use gridmpi_wire::{ContextId, Rank};
+
     use super::*;
+    use crate::carrier::Carrier;
+    use crate::paces::tests::{FAR, state};
+
+    /// A process with so many connections to another, and much to send to it; and their far ends.
+    fn with_links(count: usize) -> (State, Vec<TcpStream>) {
+        let mut state = state(8e6);
+        state.config.limits.connections = Some(count);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let far = Strand::first(count).map(|strand| {
+            let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            near.set_nonblocking(true).unwrap();
+            state.endpoint.connected(FAR, strand, 1).unwrap();
+            state.establish((FAR, strand), Carrier::bare(near.into()), None);
+            listener.accept().unwrap().0
+        });
+        let far = far.collect();
+        let much = SendBuffer::from_bytes(Bytes::from(vec![0; 8 << 20]));
+        state.endpoint.send(FAR, ContextId::WORLD, Rank(0), 1, Mode::Standard, much);
+        (state, far)
+    }
+
+    /// What was written on each of its connections.
+    fn written(state: &mut State) -> Vec<u64> {
+        let State { peers, sockets, .. } = state;
+        let written = |&(_, token): &(Strand, Token)| match sockets.get(token) {
+            Some(Socket::Link(link)) => link.written,
+            _ => panic!("it is lost"),
+        };
+        peers[&FAR].links.iter().map(written).collect()
+    }
+
+    #[test]
+    fn a_turn_that_is_too_short_for_all_is_had_by_some_and_then_by_the_others() {
+        for is_bounded in [true, false] {
+            let (mut state, _far) = with_links(16);
+            let turn = SharedTurn {
+                most: 4 * SEGMENT,
+                rate: 1_000_000,
+                has_others: is_bounded,
+                is_bounded,
+                is_counted: true,
+                began: Instant::now(),
+            };
+            for turns in 1..=4 {
+                let links = state.free_links(FAR);
+                let wrote = state.write_turn(FAR, &turn, links);
+                assert_eq!(wrote, turn.most, "in turn {turns}");
+                let all: u64 = written(&mut state).iter().sum();
+                assert_eq!(all, (turns * turn.most) as u64, "what was written is what is told");
+            }
+            assert_eq!(written(&mut state), [SEGMENT as u64; 16]);
+        }
+    }
 
     #[test]
     fn a_part_of_a_turn_has_its_part_of_the_rate_however_much_that_is() {

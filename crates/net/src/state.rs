@@ -50,6 +50,8 @@ pub(crate) enum Socket {
 pub(crate) struct Peer {
     /// The connections that stand, in the order in which they were made.
     pub(crate) links: Vec<(Strand, Token)>,
+    /// The place among them of the one that their next turn begins with; perhaps beyond.
+    pub(crate) next_link: usize,
     /// Those we try to make.
     pub(crate) dials: Vec<Dial>,
     /// No more than one is tried to make before then.
