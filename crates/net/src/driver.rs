@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::poller::{Poller, Ready};
-use crate::state::{Signs, State};
+use crate::state::{Signs, State, ring};
 
 /// How long the driver is parked before it looks whether the program still makes progress.
 const PARK: Duration = Duration::from_millis(1);
@@ -32,7 +32,6 @@ pub(crate) struct Shared {
     /// Program threads that wait for the leader, and what they wait on.
     followers: AtomicUsize,
     followed: Condvar,
-    is_stopping: AtomicBool,
 }
 
 impl Shared {
@@ -46,24 +45,17 @@ impl Shared {
             has_leader: AtomicBool::new(false),
             followers: AtomicUsize::new(0),
             followed: Condvar::new(),
-            is_stopping: AtomicBool::new(false),
         }
     }
 
     /// Progress has been made by a thread that is not the leader: those who wait may look.
     pub(crate) fn announce(&self) {
         if self.has_leader.load(Ordering::SeqCst) {
-            self.ring();
+            ring(&self.wake);
         }
         if self.followers.load(Ordering::SeqCst) > 0 {
             self.followed.notify_all();
         }
-    }
-
-    /// Makes the wake-up event ready.
-    fn ring(&self) {
-        // It fails only when it is ready already.
-        let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
     }
 
     /// One round without waiting, by a program thread. Whether anything happened that the program
@@ -131,7 +123,7 @@ impl Shared {
     pub(crate) fn drive(&self) {
         let mut seen_polls = self.polls.load(Ordering::Relaxed);
         let mut ready = Vec::new();
-        while !self.is_stopping.load(Ordering::SeqCst) {
+        while !self.signs.is_stopping.load(Ordering::SeqCst) {
             let polls = self.polls.load(Ordering::Relaxed);
             if polls != seen_polls || self.has_leader.load(Ordering::SeqCst) {
                 seen_polls = polls;
@@ -161,7 +153,31 @@ impl Shared {
 
     /// Makes the driver thread end; it may be parked.
     pub(crate) fn stop(&self) {
-        self.is_stopping.store(true, Ordering::SeqCst);
-        self.ring();
+        self.signs.is_stopping.store(true, Ordering::SeqCst);
+        ring(&self.wake);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::paces::tests::state;
+
+    #[test]
+    fn who_polls_while_the_driver_is_to_end_does_not_let_it_sleep_on() {
+        let shared = Shared::new(state(1e6));
+        let is_rung = || {
+            let mut ready = Vec::new();
+            shared.poller.wait(Some(Duration::ZERO), &mut ready).unwrap();
+            !ready.is_empty()
+        };
+        ring(&shared.wake);
+        shared.poll();
+        assert!(!is_rung(), "the program has seen to what it was rung for");
+        // The driver has looked whether it is to end, and is about to sleep.
+        shared.stop();
+        shared.poll();
+        shared.wait(shared.signs.progress(), Instant::now() + Duration::from_millis(1));
+        assert!(is_rung());
     }
 }

@@ -87,11 +87,13 @@ impl Peer {
     }
 }
 
-/// What can be seen without the lock. Written under it.
+/// What can be seen without the lock. Written under it, but for `is_stopping`.
 #[derive(Debug, Default)]
 pub(crate) struct Signs {
     progress: AtomicU64,
     has_failed: AtomicBool,
+    /// The driver thread is to end.
+    pub(crate) is_stopping: AtomicBool,
 }
 
 impl Signs {
@@ -110,6 +112,12 @@ impl Signs {
     pub(crate) fn has_failed(&self) -> bool {
         self.has_failed.load(Ordering::Acquire)
     }
+}
+
+/// Makes the wake-up event ready.
+pub(crate) fn ring(wake: &OwnedFd) {
+    // It fails only when it is ready already.
+    let _ = rustix::io::write(wake, &1u64.to_ne_bytes());
 }
 
 pub(crate) struct State {
@@ -246,12 +254,20 @@ impl State {
                 Socket::Wake => {
                     self.sockets.put(ready.token, Socket::Wake);
                     if may_clear_wake {
-                        let _ = rustix::io::read(&*self.wake, &mut [0; 8]);
+                        self.clear_wake();
                     }
                 }
             }
         }
         self.flush_after(true);
+    }
+
+    fn clear_wake(&self) {
+        let _ = rustix::io::read(&*self.wake, &mut [0; 8]);
+        // That may have been what was to end the driver, which sleeps or is about to.
+        if self.signs.is_stopping.load(Ordering::SeqCst) {
+            ring(&self.wake);
+        }
     }
 
     fn timers_ready(&mut self) {
