@@ -7,6 +7,7 @@ use gridmpi_wire::{ProcId, Strand};
 
 use crate::Failure;
 use crate::state::State;
+use crate::timers::Due;
 
 /// How long nothing is said, usually: most of what is lost is made again sooner.
 pub const UNSAID: Duration = Duration::from_secs(5);
@@ -16,6 +17,16 @@ pub const UNSAID: Duration = Duration::from_secs(5);
 pub(crate) struct Absences(BTreeMap<u16, (ProcId, Instant)>);
 
 impl State {
+    /// A connection with `id` is to be made: people are told in time, though an attempt may take longer, and none is made where that
+    /// is the other side's part.
+    pub(crate) fn watch_absence(&mut self, id: ProcId, strand: Strand) {
+        let Some(after) = self.config.tells_of_absence else { return };
+        if let Some(dial) = self.peer(id).dial(strand).filter(|dial| !dial.is_extra()) {
+            let at = dial.started() + after;
+            self.timers.set(at, Due::Dial(id, strand));
+        }
+    }
+
     /// The connection with `id` has been tried to be made, and is tried on.
     pub(crate) fn note_absence(&mut self, id: ProcId, strand: Strand) {
         let Some(after) = self.config.tells_of_absence else { return };
@@ -29,7 +40,12 @@ impl State {
         if dial.is_extra() || times.0 < after {
             return;
         }
-        let absent = Failure::absent(id, dial.tried(), times, peer.ended.as_deref());
+        let ended = peer.ended.as_deref();
+        let absent = if self.is_awaited(id) {
+            Failure::awaited(id, times, ended)
+        } else {
+            Failure::absent(id, dial.tried(), times, ended)
+        };
         self.absences.0.insert(cluster, (id, dial.started()));
         (self.config.warn)(&absent.to_string());
     }

@@ -135,6 +135,7 @@ impl State {
         let Some(dial) = self.peer(id).dial(Strand::FIRST) else { return };
         dial.is_now_the_only(total, now);
         dial.try_also(all);
+        self.watch_absence(id, Strand::FIRST);
     }
 
     /// How long a connection with the peer is tried to be made, where there is none.
@@ -162,7 +163,7 @@ impl State {
     }
 
     /// Whether this one connects to us, and we cannot connect to it.
-    fn is_awaited(&self, id: ProcId) -> bool {
+    pub(crate) fn is_awaited(&self, id: ProcId) -> bool {
         let ways = self.config.peers.get(id.0 as usize);
         ways.is_some_and(|ways| ways.contains(&Way::Awaited))
     }
@@ -213,6 +214,7 @@ impl State {
             refused: None,
             gone: None,
         });
+        self.watch_absence(id, strand);
         if wait.is_zero() {
             self.attempt_next(id, strand);
         } else {
@@ -341,6 +343,7 @@ impl State {
             return;
         };
         if now < dial.due {
+            self.note_absence(id, strand);
             return;
         }
         if let Some(token) = dial.attempt.take() {

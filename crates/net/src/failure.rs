@@ -222,7 +222,7 @@ impl Failure {
             Some(lost) => format!("the connection was lost ({lost}) and could not be made again"),
             None => "cannot be reached".to_owned(),
         };
-        what.push_str(&format!(" within {seconds} s: {}", attempts(tried)));
+        what.push_str(&format!(" within {seconds} s: {}", attempts(tried, "not tried in time")));
         Self { peer, what, remedy: remedy(tried) }
     }
 
@@ -238,7 +238,7 @@ impl Failure {
             Some(lost) => format!("the connection was lost ({lost}) and cannot be made again for"),
             None => "cannot be reached for".to_owned(),
         };
-        let tried_at = attempts(tried);
+        let tried_at = attempts(tried, "no answer yet");
         let what = format!(
             "{begin} {spent:.1} s; it is tried on for up to {left} s, and nothing is lost until then: {tried_at}"
         );
@@ -247,14 +247,25 @@ impl Failure {
 
     /// It was the peer's part to connect to us. `lost` says how an earlier connection ended.
     pub(crate) fn never_came(peer: ProcId, seconds: u64, lost: Option<&str>) -> Self {
-        let lost =
-            lost.map(|lost| format!("the connection was lost ({lost}), and ")).unwrap_or_default();
+        let lost = and_lost(lost);
         let what = format!(
             "{lost}it has not connected to this process within {seconds} s, which is its part (`dial` in [[link]])"
         );
-        let remedy = "has that process ended? look at its cluster's output; else check routes and firewalls from there \
-                      to here: `gridmpi doctor JOB.toml` says what is wrong";
-        Self { peer, what, remedy }
+        Self { peer, what, remedy: CHECK_FROM_THERE }
+    }
+
+    /// It is the peer's part to connect to us; it has not for so long, and is waited for so long yet. As [`Failure::never_came`].
+    pub(crate) fn awaited(
+        peer: ProcId,
+        (spent, left): (Duration, Duration),
+        lost: Option<&str>,
+    ) -> Self {
+        let (lost, spent, left) = (and_lost(lost), spent.as_secs_f64(), left.as_secs());
+        let what = format!(
+            "{lost}it has not connected to this process for {spent:.1} s, which is its part (`dial` in [[link]]); it is \
+             waited for up to {left} s, and nothing is lost until then"
+        );
+        Self { peer, what, remedy: CHECK_FROM_THERE }
     }
 
     /// The peer broke the protocol.
@@ -300,14 +311,22 @@ impl Failure {
     }
 }
 
-/// Each way, and what came of it.
-fn attempts(tried: &[(Target, Option<DialError>)]) -> String {
+/// What may help where the other side does not connect.
+const CHECK_FROM_THERE: &str = "has that process ended? look at its cluster's output; else check routes and firewalls from \
+                                there to here: `gridmpi doctor JOB.toml` says what is wrong";
+
+fn and_lost(lost: Option<&str>) -> String {
+    lost.map(|lost| format!("the connection was lost ({lost}), and ")).unwrap_or_default()
+}
+
+/// Each way, and what came of it; `nothing` where that is nothing.
+fn attempts(tried: &[(Target, Option<DialError>)], nothing: &str) -> String {
     if tried.is_empty() {
         return "it has told no address".to_owned();
     }
     let one = |(way, error): &(Target, Option<DialError>)| match error {
         Some(error) => format!("{way}: {error}"),
-        None => format!("{way}: not tried in time"),
+        None => format!("{way}: {nothing}"),
     };
     tried.iter().map(one).collect::<Vec<_>>().join("; ")
 }

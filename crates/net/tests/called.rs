@@ -4,8 +4,8 @@ mod common;
 #[path = "common/proxy.rs"]
 mod proxy;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use common::*;
@@ -87,4 +87,24 @@ fn who_is_awaited_and_does_not_come_is_a_failure_that_says_so_and_is_told_of_una
         assert!(failure.contains(part), "{failure}");
     }
     assert!(nets[0].failure().unwrap().what.contains(&proxy.address.to_string()));
+}
+
+#[test]
+fn who_waits_is_told_for_whom_long_before_giving_up_though_it_cannot_try() {
+    static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    let said = || SAID.lock().unwrap().clone();
+    let (nets, proxy) = one_way(|config| {
+        config.limits.reconnect = 10 * PATIENCE;
+        config.warn = |text| SAID.lock().unwrap().push(text.to_owned());
+        let is_awaiting = config.me.0 == 1;
+        config.tells_of_absence = is_awaiting.then_some(Duration::from_millis(30));
+    });
+    say(&nets, 1);
+    proxy.close();
+    eventually("it is said", || !said().is_empty());
+    let said = said().concat();
+    let parts = ["rank 0: the connection was lost", "not connected", "waited for up to 599 s"];
+    for part in parts.iter().chain(&["`dial`", "ended? look at"]) {
+        assert!(said.contains(part), "{said}");
+    }
 }

@@ -5,6 +5,7 @@ mod common;
 mod proxy;
 
 use std::net::SocketAddr;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -112,6 +113,27 @@ fn a_stopped_peer_is_waited_for_longer_than_one_that_is_away() {
     finish(&nets[0], send(&nets[0], 0, 1, 0, vec![2]));
     assert_eq!(finish(&nets[1], wanted).1, Some(vec![2]));
     shutdown(nets);
+}
+
+#[test]
+fn who_waits_is_told_for_whom_before_the_first_attempt_is_over() {
+    static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    let said = || SAID.lock().unwrap().clone();
+    let (nets, proxies) = proxied(|config| {
+        config.limits.dial_address = 10 * PATIENCE;
+        config.limits.reconnect = 10 * PATIENCE;
+        config.warn = |text| SAID.lock().unwrap().push(text.to_owned());
+        config.tells_of_absence = (config.me.0 == 0).then_some(Duration::from_millis(30));
+    });
+    finish(&nets[0], send(&nets[0], 0, 1, 0, vec![1]));
+    finish(&nets[1], receive(&nets[1], 0, 0, 1));
+    proxies.iter().for_each(|proxy| proxy.freeze(true));
+    eventually("it is said", || !said().is_empty());
+    let address = format!("{}: no answer yet", proxies[1].address);
+    let said = said().concat();
+    for part in ["rank 1: the connection was lost", "tried on for up to 599 s", &address] {
+        assert!(said.contains(part), "{said}");
+    }
 }
 
 #[test]
