@@ -113,6 +113,8 @@ pub struct Limits {
     pub dial_stopped: Duration,
     /// How long a handshake may last.
     pub handshake: Duration,
+    /// How long the proof of one who calls us while we call it may take beyond a round trip, before our own call goes on.
+    pub crossing: Duration,
     /// How many unauthenticated connections to the own port are kept open, at least 1. Half as many beside them may be circuits, which relays share equally.
     pub pending: usize,
     /// How long a connection may be silent to what was sent before it counts as lost.
@@ -139,6 +141,7 @@ impl Default for Limits {
             dial_refused: Duration::from_secs(3),
             dial_stopped: Duration::from_secs(3600),
             handshake: Duration::from_secs(5),
+            crossing: Duration::from_millis(5),
             pending: 64,
             silence: Duration::from_secs(30),
             unanswered: Duration::from_secs(10),

@@ -1,6 +1,6 @@
 //! Two processes that dial each other at once: which of the two connections counts.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use gridmpi_wire::{ProcId, Strand, Verdict};
 
@@ -10,9 +10,6 @@ use crate::link::peek;
 use crate::poller::{Interest, Token};
 use crate::state::{Socket, State};
 use crate::timers::Due;
-
-/// What the proof of one who calls us may take beyond a round trip.
-const SLACK: Duration = Duration::from_millis(5);
 
 /// Where dials cross, the lower process's own waits for the other one's that is further.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +40,7 @@ impl State {
                 if peek(&attempt.carrier.fd)?.is_none() {
                     return Ok(false);
                 }
-                let until = hello + attempt.asked.elapsed() * 5 / 4 + SLACK;
+                let until = hello + attempt.asked.elapsed() * 5 / 4 + self.limits().crossing;
                 attempt.deference = Deference::Waiting;
                 self.timers.set(until, Due::Attempt(token));
             }
