@@ -17,6 +17,7 @@ mod datatype;
 mod direct;
 pub mod entry;
 pub mod error;
+mod forked;
 pub mod fortran;
 pub mod guard;
 mod job;

@@ -345,6 +345,7 @@ fn start_net(
         warn: crate::error::tell,
         tells_of_absence: speaks.then_some(UNSAID),
         lost: Some(lost),
+        forked: crate::forked::watch(),
     };
     Net::start(bound, config).map_err(|e| e.to_string())
 }

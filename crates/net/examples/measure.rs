@@ -125,6 +125,7 @@ fn start(me: u32, listen: gridmpi_net::Bound, peers: Vec<Vec<SocketAddr>>) -> Pr
         warn: |message| eprintln!("{message}"),
         tells_of_absence: None,
         lost: None,
+        forked: None,
     };
     Process { net: Net::start(listen, config).expect("the network starts"), me }
 }

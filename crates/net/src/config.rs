@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::Failure;
@@ -42,6 +43,9 @@ pub struct NetConfig {
     pub tells_of_absence: Option<Duration>,
     /// Is told once, when the first peer is given up: by whatever thread, with a lock held, so it must not wait, nor come back here.
     pub lost: Option<Lost>,
+    /// Is set in a child that `fork` makes of this process, by whoever sees to that; `None`: the system is asked at each message whether this
+    /// is one, which takes its time.
+    pub forked: Option<&'static AtomicBool>,
 }
 
 /// Whom to tell that a peer was given up, and why: the program may be waiting for something else.

@@ -36,6 +36,7 @@ mod links;
 mod losses;
 mod net;
 mod options;
+mod owner;
 mod pace;
 mod paces;
 mod paths;

@@ -15,6 +15,7 @@ use socket2::SockRef;
 
 use crate::discipline::{PacedBy, queueing_from};
 use crate::driver::Shared;
+use crate::owner::Owner;
 use crate::state::{Peer, Socket, State};
 use crate::{Bound, Counts, Failure, NetConfig, Stats};
 
@@ -33,7 +34,7 @@ const LINGER: Duration = Duration::from_millis(500);
 pub struct Net {
     shared: Arc<Shared>,
     driver: Mutex<Option<JoinHandle<()>>>,
-    process: u32,
+    owner: Owner,
 }
 
 /// A moment in the history of a [`Net`]; see [`Net::wait`].
@@ -53,22 +54,13 @@ impl Net {
     /// # Errors
     /// The system has no more descriptors, memory or threads.
     pub fn start(bound: Bound, config: NetConfig) -> io::Result<Self> {
+        let owner = Owner::new(config.forked);
         let mut state = State::new(bound, config)?;
         state.greet_broker();
         state.flush();
         let shared = Arc::new(Shared::new(state));
         let driver = spawn_driver(Arc::clone(&shared))?;
-        let process = std::process::id();
-        Ok(Self { shared, driver: Mutex::new(Some(driver)), process })
-    }
-
-    /// Whether this is the process that started it, not a child made by `fork`.
-    fn is_ours(&self) -> bool {
-        std::process::id() == self.process
-    }
-
-    fn assert_ours(&self) {
-        assert!(self.is_ours(), "a child made by fork cannot use MPI");
+        Ok(Self { shared, driver: Mutex::new(Some(driver)), owner })
     }
 
     /// The endpoint, for a short time: no progress is made while the guard lives.
@@ -78,7 +70,7 @@ impl Net {
     pub fn lock(&self) -> Guard<'_> {
         let state = self.shared.state.try_lock().unwrap_or_else(|| {
             // A child may have been made while another thread held the lock: it would wait forever.
-            self.assert_ours();
+            self.owner.assert_here();
             self.shared.state.lock()
         });
         Guard { shared: &self.shared, state: Some(state) }
@@ -107,7 +99,7 @@ impl Net {
     /// # Panics
     /// In a child made by `fork`.
     pub fn wait(&self, since: Epoch, until: Instant) -> bool {
-        self.assert_ours();
+        self.owner.assert_here();
         self.shared.wait(since.0, until)
     }
 
@@ -125,7 +117,7 @@ impl Net {
     /// # Panics
     /// In a child made by `fork`.
     pub fn hold(&self, rate: Option<Rate>) {
-        self.assert_ours();
+        self.owner.assert_here();
         self.lock().state().hold(rate);
     }
 
@@ -161,7 +153,7 @@ impl Net {
     /// closed too, or the time is `deadline`. Then connections and ports are closed and the driver
     /// thread has ended. Whether all of that came about in time. A second call does nothing.
     pub fn shutdown(&self, deadline: Instant) -> bool {
-        if !self.is_ours() {
+        if !self.owner.is_here() {
             return false;
         }
         let Some(driver) = self.driver.lock().take() else { return true };
@@ -221,7 +213,7 @@ impl Net {
 
 impl Drop for Net {
     fn drop(&mut self) {
-        if !self.is_ours() {
+        if !self.owner.is_here() {
             return;
         }
         if let Some(driver) = self.driver.lock().take() {

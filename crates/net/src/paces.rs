@@ -463,6 +463,7 @@ pub(crate) mod tests {
             warn: |_| {},
             tells_of_absence: None,
             lost: None,
+            forked: None,
         }
     }
 

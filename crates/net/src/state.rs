@@ -20,6 +20,7 @@ use crate::dial::{Attempt, Dial};
 use crate::handshake::Identity;
 use crate::link::Link;
 use crate::losses::Losses;
+use crate::owner::Owner;
 use crate::paces::Paces;
 use crate::paths::Paths;
 use crate::poller::{Interest, Poller, Ready, Slots, Token};
@@ -155,8 +156,8 @@ pub(crate) struct State {
     pub(crate) is_closing: bool,
     seen_completions: u64,
     is_tick_set: bool,
-    /// The process that owns the sockets: a child made by `fork` must not touch them.
-    process: u32,
+    /// Asked before sockets are touched: a child made by `fork` must not.
+    owner: Owner,
     to_transmit: Vec<ProcId>,
 }
 
@@ -173,6 +174,7 @@ impl State {
         let regulation =
             online.and_then(|online| Regulation::new(online, config.me, Instant::now()));
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let owner = Owner::new(config.forked);
         let mut state = Self {
             endpoint: Endpoint::new(config.engine.clone()),
             us,
@@ -202,7 +204,7 @@ impl State {
             is_closing: false,
             seen_completions: 0,
             is_tick_set: false,
-            process: std::process::id(),
+            owner,
             to_transmit: Vec::new(),
         };
         state.introduce_claims();
@@ -236,7 +238,7 @@ impl State {
     /// the caller is whom the wake event is for.
     pub(crate) fn handle(&mut self, ready: &[Ready], may_clear_wake: bool) {
         if !ready.is_empty() {
-            self.assert_ours();
+            self.owner.assert_here();
         }
         for ready in ready {
             // Taken out while it works on the rest of the state; put back unless it ended.
@@ -315,13 +317,13 @@ impl State {
 
     fn connect_and_transmit(&mut self) {
         while let Some(peer) = self.endpoint.wants_connection() {
-            self.assert_ours();
+            self.owner.assert_here();
             self.dial(peer);
         }
         let mut peers = std::mem::take(&mut self.to_transmit);
         self.endpoint.wants_transmit(&mut peers);
         if !peers.is_empty() {
-            self.assert_ours();
+            self.owner.assert_here();
         }
         // What a connection had that is lost meanwhile goes over the others.
         while !peers.is_empty() {
@@ -331,11 +333,6 @@ impl State {
             self.endpoint.wants_transmit(&mut peers);
         }
         self.to_transmit = peers;
-    }
-
-    /// Asked before sockets are touched rather than at every call: it is a system call.
-    fn assert_ours(&self) {
-        assert!(std::process::id() == self.process, "a child made by fork cannot use MPI");
     }
 
     pub(crate) fn transmit(&mut self, peer: ProcId) {

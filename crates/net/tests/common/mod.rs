@@ -35,6 +35,7 @@ pub fn config(me: u32, peers: Vec<Vec<SocketAddr>>) -> NetConfig {
         warn: |message| println!("warning: {message}"),
         tells_of_absence: None,
         lost: None,
+        forked: None,
     }
 }
 
