@@ -1,9 +1,10 @@
-/* failover SECONDS: rank 0 sends rank 1 a small message every millisecond. Says `rtt` first, then of rank 1 a line `gap SECONDS` at once whenever none came
- * for longer than GAP. Each message has a number: none may be lost, come twice or out of order. */
+/* failover SECONDS: rank 0 sends rank 1 a small message every millisecond. Says `rtt` first, then of rank 1 at once `gap`, since when and how long, whenever one
+ * came after none had for longer than GAP; and `heard`, when, of about every WORD seconds a message: all gaps before it have been told.
+ * Each message has a number: none may be lost, come twice or out of order. */
 #include "common.h"
 
 enum { PINGS = 20, WORDS = 8 };
-static const double EVERY = 0.001, GAP = 0.025;
+static const double EVERY = 0.001, GAP = 0.025, WORD = 0.1;
 
 static void send_on(double seconds)
 {
@@ -20,19 +21,21 @@ static void send_on(double seconds)
 static void take(void)
 {
     long words[WORDS];
-    double last = now();
+    double last = now(), said = last;
     for (long number = 0;; number++) {
         MPI_Recv(words, WORDS, MPI_LONG, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        double here = now();
+        double here = now(), gap[2] = {last, here - last};
         if (words[0] < 0)
             return;
         if (words[0] != number)
             die("a message is lost, or came twice");
-        if (here - last > GAP) {
-            printf("gap %.6f\n", here - last);
-            fflush(stdout);
-        }
+        if (gap[1] > GAP)
+            say("gap", gap, 2);
         last = here;
+        if (here - said > WORD) {
+            say("heard", &here, 1);
+            said = here;
+        }
     }
 }
 

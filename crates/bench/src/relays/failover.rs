@@ -8,6 +8,7 @@ use crate::process::Running;
 use crate::samples::{Samples, median};
 use crate::session::Session;
 use gridmpi_lab::control::{self, Ask};
+use rustix::time::{ClockId, clock_gettime};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -23,8 +24,10 @@ const SILENCE_BOUND: f64 = 2_000.0;
 const SILENT: Duration = Duration::from_secs(4);
 /// A relay that is there again is known to all by then: processes try at least every second.
 const SETTLE: Duration = Duration::from_millis(1500);
-/// After a reset a gap that is not told by then was none.
-const PATIENCE: Duration = Duration::from_millis(1500);
+/// How long a relay that was killed is dead: longer than it may take to move.
+const DEAD: Duration = Duration::from_millis(1500);
+/// When a relay is there again something comes within this, or nothing will.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// What the program may have to go on, for each fault.
 const EACH: Duration = Duration::from_secs(14);
 
@@ -66,7 +69,8 @@ impl Way<'_> {
             }
             // It was not the one on the way after all.
         }
-        Err(BenchError::Output("nothing went through any relay".to_owned()))
+        let message = "no relay was on the way: whichever died, messages went on coming";
+        Err(BenchError::Output(message.to_owned()))
     }
 
     fn kill_one(&mut self, death: Death, side: usize) -> Result<Option<f64>, BenchError> {
@@ -75,13 +79,13 @@ impl Way<'_> {
             Death::Reset => (vec!["kill".to_owned(), node, "relay --config".to_owned()], None),
             Death::Silence => (vec!["silence".to_owned(), node], Some(SILENT)),
         };
-        // What was said before is of no interest.
-        while self.job.expect("gap ", Instant::now()).is_ok() {}
-        let began = Instant::now();
+        let (began, from) = (Instant::now(), seconds());
         control::make_fault(self.lab.directory(), Ask { words, lasts })?;
-        let lasted = self.longest_gap(began + lasts.unwrap_or(PATIENCE));
-        self.revive(death, side, began)?;
-        lasted
+        let over = began + lasts.unwrap_or(DEAD);
+        thread::sleep(over.saturating_duration_since(Instant::now()));
+        let end = seconds();
+        self.revive(death, side)?;
+        longest_gap(&mut self.job, (from, end), self.until.min(Instant::now() + PATIENCE))
     }
 
     fn node(&self, side: usize) -> Result<String, BenchError> {
@@ -90,31 +94,14 @@ impl Way<'_> {
         server.map(|server| server.node.clone()).ok_or(BenchError::NoTime)
     }
 
-    fn longest_gap(&mut self, end: Instant) -> Result<Option<f64>, BenchError> {
-        let mut longest: Option<f64> = None;
-        loop {
-            match self.job.expect("gap ", end.min(self.until)) {
-                Ok(line) => {
-                    let gap = line.rsplit(' ').next().and_then(|word| word.parse().ok());
-                    let gap: f64 = gap.ok_or_else(|| BenchError::Output(line.clone()))?;
-                    longest = Some(longest.map_or(gap, |longest| longest.max(gap)));
-                }
-                Err(BenchError::Late { .. }) if Instant::now() < self.until => return Ok(longest),
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
     /// Both relays of the pair are there again, and joined.
-    fn revive(&mut self, death: Death, side: usize, began: Instant) -> Result<(), BenchError> {
+    fn revive(&mut self, death: Death, side: usize) -> Result<(), BenchError> {
         let Some(pair) = self.pairs.get_mut(self.at) else { return Ok(()) };
         if death == Death::Reset
             && let (Some(server), Some(running)) =
                 (pair.servers.get(side), pair.running.get_mut(side))
         {
             *running = self.keys.start(self.lab, server, &[], self.until)?;
-        } else {
-            thread::sleep((began + SILENT).saturating_duration_since(Instant::now()));
         }
         let [dialler, _] = &mut pair.running;
         dialler.running.expect("connected to a relay", self.until)?;
@@ -122,6 +109,47 @@ impl Way<'_> {
         thread::sleep(SETTLE);
         Ok(())
     }
+}
+
+/// By the clock of the program's processes.
+fn seconds() -> f64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
+}
+
+/// How long, s, nothing came to the receiver that began before the end of this span, and ended after its begin; `None`: messages went on coming.
+///
+/// One that outlasts the span is told only when something comes again, and counts to its end. What began later is not of this fault.
+fn longest_gap(
+    job: &mut Running,
+    (from, end): (f64, f64),
+    until: Instant,
+) -> Result<Option<f64>, BenchError> {
+    let mut longest: Option<f64> = None;
+    loop {
+        let said = Samples::parse(&next_word(job, until)?);
+        if let Ok(&[begin, lasted]) = said.get("gap")
+            && begin < end
+            && begin + lasted > from
+        {
+            longest = Some(longest.map_or(lasted, |longest| longest.max(lasted)));
+        }
+        if let Ok(&[at]) = said.get("heard")
+            && at >= end
+        {
+            return Ok(longest);
+        }
+    }
+}
+
+fn next_word(job: &mut Running, until: Instant) -> Result<String, BenchError> {
+    job.line("@heard", until).map_err(|error| match error {
+        BenchError::Late { .. } => {
+            let message = "a relay died, and nothing has come since, though it is there again";
+            BenchError::Output(message.to_owned())
+        }
+        error => error,
+    })
 }
 
 /// A death, and where.
@@ -227,4 +255,43 @@ fn told(death: Death, side: &str, lasted: &[f64], trip: &[f64]) -> [Figure; 2] {
         let name = format!("{side} relay {how}: nothing came for, {which} of {}", lasted.len());
         Figure::new(name, "ms", samples, whom, &[median(trip)], bound)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process;
+    use std::process::Command;
+
+    fn receiver(said: &str) -> Running {
+        process::start("the receiver", Command::new("printf").arg(said)).unwrap()
+    }
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(20)
+    }
+
+    #[test]
+    fn an_outage_that_outlasts_the_fault_counts_to_its_end() {
+        let mut job = receiver("@heard 0.9\n@gap 1 2.8\n@heard 3.8\n@heard 4.9\n");
+        assert_eq!(longest_gap(&mut job, (1.001, 2.5), soon()).unwrap(), Some(2.8));
+        // The next fault has no part of it.
+        assert_eq!(longest_gap(&mut job, (4.0, 4.5), soon()).unwrap(), None);
+        let error = longest_gap(&mut job, (5.0, 6.0), soon()).unwrap_err().to_string();
+        assert!(error.contains("ended without saying"), "{error}");
+    }
+
+    #[test]
+    fn the_longest_gap_of_a_fault_counts_and_none_before_or_behind_it() {
+        let said = "@gap 0.1 0.8\n@gap 1 0.04\n@gap 1.1 0.05\n@gap 2.6 0.3\n@heard 2.9\n";
+        let gap = longest_gap(&mut receiver(said), (1.001, 2.5), soon()).unwrap();
+        assert_eq!(gap, Some(0.05));
+    }
+
+    #[test]
+    fn that_nothing_comes_any_more_is_no_absence_of_gaps() {
+        let mut job = process::start("the receiver", Command::new("sleep").arg("60")).unwrap();
+        let error = longest_gap(&mut job, (1.0, 2.0), Instant::now()).unwrap_err().to_string();
+        assert!(error.contains("nothing has come since"), "{error}");
+    }
 }
