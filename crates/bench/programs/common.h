@@ -1,42 +1,14 @@
-/* What the programs of `gridmpi bench` share. A line of output `@NAME V V V ...` is a series of samples, in seconds or bytes. */
+/* What the programs of `gridmpi bench` share that use MPI. */
 #ifndef COMMON_H
 #define COMMON_H
-#define _GNU_SOURCE
+#include "clock.h"
 #include <mpi.h>
 #include <dlfcn.h>
 #include <link.h>
 #include <sched.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
-
-/* Seconds; the same clock in every process of the machine. */
-static inline double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-/* Seconds that all threads of this process have computed so far. */
-static inline double cpu(void)
-{
-    struct rusage u;
-    getrusage(RUSAGE_SELF, &u);
-    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + 1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
-}
-
-static inline void say(const char *name, const double *values, int count)
-{
-    printf("@%s", name);
-    for (int i = 0; i < count; i++)
-        printf(" %.15g", values[i]);
-    printf("\n");
-    fflush(stdout);
-}
 
 static inline void die(const char *what)
 {

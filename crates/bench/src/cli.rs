@@ -26,7 +26,7 @@ pub struct Args {
 enum Suite {
     /// Calls, latency, goodput, processor time, overlap and memory of point-to-point messages
     ///
-    /// In labs on this machine, against the MPI alone, blocking sockets and iperf3. The exit code
+    /// In labs on this machine, against the MPI alone and blocking sockets. The exit code
     /// is 1 if anything could not be measured; that is told, and the rest is measured.
     P2p(Options),
 

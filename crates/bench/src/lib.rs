@@ -1,7 +1,7 @@
 //! `gridmpi bench`: every figure is measured in one run together with what it is compared to, by turns.
 //!
 //! [`cli`] → a suite ([`p2p`], [`rates`], [`relays`]) of groups, each of which brings up a lab ([`place`]), runs compiled
-//! programs ([`programs`]) or `iperf3` ([`iperf`]) in it, and turns their samples into [`figure`]s.
+//! programs ([`programs`]) in it, and turns their samples into [`figure`]s.
 //! Everything runs inside labs that live no longer than this process: whatever becomes of it,
 //! nothing is left.
 #![forbid(unsafe_code)]
@@ -11,7 +11,6 @@ pub mod error;
 pub mod figure;
 pub mod grid;
 pub mod group;
-pub mod iperf;
 pub mod network;
 pub mod p2p;
 pub mod place;
@@ -21,4 +20,5 @@ pub mod rates;
 pub mod relays;
 pub mod samples;
 pub mod session;
+pub mod sockets;
 pub mod watched;

@@ -6,13 +6,19 @@ use std::borrow::Cow;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
-const COMMON: &str = include_str!("../programs/common.h");
-const SOURCES: [(&str, &str); 14] = [
+const COMMON: &str = "common.h";
+const HEADERS: [(&str, &str); 2] = [
+    (COMMON, include_str!("../programs/common.h")),
+    ("clock.h", include_str!("../programs/clock.h")),
+];
+const SOURCES: [(&str, &str); 15] = [
     ("local", include_str!("../programs/local.c")),
     ("latency", include_str!("../programs/latency.c")),
     ("bulk", include_str!("../programs/bulk.c")),
+    ("sockets", include_str!("../programs/sockets.c")),
     ("overlap", include_str!("../programs/overlap.c")),
     ("idle", include_str!("../programs/idle.c")),
     ("burst", include_str!("../programs/burst.c")),
@@ -26,7 +32,7 @@ const SOURCES: [(&str, &str); 14] = [
     ("pipeline", include_str!("../programs/pipeline.c")),
 ];
 
-/// Directories in the system's temporary one are called this and the process's id.
+/// Directories in the system's temporary one are called this, the process's id and which of its own it is.
 const PREFIX: &str = "gridmpi-bench-";
 
 const REMEDY: &str = "run `tools/setup`, or install the package that brings it";
@@ -148,9 +154,11 @@ impl Programs {
     /// It cannot be made.
     pub fn new(mpi: Mpi) -> Result<Self, BenchError> {
         sweep();
-        let directory = std::env::temp_dir().join(format!("{PREFIX}{}", std::process::id()));
-        let made = fs::create_dir_all(&directory)
-            .and_then(|()| fs::write(directory.join("common.h"), COMMON));
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let (pid, number) = (std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+        let directory = std::env::temp_dir().join(format!("{PREFIX}{pid}-{number}"));
+        let write = |(name, text): &(&str, &str)| fs::write(directory.join(name), text);
+        let made = fs::create_dir_all(&directory).and_then(|()| HEADERS.iter().try_for_each(write));
         let what = || format!("cannot write to {}", directory.display());
         made.map_err(|error| BenchError::File { what: what(), error })?;
         Ok(Self { directory, mpi })
@@ -191,7 +199,7 @@ impl Programs {
         let source = SOURCES.iter().find(|(known, _)| *known == name);
         let text = source.map_or("", |(_, text)| text);
         let file = self.write(&format!("{name}.c"), text)?;
-        let compiler = if text.contains("common.h") { self.mpi.compiler } else { "cc" };
+        let compiler = if text.contains(COMMON) { self.mpi.compiler } else { "cc" };
         need(compiler)?;
         let mut command = Command::new(compiler);
         command.args(["-O2", "-o"]).arg(program).arg(&file).arg("-ldl");
@@ -207,11 +215,16 @@ fn sweep() {
     let Ok(entries) = fs::read_dir(std::env::temp_dir()) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name();
-        let pid = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.parse::<u32>().ok());
+        let pid = name.to_str().and_then(pid_of);
         if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
             let _ = fs::remove_dir_all(entry.path());
         }
     }
+}
+
+/// Of the process whose directory is called so.
+fn pid_of(name: &str) -> Option<u32> {
+    name.strip_prefix(PREFIX)?.split('-').next()?.parse().ok()
 }
 
 impl Drop for Programs {
@@ -223,6 +236,16 @@ impl Drop for Programs {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_has_a_directory_of_its_own() {
+        let [one, other] = [(); 2].map(|()| Programs::new(KNOWN[0].clone()).unwrap());
+        assert_ne!(one.directory, other.directory);
+        let name = one.directory.file_name().unwrap().to_str().unwrap();
+        assert_eq!(pid_of(name), Some(std::process::id()));
+        // As they were called before.
+        assert_eq!(pid_of("gridmpi-bench-12"), Some(12));
+    }
 
     #[test]
     fn what_is_not_installed_is_named_with_a_remedy() {

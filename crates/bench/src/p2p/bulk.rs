@@ -2,15 +2,15 @@
 
 use crate::error::BenchError;
 use crate::figure::{Bound, Figure};
-use crate::iperf::{self, Transfer};
 use crate::place::Route;
 use crate::session::Session;
+use crate::sockets::{self, Transfer};
 
 const MIB: u64 = 1 << 20;
-const WHOM: &str = "iperf3";
+const WHOM: &str = "blocking sockets";
 
 /// One sort of transfer: every repetition over a connection of its own that starts slowly, ours and
-/// `iperf3`'s by turns.
+/// the sockets' by turns.
 struct Kind {
     name: &'static str,
     message: u64,
@@ -47,7 +47,7 @@ fn compare(session: &mut Session, route: Route, kind: &Kind) -> Result<Vec<Figur
     let (mut ours, mut its) = (Vec::new(), Vec::new());
     for _ in 0..kind.repetitions {
         ours.push(by_mpi(session, route, kind)?);
-        its.push(iperf::send(session, route, kind.message * kind.count)?);
+        its.push(sockets::send(session, route, kind.message * kind.count)?);
     }
     let place = place(route);
     // Over a cable goodput says who else has the processors; only their time is judged.
@@ -93,7 +93,5 @@ fn place(route: Route) -> &'static str {
 fn by_mpi(session: &mut Session, route: Route, kind: &Kind) -> Result<Transfer, BenchError> {
     let arguments = [kind.message.to_string(), kind.count.to_string()];
     let samples = session.job(route, "bulk", &arguments, [1, 1])?;
-    let sum = |name: &str| samples.get(name).map(|values| values.iter().sum::<f64>());
-    let bytes = (kind.message * kind.count) as f64;
-    Ok(Transfer { bytes, seconds: sum("seconds")?, cpu: sum("cpu")? })
+    Transfer::of(&samples, kind.message * kind.count)
 }
