@@ -202,7 +202,7 @@ fn measure(
     for group in groups.iter().filter(|group| is_wanted(group, options)) {
         tell(format_args!("gridmpi bench: {}: {}", group.name, group.about));
         match group.run(&mut session) {
-            Ok(found) => figures.extend(found.into_iter().filter(|figure| figure.is_measured)),
+            Ok(found) => is_whole &= keep(group.name, found, &mut figures),
             Err(error) => {
                 is_whole = false;
                 tell(format_args!("gridmpi bench: {}: not measured: {error}", group.name));
@@ -218,6 +218,21 @@ fn measure(
     options.json.as_deref().map_or(Ok(()), |path| write_json(path, &figures))?;
     printed.map_err(BenchError::Unprinted)?;
     Ok(is_whole && !session.has_gaps && !(options.strict && missed > 0))
+}
+
+/// Keeps what was measured and tells what was not; whether that was nothing.
+fn keep(group: &str, found: Vec<Figure>, figures: &mut Vec<Figure>) -> bool {
+    let (measured, missing): (Vec<_>, Vec<_>) =
+        found.into_iter().partition(|figure| figure.is_measured);
+    for figure in &missing {
+        let Figure { name, against, .. } = figure;
+        let whom = &against.whom;
+        tell(format_args!(
+            "gridmpi bench: {group}: not measured: {name}: no samples of it, or of what it is held against ({whom})"
+        ));
+    }
+    figures.extend(measured);
+    missing.is_empty()
 }
 
 fn tables(figures: &[Figure], is_markdown: bool) -> String {
@@ -269,6 +284,7 @@ fn write_json(path: &Path, figures: &[Figure]) -> Result<(), BenchError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::figure::Bound;
 
     #[test]
     fn unknown_names_are_refused_with_the_known_ones() {
@@ -277,6 +293,15 @@ mod tests {
         assert!(check_names(&relays::GROUPS, &["trunks".to_owned()]).is_ok());
         let text = check_names(&p2p::GROUPS, &["lateness".to_owned()]).unwrap_err().to_string();
         assert!(text.contains("`lateness`") && text.contains("latency"), "{text}");
+    }
+
+    #[test]
+    fn a_figure_without_samples_is_a_gap() {
+        let figure = |ours: &[f64]| Figure::new("f", "ms", ours, "v", &[1.0], Bound::AtMost(5.0));
+        let mut kept = Vec::new();
+        assert!(keep("g", vec![figure(&[1.0])], &mut kept));
+        assert!(!keep("g", vec![figure(&[]), figure(&[2.0])], &mut kept));
+        assert_eq!(kept.iter().map(|figure| figure.ours).collect::<Vec<_>>(), [1.0, 2.0]);
     }
 
     #[test]

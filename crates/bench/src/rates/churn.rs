@@ -89,23 +89,37 @@ fn run(
     session.lab(route)?.run("a1", &smaller, until)?;
     let settings = [("GRIDMPI_PACING", "auto")];
     session.job_with(route, "churn", &arguments, [nodes; 2], &settings)?;
-    let frames = session.lab(route)?.frames("a")?;
+    times(&session.lab(route)?.frames("a")?, visit, count)
+}
+
+/// How long the lone sender took to give way at each visit, and to have all again after it, ms.
+///
+/// # Errors
+/// Too few visits were seen, or too few frames of the lone sender after one of them to tell: that one may have been the worst.
+fn times(
+    frames: &[Arrival],
+    visit: &Visit,
+    count: u32,
+) -> Result<(Vec<f64>, Vec<f64>), BenchError> {
     // In the first connections are made, and in a few more the broker learns how many they are.
-    let spans: Vec<_> = visits(&frames).into_iter().skip(5).collect();
+    let spans: Vec<_> = visits(frames).into_iter().skip(5).collect();
     if spans.len() < count as usize / 2 {
         let message = format!("of {count} visits {} were seen at the link", spans.len());
         return Err(BenchError::Output(message));
     }
-    let lone: Vec<_> = stamps(&frames, FRAME).collect();
-    let times = |times: Vec<Option<f64>>| times.into_iter().flatten().collect::<Vec<_>>();
-    let gave_way = spans.iter().map(|&(first, last)| {
-        let share = visit.share_mbit() / NEAR;
-        reached(&lone, (first, last), |mbit| mbit <= share)
-    });
-    let ends: Vec<_> = spans.windows(2).map(|pair| (pair[0].1, pair[1].0)).collect();
-    let all = NEAR * visit.whole_mbit();
-    let had_all = ends.iter().map(|&span| reached(&lone, span, |mbit| mbit >= all));
-    Ok((times(gave_way.collect()), times(had_all.collect())))
+    let lone: Vec<_> = stamps(frames, FRAME).collect();
+    let (share, all) = (visit.share_mbit() / NEAR, NEAR * visit.whole_mbit());
+    let gave_way = spans.iter().map(|&span| reached(&lone, span, |mbit| mbit <= share));
+    let between = spans.windows(2).map(|pair| (pair[0].1, pair[1].0));
+    let had_all = between.map(|span| reached(&lone, span, |mbit| mbit >= all));
+    let gave_way: Option<Vec<_>> = gave_way.collect();
+    gave_way.zip(had_all.collect()).ok_or_else(|| {
+        BenchError::Output(format!(
+            "after a visit had begun or ended fewer than {} frames of {FRAME} bytes came from the lone sender: it has \
+             stalled, or its frames have another size (its interface's MTU is set to {MTU})",
+            FRAMES + 1
+        ))
+    })
 }
 
 /// When full frames of this size came, ns.
@@ -181,6 +195,26 @@ mod tests {
         assert_eq!(visits.len(), 2);
         assert_eq!((visits[0].0, visits[1].0), (100_000_000, 350_000_000));
         assert!((159_000_000..160_000_000).contains(&visits[0].1), "{visits:?}");
+    }
+
+    /// 16 visits, and a lone sender with frames of a size until a moment, ms.
+    fn visited(bytes: u64, until: f64) -> Result<(Vec<f64>, Vec<f64>), BenchError> {
+        let others = (1..=16).map(|k| 250.0 * f64::from(k));
+        let mut frames: Vec<_> =
+            others.flat_map(|at| stream(MTU_FRAME, 20.0, at, at + 60.0)).collect();
+        frames.extend(stream(bytes, 50.0, 0.0, until));
+        frames.sort_by_key(|frame| frame.stamp);
+        times(&frames, &VISITS[0], 16)
+    }
+
+    #[test]
+    fn every_visit_has_its_time_or_nothing_is_told() {
+        let (gave_way, had_all) = visited(FRAME, 4250.0).unwrap();
+        assert_eq!((gave_way.len(), had_all.len()), (11, 10));
+        let text = visited(FRAME + 40, 4250.0).unwrap_err().to_string();
+        assert!(text.contains("1414 bytes"), "{text}");
+        // One that has stalled for good is not left out.
+        assert!(visited(FRAME, 3900.0).is_err());
     }
 
     #[test]
