@@ -128,14 +128,23 @@ fn figures(
     let time = Figure::new(&name, "ms", &outcome.milliseconds, whom, reference, bound);
     let mut figures = vec![time.with_network(outcome.network(burst, conditions, mode))];
     if mode != Mode::Off {
-        let (name, whom) = (format!("{name}, dropped"), Mode::Off.name());
-        let bound = judged(Bound::AtMost(DROPS));
-        figures.push(Figure::new(name, "ppm", &outcome.dropped, whom, &unpaced.dropped, bound));
+        let mut beside = |what: &str, unit, of: fn(&Outcome) -> Vec<f64>, most| {
+            let (name, off, bound) =
+                (format!("{name}, {what}"), Mode::Off.name(), judged(Bound::AtMost(most)));
+            figures.push(Figure::new(name, unit, &of(outcome), off, &of(unpaced), bound));
+        };
+        beside("dropped", "ppm", |of| of.dropped.clone(), DROPS);
+        beside("retransmission timeouts", "", Outcome::timeouts, 0.0);
     }
     figures
 }
 
 impl Outcome {
+    /// Of all bursts together, if there were any: a few that wait for one leave median and drops as they are.
+    fn timeouts(&self) -> Vec<f64> {
+        if self.bursts == 0 { Vec::new() } else { vec![self.counters.tcp.timeouts as f64] }
+    }
+
     pub(super) fn network(&self, burst: &Burst, conditions: &Conditions, mode: Mode) -> Network {
         Network {
             utilisation: Some(median(&self.utilisation)),
@@ -208,6 +217,7 @@ mod tests {
     use super::*;
     use crate::rates::patterns::BOTH;
     use gridmpi_lab::flow::{Sample, Traffic, Volume};
+    use gridmpi_lab::tcp::Tcp;
     use gridmpi_lab::traffic::Row;
 
     #[test]
@@ -226,6 +236,25 @@ mod tests {
         assert_eq!((is_met(&ALL, 10, 90.0), is_met(&PAIRS, 0, 90.0)), (None, None));
         let unmeasured = super::gain(&ALL, &SITE, &OFF_AND_AUTO, &[took(1.0), took(1.0)]);
         assert!(unmeasured.is_none());
+    }
+
+    #[test]
+    fn one_timeout_is_one_too_many() {
+        let outcome = |timeouts| {
+            let tcp = Tcp { timeouts, ..Tcp::default() };
+            let counters = Counters { packets: 30_000, dropped: 2, tcp };
+            let (milliseconds, dropped) = (vec![125.0; 30], vec![67.0]);
+            Outcome { milliseconds, dropped, counters, bursts: 32, ..Outcome::default() }
+        };
+        let met = |mode, outcome: &Outcome| {
+            let figures = figures(&PAIRS, &SITE, &Conditions::none(), (mode, outcome), outcome);
+            figures.iter().map(|figure| figure.met).collect::<Vec<_>>()
+        };
+        assert_eq!(met(Mode::Auto, &outcome(0)), [Some(true); 3]);
+        assert_eq!(met(Mode::Auto, &outcome(1)), [Some(true), Some(true), Some(false)]);
+        assert_eq!(met(Mode::Static, &outcome(1)), [None; 3]);
+        // Of what failed nothing is known.
+        assert_eq!(met(Mode::Auto, &Outcome::default()), [None; 3]);
     }
 
     #[test]
