@@ -8,7 +8,7 @@ use crate::group::{Group, When};
 use crate::programs::Fitness;
 use crate::relays::{crowd, ends};
 use crate::session::{self, Limits, Session, Wishes};
-use crate::{grid, network, p2p, rates, relays};
+use crate::{bound, grid, network, p2p, rates, relays};
 use clap::{Parser, Subcommand};
 use gridmpi_report::table::Table;
 use gridmpi_report::terminal::{print, tell};
@@ -55,6 +55,10 @@ enum Suite {
     /// All processes of a cluster
     #[command(hide = true)]
     RelaysCrowd(crowd::Crowd),
+
+    /// A command that ends with the process that starts it
+    #[command(hide = true)]
+    Bound(bound::Args),
 }
 
 #[derive(Debug, Default, clap::Args)]
@@ -172,6 +176,7 @@ pub fn run(args: Args) -> ExitCode {
         Suite::RelaysFar(args) => return ends::end(ends::far(&args)),
         Suite::RelaysNear(args) => return ends::end(ends::near(&args)),
         Suite::RelaysCrowd(args) => return ends::end(crowd::play(&args)),
+        Suite::Bound(args) => return ends::end(Err(args.turn_into())),
     };
     match result {
         Ok(true) => ExitCode::SUCCESS,

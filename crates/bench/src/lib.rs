@@ -2,10 +2,11 @@
 //!
 //! [`cli`] → a suite ([`p2p`], [`rates`], [`relays`]) of groups, each of which brings up a lab ([`place`]), runs compiled
 //! programs ([`programs`]) in it, and turns their samples into [`figure`]s.
-//! Everything runs inside labs that live no longer than this process: whatever becomes of it,
-//! nothing is left.
+//! Everything runs inside labs that live no longer than this process, or is [`bound`] to it: whatever becomes of
+//! it, nothing is left.
 #![forbid(unsafe_code)]
 
+pub mod bound;
 pub mod cli;
 pub mod error;
 pub mod figure;

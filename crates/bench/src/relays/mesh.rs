@@ -2,6 +2,7 @@
 
 use super::cost::Cost;
 use super::servers::{Keys, SPEAKING};
+use crate::bound;
 use crate::error::BenchError;
 use crate::place::own_program;
 use crate::process::{self, Running};
@@ -17,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Most warnings that are passed on.
 const WORDS: usize = 4;
 
-/// A relay.
+/// A relay. It has no input whose end it could see, and is in no lab.
 #[derive(Debug)]
 struct Member {
     running: Running,
@@ -48,13 +49,13 @@ impl Mesh {
         for number in 0..clusters {
             let settings = settings(keys, number, clusters, &members, until)?;
             let file = keys.write(&format!("{}.toml", name(number)), &settings)?;
-            let mut command = Command::new(SPEAKING[0]);
-            command.args(&SPEAKING[1..]).arg(own_program()?).args(["relay", "--config"]).arg(file);
+            let mut command = bound::command()?;
+            command.args(SPEAKING).arg(own_program()?).args(["relay", "--config"]).arg(file);
             // Its lines are read: no colours.
             command.env("NO_COLOR", "1");
             let mut running = process::start("gridmpi relay", &mut command)?;
-            let address = bound(&running.expect("listening address=", until)?)?;
-            let metrics = bound(&running.expect("serving /metrics", until)?)?;
+            let address = address_in(&running.expect("listening address=", until)?)?;
+            let metrics = address_in(&running.expect("serving /metrics", until)?)?;
             for _ in 0..number {
                 running.expect("connected to a relay", until)?;
             }
@@ -111,7 +112,7 @@ fn settings(
 }
 
 /// Where it listens, of a line of its log.
-fn bound(line: &str) -> Result<SocketAddr, BenchError> {
+fn address_in(line: &str) -> Result<SocketAddr, BenchError> {
     let address = line.split_once("address=").and_then(|(_, rest)| rest.trim().parse().ok());
     address.ok_or_else(|| BenchError::Output(format!("the relay said no address: `{line}`")))
 }
