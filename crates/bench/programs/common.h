@@ -55,23 +55,22 @@ static inline void keep_sending(const char *buffer, int to, double until)
     MPI_Send(buffer, 1, MPI_BYTE, to, END, MPI_COMM_WORLD);
 }
 
-/* The bytes a second that come between these two moments. */
+/* The bytes a second that come between these two moments; a time in which nothing comes counts as all other. A message's bytes come evenly from the one before
+ * it on: what of that lies between the two is counted. */
 static inline double keep_receiving(char *buffer, int from, double begin, double end)
 {
     MPI_Status status;
-    double first = 0, last = 0, bytes = 0;
+    double before = now(), bytes = 0;
     do {
+        int count;
         MPI_Recv(buffer, MESSAGE, MPI_BYTE, from, MPI_ANY_TAG, MPI_COMM_WORLD, &status);
-        double at = now();
-        if (at < begin || at > end)
-            continue;
-        if (first > 0)
-            bytes += MESSAGE;
-        else
-            first = at;
-        last = at;
+        MPI_Get_count(&status, MPI_BYTE, &count);
+        double at = now(), first = before > begin ? before : begin, last = at < end ? at : end;
+        if (last > first)
+            bytes += count * (last - first) / (at - before);
+        before = at;
     } while (status.MPI_TAG != END);
-    return last > first ? bytes / (last - first) : 0;
+    return end > begin ? bytes / (end - begin) : 0;
 }
 
 static int is_vendor(struct dl_phdr_info *info, size_t size, void *found)
