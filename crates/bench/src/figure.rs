@@ -54,7 +54,7 @@ pub struct Figure {
     pub against: Against,
     /// What it must be.
     pub bound: Bound,
-    /// Ours by the other's.
+    /// Ours by the other's; not a number (`null`) where the other's is not above 0, and then no bound on it is met.
     pub ratio: f64,
     /// Ours less the other's: the median over pairs where samples come in pairs.
     pub difference: f64,
@@ -125,7 +125,7 @@ impl Figure {
         difference: f64,
     ) -> Self {
         let value = median(against);
-        let ratio = if value > 0.0 { (value + difference) / value } else { 0.0 };
+        let ratio = if value > 0.0 { (value + difference) / value } else { f64::NAN };
         let samples = ours.len().min(against.len());
         let is_measured = !(ours.is_empty() || bound.compares() && against.is_empty());
         Self {
@@ -142,6 +142,11 @@ impl Figure {
             network: None,
             cell: None,
         }
+    }
+
+    /// The ratio with so many digits behind the point, if there is one.
+    pub(crate) fn ratio_text(&self, digits: usize) -> String {
+        if self.ratio.is_nan() { "-".to_owned() } else { format!("{:.digits$}", self.ratio) }
     }
 
     /// The same in the table of programs.
@@ -235,7 +240,7 @@ pub fn table(figures: &[Figure]) -> Option<Table> {
             short(figure.against.value),
             range(figure.spread.against),
             short(figure.difference),
-            format!("{:.3}", figure.ratio),
+            figure.ratio_text(3),
             figure.bound.text(figure.unit),
             match figure.met {
                 Some(true) => "yes".to_owned(),
@@ -271,6 +276,16 @@ mod tests {
         assert_eq!(figure(&[1.0], &[], Bound::RatioAtMost(2.0)), (false, None));
         assert_eq!(figure(&[1.0], &[], Bound::AtMost(2.0)), (true, Some(true)));
         assert_eq!(figure(&[1.0], &[], Bound::Told), (true, None));
+    }
+
+    #[test]
+    fn nothing_is_by_nothing() {
+        let figure = |bound| Figure::new("f", "s", &[1.0], "v", &[0.0], bound);
+        assert_eq!(figure(Bound::RatioAtMost(1.1)).met, Some(false));
+        assert_eq!(figure(Bound::RatioAtLeast(0.9)).met, Some(false));
+        let figure = figure(Bound::AtMost(1.0));
+        assert_eq!((figure.met, figure.ratio_text(3)), (Some(true), "-".to_owned()));
+        assert!(serde_json::to_value(&figure).unwrap()["ratio"].is_null());
     }
 
     #[test]

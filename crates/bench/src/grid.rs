@@ -28,7 +28,7 @@ pub fn table(figures: &[Figure]) -> Option<Table> {
 }
 
 fn text(figure: &Figure) -> String {
-    format!("{} ({:.2})", short(figure.ours), figure.ratio)
+    format!("{} ({})", short(figure.ours), figure.ratio_text(2))
 }
 
 /// Each once, in the order in which they come first.
