@@ -23,7 +23,7 @@ pub struct Network {
     pub utilisation: Option<f64>,
     /// Connections on which a node sends, where the program says so.
     pub connections: Option<u32>,
-    /// The least retransmission timeout of the connections, ms.
+    /// The least retransmission timeout of the connections, ms: what a kernel of this version lets them have. It is not read from them.
     pub least_timeout_ms: f64,
     /// Their congestion control.
     pub congestion_control: String,

@@ -24,7 +24,7 @@ pub(super) struct Conditions {
     has_bbr: bool,
     /// Who paces what leaves by the node's interfaces.
     pacing: String,
-    /// Of GridMPI's connections, and of those of others.
+    /// Of GridMPI's connections, if the kernel does as those of its version do (the sockets are another process's and cannot be asked), and of those of others.
     pub(super) least_timeout_ms: f64,
     system_timeout_ms: f64,
     /// Whether those are encrypted: in all modes or in none.
