@@ -23,7 +23,7 @@ use socket2::Socket;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -165,6 +165,8 @@ struct Shared {
     events: Mutex<Box<dyn FnMut(Event) + Send>>,
     strangers: Arc<Strangers>,
     reports: Mutex<Reports>,
+    /// Why the job has ended. Set before those who have come are told, and looked at under the lock of the slot of who comes.
+    ended: OnceLock<String>,
     closing: AtomicBool,
 }
 
@@ -222,8 +224,9 @@ impl Coordinator {
     }
 
     /// Tells every cluster and every joined launcher that the job ends with `code` because of
-    /// `reason`. Does not wait; who is away is told when it is back.
+    /// `reason`. Does not wait; who is away is told when it is back, and who comes first after this is refused.
     pub fn end(&self, code: i32, reason: &str) {
+        let _ = self.shared.ended.set(bounded(reason));
         let message = Arc::new(FromCoordinator::Ended { code, reason: bounded(reason) });
         self.shared.members().for_each(|member| member.session.say(Arc::clone(&message)));
     }
@@ -293,6 +296,7 @@ impl Shared {
             events: Mutex::new(events),
             strangers: Arc::new(Strangers::new(MAX_STRANGERS)),
             reports: Mutex::default(),
+            ended: OnceLock::new(),
             closing: AtomicBool::new(false),
         }
     }

@@ -64,7 +64,10 @@ impl Shared {
                 format!("proved membership but sent no valid message: {error}")
             }
         };
-        self.tell(Event::Refused { peer: origin.peer, reason });
+        // The user knows that the job has ended.
+        if self.ended.get().is_none() {
+            self.tell(Event::Refused { peer: origin.peer, reason });
+        }
     }
 
     /// A single message. Who does not get our answer says it again.
@@ -136,6 +139,9 @@ impl Shared {
             // By another connection, given up meanwhile.
             return Ok(Arc::clone(member));
         }
+        if let Some(reason) = self.ended.get() {
+            return Err(format!("the job has ended: {reason}"));
+        }
         let who = Participant { cluster, peer: origin.peer };
         let member = Arc::new(Member { id: opening.session, session: Session::new(1) });
         let event = match (part, first) {
@@ -183,8 +189,11 @@ impl Shared {
         self.tell(Event::Complete(table));
     }
 
-    /// Everybody and the table, once; `None` while somebody is missing.
+    /// Everybody and the table, once; `None` while somebody is missing, and when the job has ended.
     fn complete(&self) -> Option<(Vec<Arc<Member>>, JobTable)> {
+        if self.ended.get().is_some() {
+            return None;
+        }
         let members = self.ranks.iter().map(|slot| lock(slot).clone()).collect::<Option<_>>()?;
         let mut roster = lock(&self.roster);
         let table = roster.table(self.job, &self.network)?;

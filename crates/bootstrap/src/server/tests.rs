@@ -372,3 +372,24 @@ fn what_was_said_is_said_again_until_it_is_acknowledged() {
     let reason = job.open(Role::Rank, id, "a", 0).refused();
     assert!(reason.contains("session"), "it had more once: {reason}");
 }
+
+#[test]
+fn who_comes_after_the_end_is_told_why_and_not_taken_in() {
+    let job = job();
+    let (_, mut first) = job.registered("a");
+    job.coordinator.end(5, "over");
+    let join = JoinRequest { cluster: name("b"), host: "h".into(), pid: 1 };
+    for (role, message) in [
+        (Role::Join, ToCoordinator::Join(join)),
+        (Role::Rank, ToCoordinator::Register(sample("b", 1))),
+    ] {
+        let mut late = job.open(role, any(), "b", 0);
+        assert_eq!(late.count(), 0);
+        late.say(0, 0, message);
+        assert_eq!(late.refused(), "the job has ended: over");
+    }
+    let message = first.next().message;
+    assert!(matches!(message, Some((0, FromCoordinator::Ended { code: 5, .. }))), "{message:?}");
+    assert!(job.events.try_iter().next().is_none(), "neither taken in nor complete");
+    assert!(job.coordinator.progress()[1].to_join);
+}
