@@ -102,8 +102,10 @@ impl ChannelError {
         matches!(self, Self::Io(_) | Self::Forged | Self::Claims(_))
     }
 
+    /// Whether our own deadline has passed. The system's time-out is another matter: the connection has broken.
     pub(crate) fn is_timeout(&self) -> bool {
-        matches!(self, Self::Io(error) if error.kind() == io::ErrorKind::TimedOut)
+        let is_ours = |error: &io::Error| error.raw_os_error().is_none();
+        matches!(self, Self::Io(error) if error.kind() == io::ErrorKind::TimedOut && is_ours(error))
     }
 }
 
@@ -310,9 +312,12 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_ends_at_its_deadline() {
+    fn a_wait_ends_at_its_deadline_which_is_told_from_the_systems() {
         let (_writer, _raw, mut reader) = pair();
         let error = reader.receive::<String>(Instant::now() + Duration::from_millis(20));
         assert!(error.unwrap_err().is_timeout());
+        let system = io::Error::from_raw_os_error(rustix::io::Errno::TIMEDOUT.raw_os_error());
+        let broken = ChannelError::from(system);
+        assert!(!broken.is_timeout() && broken.is_passing());
     }
 }

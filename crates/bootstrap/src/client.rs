@@ -8,7 +8,7 @@ use crate::keeper::{Keeper, News};
 use crate::message::{FromCoordinator, ToCoordinator, bounded};
 use crate::model::{ClusterName, JobTable, ProcInfo, Registration};
 use crate::race::Listening;
-use crate::reach::{Caller, Reached};
+use crate::reach::{ANSWER, Caller, Reached};
 use crate::session::Envelope;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -93,7 +93,8 @@ pub fn abort(env: &JobEnv, code: i32, reason: &str) -> Result<(), BootstrapError
 /// One message over a connection of its own.
 fn tell(env: &JobEnv, message: &ToCoordinator) -> Result<(), BootstrapError> {
     let caller = caller(env, Role::Messenger);
-    caller.reach(Instant::now() + SHORT, |reached, deadline| tell_at(reached, message, deadline))
+    let deadline = Instant::now() + SHORT;
+    caller.reach(ANSWER, deadline, |reached, deadline| tell_at(reached, message, deadline))
 }
 
 fn tell_at(
@@ -102,10 +103,9 @@ fn tell_at(
     deadline: Instant,
 ) -> Result<(), BootstrapError> {
     let (mut reader, mut writer) = reached.channel.split().map_err(BootstrapError::gone)?;
-    let what = "sending a failure";
     let envelope = Envelope::saying(0, 0, message);
-    writer.send(&envelope, deadline).map_err(|error| broken(error, what))?;
-    let answer = reader.receive(deadline).map_err(|error| broken(error, what))?;
+    writer.send(&envelope, deadline).map_err(broken)?;
+    let answer = reader.receive(deadline).map_err(broken)?;
     match answer {
         Envelope::<FromCoordinator> { received: 1, message: None, .. } => Ok(()),
         other => Err(BootstrapError::Protocol(format!("{other:?} for an answer"))),
@@ -124,9 +124,9 @@ fn caller(env: &JobEnv, role: Role) -> Caller {
     }
 }
 
-pub(crate) fn broken(error: ChannelError, what: &'static str) -> BootstrapError {
+pub(crate) fn broken(error: ChannelError) -> BootstrapError {
     match error {
-        error if error.is_timeout() => BootstrapError::Timeout(what),
+        error if error.is_timeout() => BootstrapError::Timeout("the coordinator's answer"),
         ChannelError::Io(error) => BootstrapError::gone(error),
         error => BootstrapError::Protocol(error.to_string()),
     }

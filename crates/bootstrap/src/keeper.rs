@@ -6,7 +6,7 @@ use crate::connect::tune_briskly;
 use crate::error::BootstrapError;
 use crate::message::{FromCoordinator, ToCoordinator};
 use crate::model::NetworkInfo;
-use crate::reach::{Caller, Missed, REACH, Reached};
+use crate::reach::{ANSWER, Caller, Missed, REACH, Reached};
 use crate::session::{End, Envelope, Hearer, Line, Opening, Patience, Session, SessionId};
 use nix::sys::signal::{SigSet, SigmaskHow, pthread_sigmask};
 use std::net::SocketAddr;
@@ -33,12 +33,15 @@ struct Times {
     /// A coordinator that is not where it was does not come back. Time for what is only on the way to it, such as a gateway that
     /// starts again.
     nowhere: Duration,
+    /// For the coordinator's first answer on a connection.
+    answer: Duration,
     /// For signs of the coordinator, where there are relays between.
     signs: Patience,
 }
 
 const TIMES: Times = Times {
     nowhere: Duration::from_secs(5),
+    answer: ANSWER,
     signs: Patience { answer: Duration::from_secs(10), rest: Duration::from_secs(5) },
 };
 
@@ -92,7 +95,8 @@ impl Keeper {
                 is_told: false,
             },
         };
-        let line = caller.reach(deadline, |reached, deadline| work.open(reached, deadline))?;
+        let open = |reached, deadline| work.open(reached, deadline);
+        let line = caller.reach(times.answer, deadline, open)?;
         spawn(move || work.run(line)).map_err(BootstrapError::gone)?;
         Ok(Self { session })
     }
@@ -230,14 +234,14 @@ impl<T: FnMut(News)> Work<T> {
 
     /// Says which session this is, and how far we are in it.
     fn open(&mut self, reached: Reached, deadline: Instant) -> Result<Line, BootstrapError> {
-        let what = "the coordinator's answer";
+        let direct = reached.direct();
         let (mut reader, mut writer) = reached.channel.split().map_err(BootstrapError::gone)?;
         tune_briskly(reader.stream()).map_err(BootstrapError::gone)?;
         let told = self.session.heard();
         let opening =
             Opening { session: self.id, cluster: self.caller.cluster.clone(), received: told };
-        writer.send(&opening, deadline).map_err(|error| broken(error, what))?;
-        let answer = reader.receive(deadline).map_err(|error| broken(error, what))?;
+        writer.send(&opening, deadline).map_err(broken)?;
+        let answer = reader.receive(deadline).map_err(broken)?;
         let next = match answer {
             Envelope::<FromCoordinator> { received, message: None, .. } => received,
             Envelope { message: Some((_, FromCoordinator::Refused { reason })), .. } => {
@@ -245,7 +249,7 @@ impl<T: FnMut(News)> Work<T> {
             }
             other => return Err(BootstrapError::Protocol(format!("{other:?} for an answer"))),
         };
-        self.direct = reached.direct;
+        self.direct = direct;
         // The other end of a direct connection is the coordinator's own kernel.
         let signs = self.direct.is_none().then_some(self.times.signs);
         Ok(Line::new((reader, writer), told, next, signs))
@@ -291,7 +295,7 @@ impl<T: FnMut(News)> Work<T> {
 
     fn once(&mut self, deadline: Instant) -> Result<Line, Missed> {
         let reached = self.caller.reach_once(deadline)?;
-        Ok(self.open(reached, deadline)?)
+        reached.open(self.times.answer, deadline, |reached, deadline| self.open(reached, deadline))
     }
 
     /// Whether nobody can be where the coordinator was. Addresses that have not led to it say nothing of it, and relays may not know it

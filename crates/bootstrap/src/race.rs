@@ -118,7 +118,7 @@ impl Lost {
     pub(crate) fn failures(&self) -> Vec<(SocketAddr, String)> {
         let tell = |way: &Way| {
             let text = way.fate.as_ref().map_or_else(String::new, Fate::text);
-            (way.address, if way.is_relay { format!("as a relay: {text}") } else { text })
+            (way.address, told(&text, way.is_relay))
         };
         self.ways.iter().map(tell).collect()
     }
@@ -150,6 +150,11 @@ impl Lost {
         let is_one = |way: &&Way| way.fate.as_ref().is_some_and(&is_one);
         self.ways.iter().filter(is_one).map(|way| way.address).collect()
     }
+}
+
+/// What happened at an address, for the user.
+pub(crate) fn told(what: &str, is_relay: bool) -> String {
+    if is_relay { format!("as a relay: {what}") } else { what.to_owned() }
 }
 
 /// Goes all ways until one has led to him, none may any more, or the deadline has passed. A way that failed and may come good is gone

@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 
 /// Longest time for reaching the coordinator: an unreachable one must be reported within seconds.
 pub(crate) const REACH: Duration = Duration::from_secs(20);
+/// Longest time for its first answer on a connection that has come about. A relay on the way may have hung meanwhile, whose kernel
+/// goes on: then another way may do better.
+pub(crate) const ANSWER: Duration = Duration::from_secs(5);
 
 /// Who wants to reach the coordinator, and where it may be.
 #[derive(Clone)]
@@ -29,8 +32,30 @@ pub(crate) struct Caller {
 /// A connection that leads to what has proved to be the job's coordinator.
 pub(crate) struct Reached {
     pub(crate) channel: Channel,
+    /// Where it listens, or the relay that led to it.
+    address: SocketAddr,
+    is_relayed: bool,
+}
+
+impl Reached {
     /// Where it listens, unless a relay is between.
-    pub(crate) direct: Option<SocketAddr>,
+    pub(crate) fn direct(&self) -> Option<SocketAddr> {
+        (!self.is_relayed).then_some(self.address)
+    }
+
+    /// Has `open` do what comes first there, for so long at most.
+    pub(crate) fn open<T>(
+        self,
+        answer: Duration,
+        deadline: Instant,
+        open: impl FnOnce(Self, Instant) -> Result<T, BootstrapError>,
+    ) -> Result<T, Missed> {
+        let (address, is_relayed) = (self.address, self.is_relayed);
+        open(self, deadline.min(Instant::now() + answer)).map_err(|error| match error {
+            BootstrapError::Timeout(_) => Missed::mute(address, is_relayed),
+            error => error.into(),
+        })
+    }
 }
 
 /// Why nothing came of it.
@@ -44,6 +69,15 @@ pub(crate) struct Missed {
     pub(crate) is_nowhere: bool,
 }
 
+impl Missed {
+    /// By a way that led there, and then nothing came.
+    fn mute(address: SocketAddr, is_relay: bool) -> Self {
+        let why = race::told("it led to the coordinator and then brought no answer", is_relay);
+        let error = BootstrapError::Unreachable { tried: vec![(address, why)] };
+        Self { is_passing: true, ..error.into() }
+    }
+}
+
 impl From<BootstrapError> for Missed {
     fn from(error: BootstrapError) -> Self {
         let is_passing = matches!(error, BootstrapError::Gone(_));
@@ -52,10 +86,11 @@ impl From<BootstrapError> for Missed {
 }
 
 impl Caller {
-    /// Connects by the first way that leads to the coordinator, and has `open` do what comes first there. Tries again where that
-    /// may help.
+    /// Connects by the first way that leads to the coordinator, and has `open` do what comes first there, for `answer` at most. Tries
+    /// again where that may help.
     pub(crate) fn reach<T>(
         &self,
+        answer: Duration,
         deadline: Instant,
         mut open: impl FnMut(Reached, Instant) -> Result<T, BootstrapError>,
     ) -> Result<T, BootstrapError> {
@@ -65,7 +100,7 @@ impl Caller {
         };
         loop {
             let reached = self.reach_once(until);
-            match reached.and_then(|reached| Ok(open(reached, deadline)?)) {
+            match reached.and_then(|reached| reached.open(answer, deadline, &mut open)) {
                 // The coordinator, or news of it, may still be on the way to the relays.
                 Err(missed) if missed.is_passing && Instant::now() + PAUSE < until => {
                     std::thread::sleep(PAUSE);
@@ -88,8 +123,8 @@ impl Caller {
             listening: self.listening,
         };
         let won = race::run(&goal, deadline).map_err(|lost| self.missed(&lost, &through))?;
-        let direct = (!won.is_relayed).then_some(won.address);
-        Ok(Reached { channel: won.channel, direct })
+        let race::Won { channel, address, is_relayed } = won;
+        Ok(Reached { channel, address, is_relayed })
     }
 
     fn missed(&self, lost: &Lost, through: &[SocketAddr]) -> Missed {

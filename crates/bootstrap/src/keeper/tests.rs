@@ -25,6 +25,7 @@ const RELAYS: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 77));
 const NOWHERE: Duration = Duration::from_millis(300);
 const SIGNS: Patience =
     Patience { answer: Duration::from_millis(400), rest: Duration::from_millis(100) };
+const WATCHED: Times = Times { signs: SIGNS, ..TIMES };
 const STEP: Duration = Duration::from_millis(2);
 
 fn soon() -> Instant {
@@ -41,6 +42,8 @@ enum Mood {
     Away,
     /// It takes everything and does nothing.
     Hangs,
+    /// As soon as it has carried what proves the coordinator.
+    HangsBehind,
 }
 
 struct Relay {
@@ -120,7 +123,13 @@ impl Inside {
             }
             near.write_all(&request.answer(LegVerdict::Accepted)).unwrap();
         }
-        let far = TcpStream::connect(self.coordinator).unwrap();
+        let mut far = TcpStream::connect(self.coordinator).unwrap();
+        if self.mood() == Mood::HangsBehind {
+            // Hello and Challenge.
+            pass(&mut near, &mut far, 60);
+            pass(&mut far, &mut near, 76);
+            *lock(&self.mood) = Mood::Hangs;
+        }
         let (near, far) = (&near, &far);
         lock(&self.circuits).push([near, far].map(|end| end.try_clone().unwrap()));
         std::thread::scope(|scope| {
@@ -137,8 +146,16 @@ impl Inside {
                 break;
             }
         }
+        self.hang();
         let _ = to.shutdown(Shutdown::Both);
     }
+}
+
+/// Carries so many bytes.
+fn pass(from: &mut TcpStream, to: &mut TcpStream, count: usize) {
+    let mut bytes = vec![0; count];
+    from.read_exact(&mut bytes).unwrap();
+    to.write_all(&bytes).unwrap();
 }
 
 /// A job of one cluster, its coordinator, and an address where nobody listens.
@@ -173,12 +190,12 @@ impl Scene {
 
     /// A session of the cluster's, by that address or one of those relays; the table has come.
     fn session(&self, direct: SocketAddr, relays: &[&Relay]) -> (Keeper, Receiver<News>) {
-        self.session_with(TIMES.signs, direct, relays)
+        self.session_with(TIMES, direct, relays)
     }
 
     fn session_with(
         &self,
-        signs: Patience,
+        times: Times,
         direct: SocketAddr,
         relays: &[&Relay],
     ) -> (Keeper, Receiver<News>) {
@@ -195,7 +212,7 @@ impl Scene {
         let (sender, news) = channel();
         let first = ToCoordinator::Register(sample("a", 1));
         let tell = move |new| drop(sender.send(new));
-        let times = Times { nowhere: NOWHERE, signs };
+        let times = Times { nowhere: NOWHERE, ..times };
         let keeper = Keeper::start_with(times, caller, first, soon(), tell).ok().unwrap();
         expect(&news, |new| matches!(new, News::Said(FromCoordinator::Table(_))));
         (keeper, news)
@@ -268,11 +285,30 @@ fn an_address_that_led_to_the_coordinator_and_refuses_ends_the_session() {
 }
 
 #[test]
+fn a_relay_that_hangs_before_the_first_answer_is_left_for_another() {
+    let scene = Scene::new();
+    let [one, other] = [scene.relay(), scene.relay()];
+    one.turn(Mood::HangsBehind);
+    other.turn(Mood::Away);
+    let times = Times { answer: Duration::from_millis(300), ..TIMES };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while one.inside.mood() != Mood::Hangs {
+                std::thread::sleep(STEP);
+            }
+            other.turn(Mood::Serves);
+        });
+        let (keeper, news) = scene.session_with(times, scene.closed, &[&one, &other]);
+        assert!(keeper.say(ToCoordinator::Finalized, soon()) && news.try_recv().is_err());
+    });
+}
+
+#[test]
 fn a_relay_that_hangs_is_left_for_another() {
     let scene = Scene::new();
     let [one, other] = [scene.relay(), scene.relay()];
     other.turn(Mood::Away);
-    let (keeper, news) = scene.session_with(SIGNS, scene.closed, &[&one, &other]);
+    let (keeper, news) = scene.session_with(WATCHED, scene.closed, &[&one, &other]);
     other.turn(Mood::Serves);
     // At rest, and with something to say.
     one.turn(Mood::Hangs);
@@ -287,7 +323,7 @@ fn a_relay_that_hangs_is_left_for_another() {
 fn who_is_only_stopped_is_not_lost() {
     let scene = Scene::new();
     let relay = scene.relay();
-    let (keeper, news) = scene.session_with(SIGNS, scene.closed, &[&relay]);
+    let (keeper, news) = scene.session_with(WATCHED, scene.closed, &[&relay]);
     relay.turn(Mood::Hangs);
     std::thread::sleep(2 * (SIGNS.rest + SIGNS.answer));
     relay.turn(Mood::Serves);
@@ -300,7 +336,7 @@ fn who_is_reached_directly_may_be_silent() {
     let scene = Scene::new();
     let (way, relay) = (Relay::new(None, scene.coordinator.address()), scene.relay());
     relay.turn(Mood::Ignorant);
-    let (_keeper, news) = scene.session_with(SIGNS, way.at, &[&relay]);
+    let (_keeper, news) = scene.session_with(WATCHED, way.at, &[&relay]);
     relay.turn(Mood::Serves);
     way.turn(Mood::Hangs);
     std::thread::sleep(2 * (SIGNS.rest + SIGNS.answer));
