@@ -11,15 +11,14 @@ pub enum BootstrapError {
         "cannot reach the coordinator of this job (`gridmpi run`): {}. Check that this node can \
          open TCP connections to one of these addresses, or name a reachable one by \
          `gridmpi run --listen ADDRESS:PORT`. `gridmpi doctor` on both machines says more",
-        list(tried)
+        list(tried, unknown)
     )]
     Unreachable {
         /// Each address with what happened there.
         tried: Vec<(SocketAddr, String)>,
+        /// What is wrong with relays whose names are not known here.
+        unknown: Vec<String>,
     },
-    /// A relay's name is not known here.
-    #[error("{0}")]
-    Relays(String),
     /// The coordinator is another release of GridMPI.
     #[error(
         "the coordinator at {address} speaks version {theirs} of the rendezvous protocol, this \
@@ -62,11 +61,13 @@ pub enum BootstrapError {
     Registration(#[from] crate::ModelError),
 }
 
-fn list(tried: &[(SocketAddr, String)]) -> String {
-    if tried.is_empty() {
+/// What happened at each address, and what is wrong with names; never empty.
+pub(crate) fn list(tried: &[(SocketAddr, String)], unknown: &[String]) -> String {
+    if tried.is_empty() && unknown.is_empty() {
         return "it has no address".to_owned();
     }
-    tried.iter().map(|(a, why)| format!("{a}: {why}")).collect::<Vec<_>>().join("; ")
+    let tried = tried.iter().map(|(address, why)| format!("{address}: {why}"));
+    tried.chain(unknown.iter().cloned()).collect::<Vec<_>>().join("; ")
 }
 
 impl BootstrapError {

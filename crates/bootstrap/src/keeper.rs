@@ -1,5 +1,6 @@
 //! The client's end of a session with the coordinator: a thread that holds the connection, and makes it again when it is lost.
 
+use crate::aside;
 use crate::channel::{ChannelError, TABLE, WORD};
 use crate::client::broken;
 use crate::connect::tune_briskly;
@@ -8,7 +9,6 @@ use crate::message::{FromCoordinator, ToCoordinator};
 use crate::model::NetworkInfo;
 use crate::reach::{ANSWER, Caller, Missed, REACH, Reached};
 use crate::session::{End, Envelope, Hearer, Line, Opening, Patience, Session, SessionId};
-use nix::sys::signal::{SigSet, SigmaskHow, pthread_sigmask};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -97,7 +97,8 @@ impl Keeper {
         };
         let open = |reached, deadline| work.open(reached, deadline);
         let line = caller.reach(times.answer, deadline, open)?;
-        spawn(move || work.run(line)).map_err(BootstrapError::gone)?;
+        let serve = move || work.run(line);
+        aside::spawn("gridmpi-job", STACK, serve).map_err(BootstrapError::gone)?;
         Ok(Self { session })
     }
 
@@ -112,16 +113,6 @@ impl Drop for Keeper {
     fn drop(&mut self) {
         self.session.close();
     }
-}
-
-/// The program's signals are for its own threads.
-fn spawn(run: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
-    let mut before = SigSet::empty();
-    pthread_sigmask(SigmaskHow::SIG_BLOCK, Some(&SigSet::all()), Some(&mut before))?;
-    let thread = std::thread::Builder::new().name("gridmpi-job".to_owned()).stack_size(STACK);
-    let spawned = thread.spawn(run);
-    pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&before), None)?;
-    spawned.map(drop)
 }
 
 /// How far the job is, as the coordinator has said.

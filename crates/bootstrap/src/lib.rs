@@ -12,6 +12,7 @@
 //! The protocol is specified in `docs/rendezvous.md`.
 #![forbid(unsafe_code)]
 
+mod aside;
 mod bell;
 mod channel;
 mod client;
@@ -27,6 +28,7 @@ pub mod line;
 mod listen;
 mod message;
 mod model;
+mod names;
 mod race;
 mod reach;
 mod relay;

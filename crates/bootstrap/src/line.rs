@@ -3,6 +3,7 @@
 
 use crate::channel::{Channel, ChannelError, Reader, Writer};
 use crate::env::JobEnv;
+use crate::error::list;
 use crate::handshake::{self, HandshakeError, Role};
 use crate::race::{self, Goal, Listening, Lost, PAUSE};
 use crate::relay::RelayAccess;
@@ -19,10 +20,12 @@ const MAX_MESSAGE: usize = 1 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum LineError {
     /// Nobody answers as one of ours would. Network, firewall, or nobody there.
-    #[error("cannot reach {}", list(tried))]
+    #[error("cannot reach {}", whom(tried, unknown))]
     Unreachable {
         /// Each address with what happened there.
         tried: Vec<(SocketAddr, String)>,
+        /// What is wrong with relays whose names are not known here.
+        unknown: Vec<String>,
     },
     /// Another release.
     #[error("{0} runs another release of GridMPI: install the same at both ends")]
@@ -41,11 +44,9 @@ pub enum LineError {
     Protocol(String),
 }
 
-fn list(tried: &[(SocketAddr, String)]) -> String {
-    if tried.is_empty() {
-        return "it: it has no address".to_owned();
-    }
-    tried.iter().map(|(address, why)| format!("{address}: {why}")).collect::<Vec<_>>().join("; ")
+fn whom(tried: &[(SocketAddr, String)], unknown: &[String]) -> String {
+    let it = if tried.is_empty() { "it: " } else { "" };
+    format!("{it}{}", list(tried, unknown))
 }
 
 impl From<ChannelError> for LineError {
@@ -116,20 +117,19 @@ pub fn dial(addresses: &[SocketAddr], pass: &Pass, deadline: Instant) -> Result<
 /// still be on the way to the relays: they are asked again.
 ///
 /// # Errors
-/// As [`dial`]. Relays whose names are not known here are none.
+/// As [`dial`], and which relays' names are not known here.
 pub fn dial_or_relay(
     addresses: &[SocketAddr],
     relays: &RelayAccess,
     pass: &Pass,
     deadline: Instant,
 ) -> Result<Line, LineError> {
-    let through = relays.resolve().unwrap_or_default();
-    reach(addresses, Some((relays, &through)), pass, deadline)
+    reach(addresses, Some(relays), pass, deadline)
 }
 
 fn reach(
     direct: &[SocketAddr],
-    relays: Option<(&RelayAccess, &[SocketAddr])>,
+    relays: Option<&RelayAccess>,
     pass: &Pass,
     deadline: Instant,
 ) -> Result<Line, LineError> {
@@ -150,7 +150,7 @@ fn missed(lost: &Lost) -> LineError {
     match lost.other() {
         Some((address, HandshakeError::Version(_))) => LineError::Version(address),
         Some((address, _)) => LineError::Token(address),
-        None => LineError::Unreachable { tried: lost.failures() },
+        None => LineError::Unreachable { tried: lost.failures(), unknown: lost.unknown.clone() },
     }
 }
 
@@ -330,6 +330,18 @@ mod tests {
         assert_eq!(line.stream().peer_addr().unwrap(), at[1]);
         assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
         assert!(answering.join().unwrap().is_ok());
+    }
+
+    #[test]
+    fn an_unknown_relay_is_named_beside_what_happened_elsewhere() {
+        let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let token = crate::RelayToken::random().unwrap();
+        let relays = RelayAccess { names: vec!["no.such.host.invalid:1".to_owned()], token };
+        let pass = Pass::from(&Secret::random().unwrap());
+        let error = dial_or_relay(&[closed], &relays, &pass, soon()).err().unwrap().to_string();
+        for part in [closed.to_string().as_str(), "refused", "no.such.host.invalid", "name it as"] {
+            assert!(error.contains(part), "{error}");
+        }
     }
 
     #[test]

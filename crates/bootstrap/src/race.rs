@@ -7,6 +7,7 @@
 use crate::channel::Channel;
 use crate::connect::{self, start};
 use crate::handshake::{FAREWELL, Greeting, HandshakeError, Met, Role};
+use crate::names::{self, Found};
 use crate::relay::{RelayAccess, is_early};
 use crate::secret::{JobId, JobKey};
 use gridmpi_leg::{Ask, AskStep, Asker, LegError};
@@ -21,13 +22,15 @@ use std::time::{Duration, Instant};
 const STAGGER: Duration = Duration::from_millis(250);
 /// Pause before what may help is tried again.
 pub(crate) const PAUSE: Duration = Duration::from_millis(100);
+/// Time for the ways that are known while names of others are looked up. Then all are gone again, with those known by then.
+const ROUND: Duration = Duration::from_secs(5);
 
 /// Who is looked for, and by whom.
 pub(crate) struct Goal<'a> {
     /// Where he may listen.
     pub(crate) direct: &'a [SocketAddr],
-    /// Relays at which he may be, and where they listen.
-    pub(crate) relays: Option<(&'a RelayAccess, &'a [SocketAddr])>,
+    /// Relays at which he may be.
+    pub(crate) relays: Option<&'a RelayAccess>,
     pub(crate) role: Role,
     pub(crate) job: JobId,
     pub(crate) key: &'a JobKey,
@@ -53,6 +56,8 @@ pub(crate) struct Won {
 /// Nobody proved the key.
 pub(crate) struct Lost {
     ways: Vec<Way>,
+    /// What is wrong with relays whose names are not known.
+    pub(crate) unknown: Vec<String>,
     listening: Listening,
 }
 
@@ -131,14 +136,17 @@ impl Lost {
         })
     }
 
+    /// He is nowhere at present: nobody listens at any of his addresses, nor does a relay know him.
+    pub(crate) fn is_nowhere(&self) -> bool {
+        let is_gone =
+            |fate: &Fate| matches!(fate, Fate::Refused | Fate::Other(_) | Fate::Unknown(_));
+        let has_address = self.ways.iter().any(|way| !way.is_relay);
+        has_address && self.unknown.is_empty() && self.those(is_gone).len() == self.ways.len()
+    }
+
     /// Where he certainly is not: nobody listens, or somebody else does.
     pub(crate) fn deserted(&self) -> Vec<SocketAddr> {
         self.those(|fate| matches!(fate, Fate::Refused | Fate::Other(_)))
-    }
-
-    /// Relays that do not know of him.
-    pub(crate) fn unknown_at(&self) -> Vec<SocketAddr> {
-        self.those(|fate| matches!(fate, Fate::Unknown(_)))
     }
 
     /// Whether it may help to try again a little later.
@@ -160,20 +168,15 @@ pub(crate) fn told(what: &str, is_relay: bool) -> String {
 /// Goes all ways until one has led to him, none may any more, or the deadline has passed. A way that failed and may come good is gone
 /// again while others are under way.
 pub(crate) fn run(goal: &Goal<'_>, deadline: Instant) -> Result<Won, Lost> {
-    let mut race = Race::new(goal, deadline);
+    let has_others = !goal.direct.is_empty();
     loop {
-        let now = Instant::now();
-        if now < deadline {
-            race.start_due(now);
-        }
-        let is_over = race.running.is_empty() && race.waiting.is_empty();
-        if is_over || now >= deadline {
-            return Err(race.give_up());
-        }
-        for attempt in race.ready(now) {
-            if let Some(won) = race.advance(attempt) {
-                return Ok(won);
-            }
+        let look_up =
+            |access: &RelayAccess| names::look_up(&access.names, has_others, deadline);
+        let Found { known, unknown, is_pending } = goal.relays.map(look_up).unwrap_or_default();
+        let until = if is_pending { deadline.min(Instant::now() + ROUND) } else { deadline };
+        match Race::new(goal, &known, until).run() {
+            Err(_) if is_pending && Instant::now() < deadline => {}
+            outcome => return outcome.map_err(|lost| Lost { unknown, ..lost }),
         }
     }
 }
@@ -217,8 +220,8 @@ impl Stage {
 type Keys = (JobKey, JobKey);
 
 impl<'a> Race<'a> {
-    fn new(goal: &'a Goal<'a>, deadline: Instant) -> Self {
-        let through = goal.relays.map_or(&[][..], |(_, through)| through);
+    /// By the relays that listen `through` there, and directly.
+    fn new(goal: &'a Goal<'a>, through: &[SocketAddr], deadline: Instant) -> Self {
         let way = |address: SocketAddr, is_relay| Way { address, is_relay, fate: None };
         let direct = goal.direct.iter().filter(|address| !through.contains(address));
         let ways: Vec<Way> = direct
@@ -233,6 +236,24 @@ impl<'a> Race<'a> {
             next: Instant::now(),
             again: Vec::new(),
             running: Vec::new(),
+        }
+    }
+
+    fn run(mut self) -> Result<Won, Lost> {
+        loop {
+            let now = Instant::now();
+            if now < self.deadline {
+                self.start_due(now);
+            }
+            let is_over = self.running.is_empty() && self.waiting.is_empty();
+            if is_over || now >= self.deadline {
+                return Err(self.give_up());
+            }
+            for attempt in self.ready(now) {
+                if let Some(won) = self.advance(attempt) {
+                    return Ok(won);
+                }
+            }
         }
     }
 
@@ -357,7 +378,7 @@ impl<'a> Race<'a> {
     }
 
     fn asker(&self) -> Option<Asker> {
-        self.goal.relays.map(|(access, _)| access.asker(ProcId::NEWCOMER, self.goal.job))
+        self.goal.relays.map(|access| access.asker(ProcId::NEWCOMER, self.goal.job))
     }
 
     /// The other end is to be who is looked for.
@@ -380,7 +401,7 @@ impl<'a> Race<'a> {
         for way in &mut self.ways {
             way.fate.get_or_insert_with(|| Fate::Useless("there was no time to try it".to_owned()));
         }
-        Lost { ways: self.ways, listening: self.goal.listening }
+        Lost { ways: self.ways, unknown: Vec::new(), listening: self.goal.listening }
     }
 }
 
@@ -452,7 +473,7 @@ pub(crate) mod tests {
     fn race(
         secret: &Secret,
         direct: &[SocketAddr],
-        relays: Option<(&RelayAccess, &[SocketAddr])>,
+        relays: Option<&RelayAccess>,
         deadline: Instant,
     ) -> Result<Won, Lost> {
         let goal = Goal {
@@ -470,12 +491,8 @@ pub(crate) mod tests {
         race(secret, direct, None, deadline)
     }
 
-    fn go_through(
-        secret: &Secret,
-        access: &RelayAccess,
-        through: &[SocketAddr],
-    ) -> Result<Won, Lost> {
-        race(secret, &[], Some((access, through)), soon())
+    fn go_through(secret: &Secret, access: &RelayAccess) -> Result<Won, Lost> {
+        race(secret, &[], Some(access), soon())
     }
 
     /// Answers once.
@@ -569,9 +586,8 @@ pub(crate) mod tests {
         let (silent, knowing) = (local(), relay(&token, verdicts, good));
         let names = vec![silent.1.to_string(), knowing.to_string()];
         let access = RelayAccess { names, token };
-        let through = [silent.1, knowing];
         let began = Instant::now();
-        let won = go_through(&secret, &access, &through).ok().unwrap();
+        let won = go_through(&secret, &access).ok().unwrap();
         assert!(won.address == knowing && won.is_relayed && answer.join().unwrap());
         assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     }
@@ -582,10 +598,38 @@ pub(crate) mod tests {
         let token = RelayToken::random().unwrap();
         let at = relay(&token, vec![LegVerdict::NoRoute], local().1);
         let access = RelayAccess { names: vec![at.to_string()], token };
-        let through = [at];
-        let lost = go_through(&secret, &access, &through).err().unwrap();
-        assert!(lost.is_passing() && lost.unknown_at() == [at] && lost.deserted().is_empty());
+        let lost = go_through(&secret, &access).err().unwrap();
+        assert!(lost.is_passing() && lost.deserted().is_empty());
         assert!(lost.failures()[0].1.starts_with("as a relay: "));
+    }
+
+    #[test]
+    fn a_name_that_is_not_known_keeps_no_other_way_back_and_is_told() {
+        let secret = Secret::random().unwrap();
+        let token = RelayToken::random().unwrap();
+        let (good, answer) = answering(&secret);
+        let at = relay(&token, vec![LegVerdict::Accepted], good);
+        let names = vec!["no.such.host.invalid:1".to_owned(), at.to_string()];
+        let access = RelayAccess { names, token };
+        let won = go_through(&secret, &access).ok().unwrap();
+        assert!(won.address == at && answer.join().unwrap());
+        let (good, answer) = answering(&secret);
+        assert!(race(&secret, &[good], Some(&access), soon()).is_ok() && answer.join().unwrap());
+        let closed = local().1;
+        let lost = race(&secret, &[closed], Some(&access), soon()).err().unwrap();
+        assert!(lost.unknown[0].contains("no.such.host.invalid") && !lost.is_nowhere());
+    }
+
+    #[test]
+    fn he_is_nowhere_where_no_address_and_no_relay_leads_to_him() {
+        let secret = Secret::random().unwrap();
+        let token = RelayToken::random().unwrap();
+        let at = relay(&token, vec![LegVerdict::NoRoute], local().1);
+        let access = RelayAccess { names: vec![at.to_string()], token };
+        let closed = local().1;
+        assert!(race(&secret, &[closed], Some(&access), soon()).err().unwrap().is_nowhere());
+        let ((_silent, silent), at) = (local(), Instant::now() + Duration::from_millis(100));
+        assert!(!go(&secret, &[closed, silent], at).err().unwrap().is_nowhere());
     }
 
     #[test]

@@ -73,7 +73,8 @@ impl Missed {
     /// By a way that led there, and then nothing came.
     fn mute(address: SocketAddr, is_relay: bool) -> Self {
         let why = race::told("it led to the coordinator and then brought no answer", is_relay);
-        let error = BootstrapError::Unreachable { tried: vec![(address, why)] };
+        let error =
+            BootstrapError::Unreachable { tried: vec![(address, why)], unknown: Vec::new() };
         Self { is_passing: true, ..error.into() }
     }
 }
@@ -112,30 +113,29 @@ impl Caller {
 
     /// Tries all ways at once, for as long as one may still lead there.
     pub(crate) fn reach_once(&self, deadline: Instant) -> Result<Reached, Missed> {
-        let through = self.relays.as_ref().map_or(Ok(Vec::new()), RelayAccess::resolve);
-        let through = through.map_err(BootstrapError::Relays)?;
         let goal = Goal {
             direct: &self.direct,
-            relays: self.relays.as_ref().map(|access| (access, through.as_slice())),
+            relays: self.relays.as_ref(),
             role: self.role,
             job: self.job,
             key: &self.key,
             listening: self.listening,
         };
-        let won = race::run(&goal, deadline).map_err(|lost| self.missed(&lost, &through))?;
+        let won = race::run(&goal, deadline)?;
         let race::Won { channel, address, is_relayed } = won;
         Ok(Reached { channel, address, is_relayed })
     }
+}
 
-    fn missed(&self, lost: &Lost, through: &[SocketAddr]) -> Missed {
-        let (deserted, unknown_at) = (lost.deserted(), lost.unknown_at());
-        let is_gone = |all: &[SocketAddr]| {
-            all.iter().all(|at| deserted.contains(at) || unknown_at.contains(at))
-        };
-        let is_nowhere = !self.direct.is_empty() && is_gone(&self.direct) && is_gone(through);
+impl From<Lost> for Missed {
+    fn from(lost: Lost) -> Self {
         let error = lost.other().and_then(|(address, error)| other(address, error));
-        let error = error.unwrap_or_else(|| BootstrapError::Unreachable { tried: lost.failures() });
-        Missed { error, is_passing: lost.is_passing(), deserted, is_nowhere }
+        let error = error.unwrap_or_else(|| BootstrapError::Unreachable {
+            tried: lost.failures(),
+            unknown: lost.unknown.clone(),
+        });
+        let (is_passing, is_nowhere) = (lost.is_passing(), lost.is_nowhere());
+        Self { error, is_passing, deserted: lost.deserted(), is_nowhere }
     }
 }
 

@@ -4,12 +4,13 @@
 use crate::channel::Timed;
 use crate::connect::{self, tune_briskly};
 use crate::lock;
+use crate::names;
 use crate::secret::{JobId, JobKey, SecretError};
 use crate::taking::Taking;
 use gridmpi_leg::{Ask, AskStep, Asker, LegError, Notices};
 use gridmpi_wire::{Errand, LegNotice, LegVerdict, ProcId};
 use std::io;
-use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -18,6 +19,8 @@ use std::time::{Duration, Instant};
 pub const MAX_RELAYS: usize = 64;
 /// Time for a leg of ours to come about.
 const SHORT: Duration = Duration::from_secs(10);
+/// Time for a name service, where all names must be known.
+const NAMES: Duration = Duration::from_secs(60);
 /// Pause before a lost registration is made again; doubled each time, up to [`PAUSE_MOST`].
 const PAUSE_LEAST: Duration = Duration::from_millis(50);
 const PAUSE_MOST: Duration = Duration::from_secs(2);
@@ -123,29 +126,23 @@ impl RelayAccess {
         }
     }
 
-    /// Looks the names up; each gives one address, and two names of one relay give it once: to a relay that is asked twice the second is
-    /// the first come again. May wait for a name service.
+    /// Looks the names up; each gives one address, and two names of one relay give it once. May wait for a name service.
     ///
     /// # Errors
     /// Names the first that is not known here.
     pub fn resolve(&self) -> Result<Vec<SocketAddr>, String> {
-        let look_up = |name: &String| {
-            let unknown = |why: String| {
-                format!(
-                    "the relay {name} is not known on this node ({why}): name it as this cluster's nodes do"
-                )
-            };
-            let mut found = name.to_socket_addrs().map_err(|error| unknown(error.to_string()))?;
-            found.next().ok_or_else(|| unknown("no address".to_owned()))
-        };
-        let mut all = Vec::new();
-        for name in &self.names {
-            let address = look_up(name)?;
-            if !all.contains(&address) {
-                all.push(address);
+        // Those that are known do not shorten the time for the others.
+        let each = self.names.chunks(1);
+        let all = each.map(|name| names::look_up(name, false, Instant::now() + NAMES));
+        let mut known = Vec::new();
+        for mut found in all {
+            if let Some(problem) = found.unknown.pop() {
+                return Err(problem);
             }
+            found.known.retain(|address| !known.contains(address));
+            known.append(&mut found.known);
         }
-        Ok(all)
+        Ok(known)
     }
 
     /// Asks the relay at the other end of `stream`, as process `me` of `job`. When it has agreed the stream is the circuit,
