@@ -8,10 +8,10 @@ use crate::channel::Channel;
 use crate::connect::{self, start};
 use crate::handshake::{FAREWELL, Greeting, HandshakeError, Met, Role};
 use crate::names::{self, Found};
-use crate::relay::{RelayAccess, is_early};
+use crate::relay::RelayAccess;
 use crate::secret::{JobId, JobKey};
 use gridmpi_leg::{Ask, AskStep, Asker, LegError};
-use gridmpi_wire::{Errand, ProcId};
+use gridmpi_wire::{Errand, LegVerdict, ProcId};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::Socket;
 use std::collections::VecDeque;
@@ -74,6 +74,8 @@ enum Fate {
     Refused,
     /// A relay that does not know of him, or not yet.
     Unknown(LegError),
+    /// A relay that has no place at present, or is about to be started again.
+    TurnedAway(LegError),
     /// Somebody else is there.
     Other(HandshakeError),
     /// The connection broke off.
@@ -82,11 +84,11 @@ enum Fate {
 }
 
 impl Fate {
-    /// Whether it may help to try again a little later.
-    const fn is_passing(&self, listening: Listening) -> bool {
+    /// Whether it may help to try again a little later. A relay that nobody is in place of may be started again.
+    const fn is_passing(&self, is_relay: bool, listening: Listening) -> bool {
         match self {
-            Self::Unknown(_) | Self::Broken(_) => true,
-            Self::Refused => matches!(listening, Listening::Soon),
+            Self::Unknown(_) | Self::TurnedAway(_) | Self::Broken(_) => true,
+            Self::Refused => is_relay || matches!(listening, Listening::Soon),
             Self::Other(_) | Self::Useless(_) => false,
         }
     }
@@ -94,7 +96,7 @@ impl Fate {
     fn text(&self) -> String {
         match self {
             Self::Refused => "connection refused".to_owned(),
-            Self::Unknown(error) => error.to_string(),
+            Self::Unknown(error) | Self::TurnedAway(error) => error.to_string(),
             Self::Other(error) => error.to_string(),
             Self::Broken(why) | Self::Useless(why) => why.clone(),
         }
@@ -103,7 +105,11 @@ impl Fate {
 
 impl From<LegError> for Fate {
     fn from(error: LegError) -> Self {
-        if is_early(error) { Self::Unknown(error) } else { Self::Useless(error.to_string()) }
+        match error {
+            LegError::Refused(LegVerdict::NoRoute | LegVerdict::Unanswered) => Self::Unknown(error),
+            LegError::Refused(LegVerdict::Full | LegVerdict::Draining) => Self::TurnedAway(error),
+            error => Self::Useless(error.to_string()),
+        }
     }
 }
 
@@ -151,7 +157,8 @@ impl Lost {
 
     /// Whether it may help to try again a little later.
     pub(crate) fn is_passing(&self) -> bool {
-        !self.those(|fate| fate.is_passing(self.listening)).is_empty()
+        let is_passing = |way: &Way, fate: &Fate| fate.is_passing(way.is_relay, self.listening);
+        self.ways.iter().any(|way| way.fate.as_ref().is_some_and(|fate| is_passing(way, fate)))
     }
 
     fn those(&self, is_one: impl Fn(&Fate) -> bool) -> Vec<SocketAddr> {
@@ -170,8 +177,7 @@ pub(crate) fn told(what: &str, is_relay: bool) -> String {
 pub(crate) fn run(goal: &Goal<'_>, deadline: Instant) -> Result<Won, Lost> {
     let has_others = !goal.direct.is_empty();
     loop {
-        let look_up =
-            |access: &RelayAccess| names::look_up(&access.names, has_others, deadline);
+        let look_up = |access: &RelayAccess| names::look_up(&access.names, has_others, deadline);
         let Found { known, unknown, is_pending } = goal.relays.map(look_up).unwrap_or_default();
         let until = if is_pending { deadline.min(Instant::now() + ROUND) } else { deadline };
         match Race::new(goal, &known, until).run() {
@@ -278,13 +284,12 @@ impl<'a> Race<'a> {
     }
 
     fn end(&mut self, way: usize, fate: Fate, now: Instant) {
-        if fate.is_passing(self.goal.listening) {
+        self.next = now;
+        let Some(failed) = self.ways.get_mut(way) else { return };
+        if fate.is_passing(failed.is_relay, self.goal.listening) {
             self.again.push((now + PAUSE, way));
         }
-        if let Some(way) = self.ways.get_mut(way) {
-            way.fate = Some(fate);
-        }
-        self.next = now;
+        failed.fate = Some(fate);
     }
 
     /// Takes the attempts out that can go on, or waits for some.
@@ -455,7 +460,6 @@ pub(crate) mod tests {
     use crate::relay::RelayToken;
     use crate::secret::Secret;
     use gridmpi_leg::{Host, HostStep, Request};
-    use gridmpi_wire::LegVerdict;
     use std::net::{TcpListener, TcpStream};
     use std::thread::JoinHandle;
 
@@ -590,6 +594,35 @@ pub(crate) mod tests {
         let won = go_through(&secret, &access).ok().unwrap();
         assert!(won.address == knowing && won.is_relayed && answer.join().unwrap());
         assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    }
+
+    #[test]
+    fn a_relay_that_turns_us_away_may_let_us_in_yet() {
+        let secret = Secret::random().unwrap();
+        let token = RelayToken::random().unwrap();
+        let (good, answer) = answering(&secret);
+        let verdicts = vec![LegVerdict::Full, LegVerdict::Draining, LegVerdict::Accepted];
+        let (silent, full) = (local(), relay(&token, verdicts, good));
+        let access = RelayAccess { names: vec![full.to_string()], token };
+        let won = race(&secret, &[silent.1], Some(&access), soon()).ok().unwrap();
+        assert!(won.address == full && answer.join().unwrap());
+        let closed = local().1;
+        for verdict in [LegVerdict::Full, LegVerdict::Draining] {
+            let at = relay(&access.token, vec![verdict], good);
+            let access = RelayAccess { names: vec![at.to_string()], token: access.token.clone() };
+            let lost = race(&secret, &[closed], Some(&access), soon()).err().unwrap();
+            assert!(lost.is_passing() && !lost.is_nowhere(), "it may know him");
+        }
+    }
+
+    #[test]
+    fn a_relay_where_nobody_listens_may_come_again() {
+        let secret = Secret::random().unwrap();
+        let token = RelayToken::random().unwrap();
+        let closed = local().1;
+        let access = RelayAccess { names: vec![closed.to_string()], token };
+        let lost = go_through(&secret, &access).err().unwrap();
+        assert!(lost.is_passing() && lost.deserted() == [closed]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::names;
 use crate::secret::{JobId, JobKey, SecretError};
 use crate::taking::Taking;
 use gridmpi_leg::{Ask, AskStep, Asker, LegError, Notices};
-use gridmpi_wire::{Errand, LegNotice, LegVerdict, ProcId};
+use gridmpi_wire::{Errand, LegNotice, ProcId};
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,11 +49,6 @@ pub enum RelayError {
     /// What it says, or what it is.
     #[error("{0}")]
     Leg(#[from] LegError),
-}
-
-/// Whether it may help to ask again a little later: the other end may not have come yet.
-pub(crate) const fn is_early(error: LegError) -> bool {
-    matches!(error, LegError::Refused(LegVerdict::NoRoute | LegVerdict::Unanswered))
 }
 
 impl std::fmt::Debug for RelayToken {
@@ -339,7 +334,7 @@ impl Inside {
 mod tests {
     use super::*;
     use crate::race::tests::asked;
-    use gridmpi_wire::CircuitId;
+    use gridmpi_wire::{CircuitId, LegVerdict};
     use std::io::Write;
     use std::net::TcpListener;
     use std::sync::mpsc::channel;

@@ -258,6 +258,20 @@ fn who_came_through_a_relay_waits_until_it_knows_the_coordinator_again() {
 }
 
 #[test]
+fn a_relay_that_is_started_again_is_waited_for_at_the_start_too() {
+    let scene = Scene::new();
+    let relay = scene.relay();
+    relay.turn(Mood::Away);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(NOWHERE);
+            relay.turn(Mood::Serves);
+        });
+        scene.session(scene.closed, &[&relay]);
+    });
+}
+
+#[test]
 fn at_the_end_of_the_job_nobody_waits_for_relays() {
     let scene = Scene::new();
     let relay = scene.relay();
