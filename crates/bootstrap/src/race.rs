@@ -97,6 +97,9 @@ impl Fate {
         match self {
             Self::Refused => "connection refused".to_owned(),
             Self::Unknown(error) | Self::TurnedAway(error) => error.to_string(),
+            Self::Other(error @ HandshakeError::Version(_)) => {
+                format!("{error}: install the same release of GridMPI at both ends")
+            }
             Self::Other(error) => error.to_string(),
             Self::Broken(why) | Self::Useless(why) => why.clone(),
         }
@@ -134,12 +137,16 @@ impl Lost {
         self.ways.iter().map(tell).collect()
     }
 
-    /// Who is there in his place, if anybody.
+    /// Who is in his place, where all ways led to somebody else. What one address says is no word on another: of a machine's many some
+    /// are also those of others.
     pub(crate) fn other(&self) -> Option<(SocketAddr, &HandshakeError)> {
-        self.ways.iter().find_map(|way| match &way.fate {
+        let mut others = self.ways.iter().filter_map(|way| match &way.fate {
             Some(Fate::Other(error)) => Some((way.address, error)),
             _ => None,
-        })
+        });
+        let first = others.next()?;
+        let is_all = others.count() + 1 == self.ways.len() && self.unknown.is_empty();
+        is_all.then_some(first)
     }
 
     /// He is nowhere at present: nobody listens at any of his addresses, nor does a relay know him.
@@ -677,5 +684,15 @@ pub(crate) mod tests {
         let lost = go(&ours, &[at], soon()).err().unwrap();
         assert!(lost.is_passing() && lost.other().is_none() && lost.deserted().is_empty());
         close.join().unwrap();
+    }
+
+    #[test]
+    fn somebody_else_at_one_address_hides_nothing_of_the_others() {
+        let (ours, other) = (Secret::random().unwrap(), Secret::random().unwrap());
+        let (closed, (at, answer)) = (local().1, answering(&other));
+        let lost = go(&ours, &[closed, at], soon()).err().unwrap();
+        assert!(lost.other().is_none() && !answer.join().unwrap());
+        let told = [(closed, "connection refused"), (at, "belongs to another job")];
+        assert_eq!(lost.failures(), told.map(|(at, what)| (at, what.to_owned())));
     }
 }

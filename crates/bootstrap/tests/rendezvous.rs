@@ -164,6 +164,23 @@ fn another_job_is_told_so() {
 }
 
 #[test]
+fn another_job_at_one_address_does_not_hide_that_another_does_not_answer() {
+    let job = job(&[("a", None)]);
+    let silent = TcpListener::bind((LOCAL, 0)).unwrap();
+    let mut env = job.env("a");
+    env.job = Secret::random().unwrap().job();
+    env.coordinators.insert(0, silent.local_addr().unwrap());
+    let deadline = Instant::now() + Duration::from_secs(2);
+    let error = register(&env, registration("a", 1), deadline).err().unwrap().to_string();
+    for address in &env.coordinators {
+        assert!(error.contains(&address.to_string()), "{error}");
+    }
+    for part in ["cannot reach", "says nothing", "belongs to another job", "--listen"] {
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+#[test]
 fn another_version_is_told_ours() {
     let job = job(&[("a", None)]);
     let mut stream = TcpStream::connect(job.coordinator.address()).unwrap();
