@@ -55,7 +55,7 @@ impl RecvBuffer {
     /// `len` bytes of our own with anything in them: to be filled before they are read.
     #[must_use]
     pub fn room(len: u64) -> Self {
-        match crate::block::take_most(len as usize) {
+        match crate::block::take(len as usize) {
             Some(block) => Self::one(Piece::Block(block)),
             None => Self::owned(len),
         }
