@@ -16,6 +16,7 @@ use crate::server::{Coordinator, CoordinatorConfig};
 use gridmpi_wire::LegVerdict;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -44,6 +45,16 @@ enum Mood {
     Hangs,
     /// As soon as it has carried what proves the coordinator.
     HangsBehind,
+    /// As where the coordinator is stopped: what leads through it stands still, and it leads there no more.
+    Stands,
+    /// What leads through it goes on, and it leads there no more.
+    Goes,
+}
+
+impl Mood {
+    const fn keeps(self) -> bool {
+        matches!(self, Self::Hangs | Self::Stands | Self::Goes)
+    }
 }
 
 struct Relay {
@@ -56,6 +67,8 @@ struct Inside {
     token: Option<RelayToken>,
     coordinator: SocketAddr,
     mood: Mutex<Mood>,
+    /// How often it has said that it does not know the coordinator.
+    denied: AtomicUsize,
     /// Both ends of each circuit.
     circuits: Mutex<Vec<[TcpStream; 2]>>,
 }
@@ -63,17 +76,18 @@ struct Inside {
 impl Relay {
     fn new(token: Option<RelayToken>, coordinator: SocketAddr) -> Self {
         let (mood, circuits) = (Mutex::new(Mood::Serves), Mutex::default());
-        let inside = Arc::new(Inside { token, coordinator, mood, circuits });
+        let inside = Inside { token, coordinator, mood, denied: AtomicUsize::new(0), circuits };
+        let inside = Arc::new(inside);
         let listener = TcpListener::bind((RELAYS, 0)).unwrap();
         let relay = Self { at: listener.local_addr().unwrap(), inside: Arc::clone(&inside) };
         std::thread::spawn(move || inside.run(listener));
         relay
     }
 
-    /// Behaves so from now on. One that hangs, and one that has hung, keeps what leads through it.
+    /// Behaves so from now on. One that hangs or stands, and one that has, keeps what leads through it.
     fn turn(&self, mood: Mood) {
         let before = std::mem::replace(&mut *lock(&self.inside.mood), mood);
-        if [before, mood].contains(&Mood::Hangs) {
+        if before.keeps() || mood.keeps() {
             return;
         }
         for stream in lock(&self.inside.circuits).drain(..).flatten() {
@@ -87,8 +101,9 @@ impl Inside {
         *lock(&self.mood)
     }
 
-    fn hang(&self) {
-        while self.mood() == Mood::Hangs {
+    /// While it is in one of these moods.
+    fn wait(&self, moods: &[Mood]) {
+        while moods.contains(&self.mood()) {
             std::thread::sleep(STEP);
         }
     }
@@ -115,10 +130,11 @@ impl Inside {
     }
 
     fn serve(&self, mut near: TcpStream) {
-        self.hang();
+        self.wait(&[Mood::Hangs]);
         if let Some(token) = &self.token {
             let request = asked(&mut near, token);
-            if self.mood() == Mood::Ignorant {
+            if matches!(self.mood(), Mood::Ignorant | Mood::Stands | Mood::Goes) {
+                self.denied.fetch_add(1, Ordering::Relaxed);
                 return near.write_all(&request.answer(LegVerdict::NoRoute)).unwrap();
             }
             near.write_all(&request.answer(LegVerdict::Accepted)).unwrap();
@@ -141,12 +157,12 @@ impl Inside {
     fn carry(&self, mut from: &TcpStream, mut to: &TcpStream) {
         let mut bytes = [0; 4096];
         while let Ok(count @ 1..) = from.read(&mut bytes) {
-            self.hang();
+            self.wait(&[Mood::Hangs, Mood::Stands]);
             if to.write_all(&bytes[..count]).is_err() {
                 break;
             }
         }
-        self.hang();
+        self.wait(&[Mood::Hangs, Mood::Stands]);
         let _ = to.shutdown(Shutdown::Both);
     }
 }
@@ -338,11 +354,14 @@ fn who_is_only_stopped_is_not_lost() {
     let scene = Scene::new();
     let relay = scene.relay();
     let (keeper, news) = scene.session_with(WATCHED, scene.closed, &[&relay]);
-    relay.turn(Mood::Hangs);
-    std::thread::sleep(2 * (SIGNS.rest + SIGNS.answer));
-    relay.turn(Mood::Serves);
+    relay.turn(Mood::Stands);
+    // Each time that no sign has come another way is looked for, and none found.
+    while relay.inside.denied.load(Ordering::Relaxed) < 3 {
+        std::thread::sleep(STEP);
+    }
+    relay.turn(Mood::Goes);
     assert!(keeper.say(ToCoordinator::Finalized, soon()));
-    assert!(!news.try_iter().any(|new| is_gone(&new)));
+    assert!(news.try_recv().is_err(), "what stood is kept, and nothing told");
 }
 
 #[test]
