@@ -195,7 +195,13 @@ pub(crate) fn unsigned(bytes: &[u8]) -> &[u8] {
 
 impl Challenge {
     fn check(&self) -> Result<(), WireError> {
-        if self.magic == MAGIC { Ok(()) } else { Err(WireError::Magic) }
+        match self.verdict {
+            _ if self.magic != MAGIC => Err(WireError::Magic),
+            Verdict::Accepted | Verdict::NoCommonVersion => Ok(()),
+            Verdict::Duplicate | Verdict::Gone | Verdict::CannotResume => {
+                Err(WireError::Field("verdict"))
+            }
+        }
     }
 
     /// Fills in the tag.
@@ -239,7 +245,11 @@ impl Proof {
 
 impl Welcome {
     fn check(&self) -> Result<(), WireError> {
-        if self.resume == 0 { Err(WireError::Field("resume")) } else { Ok(()) }
+        match self.verdict {
+            Verdict::NoCommonVersion => Err(WireError::Field("verdict")),
+            _ if self.resume == 0 => Err(WireError::Field("resume")),
+            _ => Ok(()),
+        }
     }
 
     /// Fills in the tag.

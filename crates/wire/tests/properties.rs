@@ -167,6 +167,26 @@ fn versions_are_negotiated_to_the_highest_in_common() {
 }
 
 #[test]
+fn each_message_has_verdicts_of_its_own() {
+    for (verdict, of_challenge, of_welcome) in [
+        (Verdict::Accepted, true, true),
+        (Verdict::NoCommonVersion, true, false),
+        (Verdict::Duplicate, false, true),
+        (Verdict::Gone, false, true),
+        (Verdict::CannotResume, false, true),
+    ] {
+        let refused = WireError::Field("verdict");
+        let (nonce, mac) = ([0; 32], [0; 32]);
+        let challenge = Challenge { magic: MAGIC, version: 1, verdict, nonce, mac };
+        let wanted = if of_challenge { Ok(challenge) } else { Err(refused) };
+        assert_eq!(Challenge::decode(&challenge.encode()), wanted);
+        let welcome = Welcome { verdict, resume: 1, mac };
+        let wanted = if of_welcome { Ok(welcome) } else { Err(refused) };
+        assert_eq!(Welcome::decode(&welcome.encode()), wanted);
+    }
+}
+
+#[test]
 fn what_the_specification_excludes_is_refused_by_name() {
     let encoded = |frame: Frame, seq| frame.encode(seq, 0, 0).to_vec();
     let mut bytes = encoded(Frame::Close, 1);
