@@ -1,4 +1,4 @@
-//! The program's memory, by raw address. The only module of this crate with unsafe code.
+//! The program's memory, by raw address. All unsafe code that touches it is here; that of `block` is for memory of our own.
 //!
 //! A view keeps an address as a number and makes a pointer of it only while it copies or while slices
 //! are lent out, so no reference to the program's memory outlives a call. Addresses come from outside
