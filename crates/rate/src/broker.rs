@@ -422,14 +422,10 @@ impl Broker {
         orders
     }
 
-    /// What transfers from a node to a cluster begin with: what each link there leaves to one of those who are expected on it.
+    /// What transfers from a node to a cluster begin with.
     fn start(&self, node: NodeId, to: ClusterId) -> Option<Order> {
-        let left = |(link, size): (_, usize)| {
-            let all = self.links.lone.capacity(link).bits_per_second();
-            Rate::from_bits_per_second(all / size.max(1) as f64).unwrap_or(Rate::UNBOUNDED)
-        };
-        let expected = self.crowds.expected(to)?;
-        let rate = expected.into_iter().map(left).fold(self.network.interface(node), Rate::min);
+        let left = self.crowds.left(to, &self.links.lone)?;
+        let rate = left.min(self.network.interface(node));
         Some(Order::Start { to, rate, link: self.links.to(to) })
     }
 

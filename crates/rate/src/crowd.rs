@@ -2,7 +2,7 @@
 //! them.
 
 use crate::network::Resource;
-use crate::{ClusterId, Network, Process};
+use crate::{ClusterId, Network, Process, Rate};
 use std::collections::{BTreeMap, HashMap};
 
 /// More or fewer than were told of, as a part of those, are not worth a word to every process.
@@ -85,8 +85,17 @@ impl Crowds {
         self.ways.keys().copied()
     }
 
-    /// Each link to a cluster, and how many are to be expected on it at the same time; nothing until enough has been seen of all.
-    pub(crate) fn expected(&self, to: ClusterId) -> Option<Vec<(Resource, usize)>> {
+    /// What the links to a cluster leave to each of those who are to be expected there at the same time; nothing until enough has been seen of all.
+    pub(crate) fn left(&self, to: ClusterId, network: &Network) -> Option<Rate> {
+        let left = |(link, size): (_, usize)| {
+            let all = network.capacity(link).bits_per_second();
+            Rate::from_bits_per_second(all / size.max(1) as f64).unwrap_or(Rate::UNBOUNDED)
+        };
+        Some(self.expected(to)?.into_iter().map(left).fold(Rate::UNBOUNDED, Rate::min))
+    }
+
+    /// Each link to a cluster, and how many are to be expected on it.
+    fn expected(&self, to: ClusterId) -> Option<Vec<(Resource, usize)>> {
         let of = |link: &Resource| Some((*link, self.crowds.get(link)?.size()?));
         self.ways.get(&to)?.iter().map(of).collect()
     }
@@ -123,7 +132,6 @@ impl Crowd {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Rate;
 
     /// Those of a cluster whose own uplink leads to two others, and a link of its own to the first of them.
     fn crowds() -> (Crowds, [ClusterId; 2]) {
