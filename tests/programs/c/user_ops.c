@@ -1,7 +1,7 @@
 /* User-defined operations: commutative and not, on predefined and derived types, on communicators of any order.
  *
- * A non-commutative operation is evaluated in rank order (MPI 4.1 §6.9.1): 2x2 integer matrices and the composition
- * of affine maps tell the order; the concatenation below tells the grouping as well. */
+ * A non-commutative operation is evaluated in rank order (MPI 4.1 §6.9.1), which the composition of affine maps tells; how it is
+ * grouped is the library's choice. An operation gets the call's own datatype (§6.9.5): each looks at what it got. */
 #include "check.h"
 #include <stddef.h>
 
@@ -9,14 +9,22 @@ enum { P = 1000003 };
 
 struct map { long a, b; }; /* x → a x + b, modulo P */
 
-static long calls; /* the vendor or GridMPI ran the operation here */
+/* The type that an operation was given has elements of so many bytes, so far apart. */
+static void is_type(MPI_Datatype type, int bytes, MPI_Aint apart)
+{
+    int got;
+    MPI_Aint low, extent;
+    MPI_Type_size(type, &got);
+    MPI_Type_get_extent(type, &low, &extent);
+    SAME(got, bytes);
+    SAME(extent, apart);
+}
 
 /* inout = in ∘ inout, in on the left: apply `in` first. */
 static void compose(void *left, void *right, int *count, MPI_Datatype *type)
 {
     struct map *l = left, *r = right;
-    (void)type;
-    calls++;
+    is_type(*type, sizeof *l, sizeof *l);
     for (int i = 0; i < *count; i++) {
         long a = r[i].a * l[i].a % P, b = (r[i].a * l[i].b + r[i].b) % P;
         r[i].a = a, r[i].b = b;
@@ -29,14 +37,14 @@ struct holes { int value; char hole[12]; double other; };
 static void add_holes(void *left, void *right, int *count, MPI_Datatype *type)
 {
     struct holes *l = left, *r = right;
-    (void)type;
+    is_type(*type, sizeof l->value + sizeof l->other, sizeof *l);
     for (int i = 0; i < *count; i++) r[i].value += l[i].value, r[i].other += l[i].other;
 }
 
 static void complex_user(void *left, void *right, int *count, MPI_Datatype *type)
 {
     long *l = left, *r = right;
-    (void)type;
+    is_type(*type, sizeof *l, sizeof *l);
     for (int i = 0; i < *count; i++) r[i] = l[i] > r[i] ? l[i] : r[i];
 }
 
@@ -90,7 +98,6 @@ static void non_commutative(MPI_Comm comm, int count)
     }
     MPI_Reduce_scatter(in, out, counts, type, op, comm);
     for (int i = 0; i < counts[me]; i++) same_map(out[i], composed(0, n, before + i), "reduce_scatter", i);
-    CHECK(n == 1 || calls >= 0, "never negative");
     MPI_Op_free(&op);
     MPI_Type_free(&type);
     free(in);
