@@ -164,7 +164,7 @@ fn lost<A: Abi>(rt: &Runtime<A>, failure: &str) -> Error {
 /// looks as well: the program may do nothing else than repeat it (MPI 4.1 §3.7.3).
 pub(crate) fn look_at_vendor<A: Abi>(rt: &Runtime<A>) {
     let mut flag = 0;
-    // SAFETY: a communicator of our own that no message ever travels on.
+    // SAFETY: a communicator of our own. What may wait on it (create_group.rs) is looked at and left there.
     unsafe {
         rt.vendor.iprobe(
             A::ANY_SOURCE,
