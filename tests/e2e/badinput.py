@@ -14,7 +14,7 @@ from pathlib import Path
 
 from . import jobs
 from .build import build, command_of
-from .noise import trouble_every_port
+from .noise import NOISE_SECONDS, Noise
 from .place import LOGS, OUT, gridmpi
 from .process import Result, run
 from .programs import ALL, Program
@@ -34,7 +34,7 @@ class Bad:
     code: int | None = None  # None: any but 0
     seconds: float = 20
     env: tuple[tuple[str, str], ...] = ()
-    during: Callable[[str], None] | None = None
+    noise: Noise | None = None
 
 
 def _program(name: str) -> Program:
@@ -144,12 +144,14 @@ def _noise() -> Bad:
     """Port scanners and noise on every listening port of a running job: it goes on and ends well."""
 
     def command() -> list[str]:
-        heat = _program("heat")
+        large = _program("large")
         # Open MPI's own TCP transport would listen in the ranks as well.
-        program = Program(heat.name, heat.source, ("-n", "400", "-t", "30000"), env=(("OMPI_MCA_btl", "vader,self"),))
+        program = Program(large.name, large.source, ("--for", str(NOISE_SECONDS + 4)), env=(("OMPI_MCA_btl", "vader,self"),))
         return _run(str(jobs.across(SCRATCH / "noise.toml", program, _pair("dm+do"), [2, 2])))
 
-    return Bad("noise", command, ("ok heat on 4 ranks",), code=0, seconds=300, during=trouble_every_port)
+    # The ports of `gridmpi run` and of four ranks.
+    noise = Noise(("gridmpi", "large"), 5)
+    return Bad("noise", command, ("ok large on 4 ranks",), code=0, seconds=120, noise=noise)
 
 
 def _wrong_key(tally: Tally) -> None:
@@ -207,13 +209,14 @@ def _problem(bad: Bad, result: Result) -> str | None:
             return f"its message lacks {pattern!r}: {result.output.strip()[-300:]}"
     if "panicked" in result.output:
         return "it panicked"
-    return None
+    return bad.noise.wrong if bad.noise else None
 
 
 def _one(bad: Bad, tally: Tally) -> None:
     log = LOGS / "bad" / f"{bad.name}.log"
     allow_root = {key: value for vendor in BY_TAG.values() for key, value in vendor.env.items() if "_ROOT" in key and "I_MPI" not in key}
-    result = run(bad.command(), log=log, seconds=bad.seconds, env={**allow_root, **dict(bad.env)}, during=bad.during)
+    during = bad.noise.make if bad.noise else None
+    result = run(bad.command(), log=log, seconds=bad.seconds, env={**allow_root, **dict(bad.env)}, during=during)
     if wrong := _problem(bad, result):
         tally.fails("bad", bad.name, result.seconds, wrong, os.path.relpath(log))
     else:
@@ -227,7 +230,7 @@ def run_all(tally: Tally, patterns: list[str]) -> None:
         return
     SCRATCH.mkdir(parents=True, exist_ok=True)
     vendors = [BY_TAG[tag] for tag in ("dm", "do", "im")]
-    build([_program("ring"), _program("heat"), _dies_program()], vendors)
+    build([_program("ring"), _program("large"), _dies_program()], vendors)
     wanted = lambda name: not patterns or any(fnmatch.fnmatch(name, pattern) for pattern in patterns)  # noqa: E731
     for bad in [*_refusals(), *_deaths(), _noise()]:
         if wanted(bad.name):
