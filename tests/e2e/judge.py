@@ -4,6 +4,10 @@ import re
 
 from .process import Result
 from .programs import Program
+from .vendors import Vendor
+
+#: The exit code of a program whose check fails.
+FAILED = 1
 
 
 def problem(program: Program, result: Result, kind: str) -> str | None:
@@ -23,6 +27,26 @@ def problem(program: Program, result: Result, kind: str) -> str | None:
         if count != 1:
             return f"it said ok {count} times: {_telling_line(result.output)}"
     return None
+
+
+def is_known(program: Program, result: Result, kind: str, ranks: list[Vendor]) -> bool:
+    """Whether what went wrong looks like a known bug of a vendor, and like nothing else. `ranks`: the vendor of each."""
+    if result.left or not program.known_bug(kind, ranks) or re.search("panicked|internal error", result.output):
+        return False
+    if program.bug_hangs:
+        met = ranks[0].tag in program.vendor_bugs  # what hangs is the end of its input, which is rank 0's
+        return met and result.timed_out and all(text in result.output for text in program.expect)
+    if result.timed_out or result.code != FAILED:
+        return False
+    failures = [line for line in result.output.splitlines() if "FAIL " in line]
+    # A vendor's own launcher may end before it has passed on what was said last.
+    return bool(failures or kind == "alone") and all(_is_by_bug(program, line, ranks) for line in failures)
+
+
+def _is_by_bug(program: Program, line: str, ranks: list[Vendor]) -> bool:
+    who = re.search(r"FAIL \S+: rank (\d+) of", line)
+    met = who is not None and ranks[int(who.group(1))].tag in program.vendor_bugs
+    return met and bool(program.bug_looks) and re.search(program.bug_looks, line) is not None
 
 
 def _expected(program: Program, kind: str) -> tuple[str, ...]:

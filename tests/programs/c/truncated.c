@@ -6,12 +6,17 @@
 
 static char in[300001];
 
+static void class_is(int code, int class, const char *what, int far)
+{
+    CHECK(class_of(code) == class, "%s from %s cluster: class %d, not %d", what, far ? "another" : "the same", class_of(code), class);
+}
+
 static void expect_truncation(int from, int bytes, int far)
 {
     MPI_Status status;
     memset(in, 0x55, sizeof in);
     int code = MPI_Recv(in, 16, MPI_BYTE, from, 1, MPI_COMM_WORLD, &status);
-    SAME(class_of(code), MPI_ERR_TRUNCATE);
+    class_is(code, MPI_ERR_TRUNCATE, "MPI_Recv", far);
     for (int i = 16; far && i < (int)sizeof in; i++) SAME(in[i], 0x55);
     SAME(status.MPI_SOURCE, from);
 
@@ -21,8 +26,8 @@ static void expect_truncation(int from, int bytes, int far)
     MPI_Irecv(in, 16, MPI_BYTE, from, 1, MPI_COMM_WORLD, &request[0]);
     MPI_Irecv(&fine, 1, MPI_INT, from, 2, MPI_COMM_WORLD, &request[1]);
     code = MPI_Waitall(2, request, both);
-    SAME(class_of(code), MPI_ERR_IN_STATUS);
-    SAME(class_of(both[0].MPI_ERROR), MPI_ERR_TRUNCATE);
+    class_is(code, MPI_ERR_IN_STATUS, "MPI_Waitall", far);
+    class_is(both[0].MPI_ERROR, MPI_ERR_TRUNCATE, "its status", far);
     while (class_of(both[1].MPI_ERROR) == MPI_ERR_PENDING) { /* allowed: not yet done */
         SAME(MPI_Wait(&request[1], &both[1]), MPI_SUCCESS);
         both[1].MPI_ERROR = MPI_SUCCESS;
