@@ -72,6 +72,11 @@ def add_links(path: Path, clusters: int, bandwidth: str) -> None:
             file.write(f"\n[[link]]\nbetween = {texts([one, other])}\nbandwidth = {_text(bandwidth)}\n")
 
 
+def add_interfaces(path: Path, bandwidth: str) -> None:
+    """Says of every cluster what the interfaces of its nodes carry."""
+    path.write_text(path.read_text().replace("\nlauncher = ", f"\ninterface_bandwidth = {_text(bandwidth)}\nlauncher = "))
+
+
 def add_settings(path: Path, matb: str, connections: int) -> None:
     """Says what each node of every cluster may send, and how many connections two processes may have; not what is empty or 0."""
     settings = [f"matb = {_text(matb)}\n"] if matb else []

@@ -10,8 +10,9 @@ from .vendors import Vendor
 FAILED = 1
 
 
-def problem(program: Program, result: Result, kind: str) -> str | None:
-    """What is wrong with how a run of `program` ended; None if nothing is."""
+def problem(program: Program, result: Result, kind: str, ranks: tuple[int, ...] = ()) -> str | None:
+    """What is wrong with how a run of `program` ended; None if nothing is. `ranks`: of each cluster, for programs of which is known
+    who says what."""
     if result.timed_out:
         return f"not done within {program.seconds} s"
     if result.left:
@@ -22,6 +23,8 @@ def problem(program: Program, result: Result, kind: str) -> str | None:
     for text in _expected(program, kind):
         if text not in result.output:
             return f"its output lacks {text!r}"
+    if wrong := _count_problem(program, result, ranks if kind not in ("alone", "one") else ()):
+        return wrong
     if program.exit_code == 0:
         count = len(re.findall(rf"^(?:\[[^]]*\] ?)?ok {re.escape(program.name)} on ", result.output, re.MULTILINE))
         if count != 1:
@@ -47,6 +50,14 @@ def _is_by_bug(program: Program, line: str, ranks: list[Vendor]) -> bool:
     who = re.search(r"FAIL \S+: rank (\d+) of", line)
     met = who is not None and ranks[int(who.group(1))].tag in program.vendor_bugs
     return met and bool(program.bug_looks) and re.search(program.bug_looks, line) is not None
+
+
+def _count_problem(program: Program, result: Result, ranks: tuple[int, ...]) -> str | None:
+    wanted = {text: sum(ranks) for text in program.each_rank_says} | {text: len(ranks) for text in program.each_cluster_says}
+    for text, times in wanted.items() if ranks else ():
+        if (found := result.output.count(text)) != times:
+            return f"it says {text!r} {found} times, not {times}"
+    return None
 
 
 def _expected(program: Program, kind: str) -> tuple[str, ...]:

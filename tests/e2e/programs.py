@@ -22,6 +22,9 @@ class Program:
     expect: tuple[str, ...] = ()
     #: Each must also stand there when the program runs across clusters.
     expect_across: tuple[str, ...] = ()
+    #: Across clusters: what every rank says once, and what one rank of each cluster does.
+    each_rank_says: tuple[str, ...] = ()
+    each_cluster_says: tuple[str, ...] = ()
     stdin: str = ""
     #: Which ways it makes sense in: alone, one, two, three, lab.
     ways: tuple[str, ...] = ("alone", "one", "two", "three", "lab")
@@ -31,6 +34,8 @@ class Program:
     bandwidth: str = ""
     #: What the job file says that each node may send; empty: nothing.
     matb: str = ""
+    #: What the job file says that each node's interface carries; empty: nothing.
+    interface: str = ""
     #: What the lab's link loses at random; empty: nothing.
     loss: str = ""
     #: How many connections the job file lets two processes have; 0: nothing.
@@ -87,6 +92,17 @@ def _paced(name: str, how: str, **options: object) -> Program:
     return _c(name, case=how, env=env, bandwidth="160 Mbit/s", ways=("two", "three", "lab"), **options)
 
 
+def _matb(how: str, **options: object) -> Program:
+    """The program that asks for rates of its own, some of which cannot be."""
+    each_rank = tuple(f"gridmpi: YAMPI_PSP_MATB: {text}" for text in (
+        "0 KB/s is no rate; nothing is changed.", "-7 KB/s is no rate; nothing is changed.",
+        "200000 KB/s is more than the node's interface carries; it is 1.0 Gbit/s now"))
+    each_cluster = ('gridmpi: gridmpi_pattern = "some": it must be "all", "half" or how many nodes send at once, more than 0; it is ignored',
+                    'gridmpi: gridmpi_matb = "0": it must be bits per second, more than 0, such as 20000000 or 20M; it is ignored',
+                    "gridmpi: gridmpi_matb: 2.0 Gbit/s is more than the node's interface carries; it is 1.0 Gbit/s now")
+    return _paced("matb", how, seconds=120, interface="1 Gbit/s", each_rank_says=each_rank, each_cluster_says=each_cluster, **options)
+
+
 #: Those that have the large-count procedures.
 MPI_4 = ("dm", "m5", "im")
 
@@ -138,7 +154,7 @@ ALL = [
     # Alone, a vendor may be asked about a request that it is just completing.
     _c("handlers", ways=("two", "three", "lab")),
     _c("fork"),
-    _c("info"),
+    _c("info", each_cluster_says=("gridmpi: gridmpi_pattern: the bandwidth of the link is not known",)),
     _c("mpi_t"),
     _c("threads", chosen=True, seconds=120),
     _c("large_count", vendors=MPI_4),
@@ -153,8 +169,10 @@ ALL = [
     _c("storm", chosen=True),
     _c("mpi1", chosen=True),
     _c("storm", case="seed-7", args=("7", "200"), seconds=120),
-    *(_paced(name, "auto", chosen=True, seconds=120) for name in ("storm", "collectives", "unexpected", "threads", "matb", "mpi_t")),
-    *(_paced(name, "static", seconds=120) for name in ("storm", "collectives", "matb")),
+    *(_paced(name, "auto", chosen=True, seconds=120) for name in ("storm", "collectives", "unexpected", "threads", "mpi_t")),
+    *(_paced(name, "static", seconds=120) for name in ("storm", "collectives")),
+    _matb("auto", chosen=True),
+    _matb("static"),
     *(_connected(name) for name in ("large", "storm", "collectives", "unexpected", "synchronous", "threads")),
     _c("storm", case="connections-paced", connections=8, env=(("GRIDMPI_PACING", "auto"),), bandwidth="160 Mbit/s", ways=("two", "three", "lab"),
        seconds=120),

@@ -47,6 +47,8 @@ class Way:
             command = [str(gridmpi()), "run", str(jobs.across(job, program, vendors, list(self.ranks)))]
         if program.bandwidth:
             jobs.add_links(job, len(vendors), program.bandwidth)
+        if program.interface:
+            jobs.add_interfaces(job, program.interface)
         jobs.add_settings(job, program.matb, program.connections)
         if self.relays:
             self.relays.add_to(job)
@@ -101,7 +103,7 @@ def run_one(program: Program, way: Way, tally: Tally) -> None:
         env=way.env(program),
         stdin=program.stdin,
     )
-    wrong = judge.problem(program, result, way.kind)
+    wrong = judge.problem(program, result, way.kind, way.ranks)
     if wrong is None:
         tally.passes(way.name, program.label, result.seconds)
     elif judge.is_known(program, result, way.kind, way.vendor_of_ranks):

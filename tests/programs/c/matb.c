@@ -1,9 +1,10 @@
 /* The program that sets its node's rate (include/gridmpi.h): what it gets follows what it puts, and so does what crosses
- * between clusters. It needs a job whose links carry 160 Mbit/s. */
+ * between clusters. It needs a job whose links carry 160 Mbit/s and its nodes' interfaces 1 Gbit/s. What cannot be is
+ * said: by each process that puts it, and by one of each cluster where it is a hint; tests/e2e/programs.py has the words. */
 #include "check.h"
 #include "../../../include/gridmpi.h"
 
-enum { BYTES = 400000, LINK = 20000 };
+enum { BYTES = 400000, LINK = 20000, INTERFACE = 125000 };
 
 static int get(int key)
 {
@@ -44,11 +45,13 @@ int main(int argc, char **argv)
     put(0);
     put(-7);
     SAME(get(YAMPI_PSP_MATB), LINK / 10);
+    put(INTERFACE / 5 * 8);
+    SAME(get(YAMPI_PSP_MATB), INTERFACE);
     int zero = 0;
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     CHECK(MPI_Comm_set_attr(MPI_COMM_WORLD, YAMPI_PSP_MAXRATE, &zero) != MPI_SUCCESS, "it can be written");
     SAME(MPI_Comm_delete_attr(MPI_COMM_WORLD, YAMPI_PSP_MATB), MPI_SUCCESS);
-    CHECK(get(YAMPI_PSP_MATB) != LINK / 10, "it is still there");
+    CHECK(get(YAMPI_PSP_MATB) != INTERFACE, "it is still there");
 
     /* The same by hints; nonsense is said and changes nothing. */
     hint("gridmpi_matb", "8M");
@@ -58,6 +61,8 @@ int main(int argc, char **argv)
     hint("gridmpi_pattern", "some");
     hint("gridmpi_matb", "0");
     SAME(get(YAMPI_PSP_MATB), LINK / 4);
+    hint("gridmpi_matb", "2G");
+    SAME(get(YAMPI_PSP_MATB), INTERFACE);
     free(data);
     return finish();
 }
