@@ -25,6 +25,8 @@ class Program:
     #: Across clusters: what every rank says once, and what one rank of each cluster does.
     each_rank_says: tuple[str, ...] = ()
     each_cluster_says: tuple[str, ...] = ()
+    #: What it takes of this machine across two clusters, GB; 0: hardly any.
+    memory: int = 0
     stdin: str = ""
     #: Which ways it makes sense in: alone, one, two, three, lab.
     ways: tuple[str, ...] = ("alone", "one", "two", "three", "lab")
@@ -200,11 +202,11 @@ ALL = [
       for name in ("objects", "arrays", "topologies")),
 ]
 
-#: Long or large: only when asked for by name or with --all.
+#: Long or large: by name, and across two clusters with --full.
 EXTRA = [
-    _c("large", case="huge", args=("--huge",), seconds=300),
-    _c("large", case="replace", args=("--replace",), seconds=300, ways=("two", "three", "lab")),
-    _c("large_count", case="huge", args=("--huge",), seconds=300, vendors=MPI_4),
-    _c("large_collectives", seconds=300, ways=("two", "three", "lab")),
+    _c("large", case="huge", args=("--huge",), seconds=300, memory=5),
+    _c("large", case="replace", args=("--replace",), seconds=300, memory=10, ways=("two", "three", "lab")),
+    _c("large_count", case="huge", args=("--huge",), seconds=300, memory=5, vendors=MPI_4),
+    _c("large_collectives", seconds=300, memory=12, ways=("two", "three", "lab")),
     _c("storm", case="long", args=("11", "500"), seconds=300),
 ]

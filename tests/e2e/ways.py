@@ -8,7 +8,7 @@ from . import jobs, judge
 from .build import command_of
 from .place import LOGS, gridmpi
 from .process import run
-from .programs import Program
+from .programs import ALL, EXTRA, Program
 from .relaying import Relays
 from .report import Tally
 from .vendors import Vendor
@@ -89,9 +89,30 @@ def makes_sense(program: Program, kind: str) -> bool:
     return ("two" if kind == "relay" else kind) in program.ways
 
 
+def unnamed(full: bool) -> list[Program]:
+    """The programs that run where nobody has named any."""
+    return [*ALL, *EXTRA] if full else ALL
+
+
+def is_due(program: Program, kind: str) -> bool:
+    """Whether the program runs in ways of this kind though nobody has named it."""
+    if program in EXTRA:
+        return kind == "two"
+    return program.chosen or kind not in ("three", "relay", "lab")
+
+
+def _free_memory() -> int:
+    """GB that programs can have."""
+    lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+    return int(lines["MemAvailable"].split()[0]) * 1024 // 10**9
+
+
 def run_one(program: Program, way: Way, tally: Tally) -> None:
     """Runs and judges one program."""
     if not all(program.runs_under(vendor) for vendor in way.vendors):
+        return
+    if program.memory and program.memory > (free := _free_memory()):
+        tally.skips(way.name, program.label, f"it takes {program.memory} GB of memory, and {free} are free")
         return
     scratch = LOGS / way.name.replace(" ", "-") / program.label.replace("/", "-")
     scratch.parent.mkdir(parents=True, exist_ok=True)
