@@ -29,7 +29,8 @@ impl Bounds {
     }
 
     /// Runs of frames that may have come with something missing before them. Each has a frame that went
-    /// over another connection in it or missing before it; and the main one may have been another.
+    /// over another connection in it or missing before it, or begins with one that did not wait for `Data`; and the main one may have
+    /// been another.
     ///
     /// The same goes for all parts of messages, of one direction of a stream together, with bytes missing before them: each begins with a frame
     /// that went over another connection, or lacks the one before it that did.

@@ -19,7 +19,7 @@ pub(crate) struct Kept {
     is_acknowledged: bool,
     /// It was written whole at least once.
     is_written: bool,
-    /// It was given to another connection than the main one.
+    /// It was given to another connection than the main one, or to that though `Data` right before it waited.
     is_away: bool,
 }
 
@@ -179,7 +179,8 @@ impl Queue {
         }
     }
 
-    /// How many of the frames from the first on were given to other connections than the main one.
+    /// How many of the frames from the first on were given to other connections than the main one, or to that though `Data` right
+    /// before them waited.
     pub(crate) fn away(&self) -> u64 {
         self.away
     }
@@ -225,11 +226,18 @@ impl Queue {
         }
     }
 
+    /// Whether the frame right before one is `Data` that waits, when all before `places` has gone: a gap at the far side.
+    pub(crate) fn leaves_gap(&self, seq: u64, places: Places) -> bool {
+        let waits = |data| data < seq && self.data.contains(seq - 1);
+        self.data.at(places.data).is_some_and(waits)
+    }
+
     /// A connection begins to carry the frame, which waits and is the first of its sort.
     pub(crate) fn take(&mut self, seq: u64, is_main: bool) {
+        let goes_away = !is_main || self.leaves_gap(seq, Places::default());
         let kept = &mut self.kept[(seq - self.first) as usize];
         self.waiting_bytes -= kept.payload.len();
-        if !is_main && !kept.is_away {
+        if goes_away && !kept.is_away {
             kept.is_away = true;
             self.away += 1;
         }

@@ -84,11 +84,19 @@ impl Choice<'_> {
     pub(crate) fn next(&self, at: usize, places: Places, laid: &Laid) -> Option<(u64, bool)> {
         let (ordered, data) = self.queue.next(places);
         let ordered = ordered.filter(|_| self.is_main(at));
-        let data = data.filter(|&seq| {
+        let taken = data.filter(|&seq| {
             let is_next = ordered.is_none_or(|ordered| seq < ordered);
             is_next && self.may_take(at, seq, laid)
         });
-        data.map(|seq| (seq, false)).or(ordered.map(|seq| (seq, true)))
+        let leaves_no_gap = |seq| !self.queue.leaves_gap(seq, places);
+        let ordered = ordered.filter(|&seq| leaves_no_gap(seq) || self.may_be_away(seq, laid));
+        taken.map(|seq| (seq, false)).or(ordered.map(|seq| (seq, true)))
+    }
+
+    /// Whether the bounds let a frame go where those before it do not: over another connection than the main one, or over that
+    /// before `Data` that waits.
+    fn may_be_away(&self, seq: u64, laid: &Laid) -> bool {
+        self.queue.at(seq).is_away() || self.queue.away() + laid.away < self.bounds.away
     }
 
     fn is_main(&self, at: usize) -> bool {
@@ -147,7 +155,7 @@ impl Choice<'_> {
     fn may_leave_main(&self, seq: u64, laid: &Laid) -> bool {
         let kept = self.queue.at(seq);
         let opening = kept.opened_by();
-        if !kept.is_away() && self.queue.away() + laid.away >= self.bounds.away {
+        if !self.may_be_away(seq, laid) {
             return false;
         }
         self.queue.has_come(opening)
@@ -156,15 +164,14 @@ impl Choice<'_> {
                     <= self.bounds.early)
     }
 
-    /// Notes a frame in the plan for the connection `at`.
-    pub(crate) fn lay(&self, at: usize, seq: u64, laid: &mut Laid) {
+    /// Notes the frame at `places` in the plan for the connection `at`.
+    pub(crate) fn lay(&self, at: usize, seq: u64, places: Places, laid: &mut Laid) {
         let kept = self.queue.at(seq);
         laid.bytes += kept.payload_len();
-        if self.is_main(at) {
-            return;
-        }
-        laid.away += u64::from(!kept.is_away());
-        if !self.queue.has_come(kept.opened_by()) {
+        let is_main = self.is_main(at);
+        let goes_away = !is_main || self.queue.leaves_gap(seq, places);
+        laid.away += u64::from(goes_away && !kept.is_away());
+        if !is_main && !self.queue.has_come(kept.opened_by()) {
             laid.held += Bounds::held(kept.payload_len());
         }
     }

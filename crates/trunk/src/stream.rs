@@ -218,8 +218,8 @@ impl Stream {
             && let Some((seq, is_ordered)) = choice.next(at, places, &laid)
         {
             gather.whole(&self.queue, seq);
+            choice.lay(at, seq, places, &mut laid);
             places = self.queue.step(places, is_ordered);
-            choice.lay(at, seq, &mut laid);
         }
         self.gather = gather;
     }

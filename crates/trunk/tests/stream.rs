@@ -215,6 +215,24 @@ fn what_is_on_its_way_is_bounded_until_something_of_it_is_acknowledged() {
 }
 
 #[test]
+fn what_passes_data_that_waits_leaves_no_more_gaps_than_there_may_be() {
+    for (strands, away) in [(1, 0), (1, 4), (3, 0), (3, 4)] {
+        let bounds = Bounds { away, ..Bounds::default() };
+        let (mut a, mut b) = (Side::new(bounds), Side::new(bounds));
+        for strand in Strand::first(strands) {
+            connect_now(&mut a, &mut b, strand);
+            a.stream.set_reach(strand, 1);
+        }
+        for _ in 0..100 {
+            a.push(0, 0);
+            a.push(1, 10);
+        }
+        settle(&mut a, &mut b);
+        b.has_seen_all_of(&a);
+    }
+}
+
+#[test]
 fn a_peer_that_breaks_the_rules_is_named() {
     let mut side = Side::new(Bounds::default());
     side.stream.resume(ONE, 1).unwrap();
