@@ -21,6 +21,8 @@ mod world;
 pub use mutation::Mutation;
 pub use world::Stats;
 
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use world::World;
 
 /// A run that went wrong.
@@ -37,13 +39,23 @@ pub struct Failure {
 /// Runs one seed.
 ///
 /// # Errors
-/// What was found wrong first.
+/// What was found wrong first; a panic is a failure like others.
 pub fn run(seed: u64, mutation: Mutation, traced: bool) -> Result<(Stats, Vec<String>), Failure> {
-    let mut world = World::new(seed, mutation, traced);
-    let result = world.run_to_end();
-    let trace = world.trace.take().unwrap_or_default();
+    let mut world = None;
+    let to_end = || world.insert(World::new(seed, mutation, traced)).run_to_end();
+    // What is half changed is looked at for its trace alone.
+    let result = catch_unwind(AssertUnwindSafe(to_end)).unwrap_or_else(|panic| Err(said(&*panic)));
+    let (trace, stats) =
+        world.map(|world| (world.trace.unwrap_or_default(), world.stats)).unwrap_or_default();
     match result {
-        Ok(()) => Ok((world.stats, trace)),
+        Ok(()) => Ok((stats, trace)),
         Err(what) => Err(Failure { seed, what, trace }),
     }
+}
+
+/// What a panic said.
+fn said(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    format!("it panicked: {}", text.unwrap_or("without a word"))
 }

@@ -21,8 +21,8 @@ struct Arguments {
     #[arg(long)]
     trace: bool,
     /// Seeds that run at a time.
-    #[arg(long, default_value_t = 2)]
-    threads: usize,
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..))]
+    threads: u16,
     /// Make something wrong, to see that it is found.
     #[arg(long, value_enum, default_value = "none")]
     mutation: Mutation,
@@ -31,7 +31,8 @@ struct Arguments {
 fn range(text: &str) -> Result<Range<u64>, String> {
     let number = |text: &str| text.parse::<u64>().map_err(|error| error.to_string());
     let (first, end) = text.split_once("..").ok_or("expected FIRST..END")?;
-    Ok(number(first)?..number(end)?)
+    let range = number(first)?..number(end)?;
+    if range.is_empty() { Err("no seed is in it".to_owned()) } else { Ok(range) }
 }
 
 fn main() -> ExitCode {
@@ -96,4 +97,18 @@ fn work(arguments: &Arguments, next: &AtomicU64, stop: &AtomicBool) -> (Option<F
         }
     }
     (None, stats)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_of_nothing_is_refused() {
+        let refused = |words: &[&str]| Arguments::try_parse_from(words).is_err();
+        for nothing in ["--seeds=10..10", "--seeds=10..5", "--seeds=10", "--threads=0"] {
+            assert!(refused(&["gridmpi-sim", nothing]), "{nothing}");
+        }
+        assert!(!refused(&["gridmpi-sim", "--seeds=10..11", "--threads=1"]));
+    }
 }

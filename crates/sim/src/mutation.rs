@@ -20,17 +20,20 @@ pub enum Mutation {
     LoseWake,
     /// A send buffer is used again at once, not when the send is over.
     ReuseEarly,
+    /// The engine is called as it must not be, and panics.
+    Panic,
 }
 
 impl Mutation {
     /// All faults.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::IgnoreHold,
         Self::LoseCredit,
         Self::Corrupt,
         Self::Overtake,
         Self::LoseWake,
         Self::ReuseEarly,
+        Self::Panic,
     ];
 
     /// Whether this is the fault `of`, and it happens now.

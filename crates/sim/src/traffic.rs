@@ -243,6 +243,9 @@ impl World {
             data[0] ^= 1;
         }
         let endpoint = &mut self.processes[process].endpoint;
+        if self.mutation.strikes(Mutation::Panic, &mut self.rng) {
+            endpoint.sink_write(sink, sink.len(), &[0]);
+        }
         if self.rng.chance(30) {
             endpoint.sink_write(sink, at, &data);
             return data.len();

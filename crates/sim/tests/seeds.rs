@@ -27,6 +27,15 @@ fn every_deliberate_fault_is_found() {
 }
 
 #[test]
+fn a_panic_is_a_failure_of_its_seed() {
+    let mut failures = (0..500).filter_map(|seed| run(seed, Mutation::Panic, true).err());
+    let failure = failures.next().expect("a run that panics");
+    assert!(failure.what.ends_with("beyond the payload"), "{}", failure.what);
+    assert!(!failure.trace.is_empty(), "and its trace is there");
+    assert!(run(failure.seed, Mutation::None, false).is_ok());
+}
+
+#[test]
 fn a_seed_gives_the_same_run_each_time() {
     for seed in 0..50 {
         let (first, again) = (run(seed, Mutation::None, true), run(seed, Mutation::None, true));
