@@ -51,6 +51,7 @@ impl World {
             }
             for thread in 0..self.processes[process].threads.len() {
                 if self.processes[process].threads[thread].is_blocked() {
+                    self.check_woken(process, thread);
                     moved |= self.step_now(process, thread);
                     self.attend(process);
                 }
@@ -65,7 +66,22 @@ impl World {
         moved
     }
 
-    /// Everything that matched is complete, and nothing that matches waits.
+    /// Held receives and probes look again and again, but who waits for requests sleeps until their count of completions moves:
+    /// none of them is over that the thread was not woken for.
+    fn check_woken(&mut self, process: usize, thread: usize) {
+        let waiting = &self.processes[process].threads[thread];
+        let requests: &[Request] = match &waiting.block {
+            Some(Block::All(requests)) => requests,
+            Some(Block::Any) => &waiting.requests,
+            _ => return,
+        };
+        let over = requests.iter().find(|&&request| self.is_over(request)).copied();
+        if let Some(over) = over.filter(|_| !waiting.is_step_due()) {
+            self.rules.fail(format!("p{process}.{thread} was not woken, and {over:?} is over"));
+        }
+    }
+
+    /// Everything that matched is complete, nothing that matches waits, and all frames have come.
     fn check_standstill(&mut self) {
         self.rules.check_progress();
         for message in 0..self.rules.messages.len() {

@@ -20,19 +20,22 @@ pub enum Mutation {
     LoseWake,
     /// A send buffer is used again at once, not when the send is over.
     ReuseEarly,
+    /// Who waits is not told of a completion now and then.
+    LoseSign,
     /// The engine is called as it must not be, and panics.
     Panic,
 }
 
 impl Mutation {
     /// All faults.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::IgnoreHold,
         Self::LoseCredit,
         Self::Corrupt,
         Self::Overtake,
         Self::LoseWake,
         Self::ReuseEarly,
+        Self::LoseSign,
         Self::Panic,
     ];
 

@@ -58,6 +58,12 @@ impl Thread {
         self.block.is_some()
     }
 
+    /// Whether it will go on by itself.
+    #[must_use]
+    pub const fn is_step_due(&self) -> bool {
+        self.step_due
+    }
+
     /// Whether it has made all its calls.
     #[must_use]
     pub fn is_over(&self) -> bool {

@@ -294,7 +294,8 @@ impl World {
         let completions = p.endpoint.completions();
         let vendor_stirred = std::mem::take(&mut p.vendor.stirred);
         let changed = std::mem::replace(&mut p.completions, completions) != completions;
-        let stirred = std::mem::take(&mut p.stirred) || changed || vendor_stirred;
+        let heard = changed && !self.mutation.strikes(Mutation::LoseSign, &mut self.rng);
+        let stirred = std::mem::take(&mut p.stirred) || heard || vendor_stirred;
         let matched = std::mem::take(&mut p.vendor.matched);
         let drive = !p.ready.is_empty() && !p.drive_due;
         p.drive_due |= drive;
