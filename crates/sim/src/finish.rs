@@ -203,8 +203,10 @@ impl World {
         self.check()
     }
 
-    /// Every stream has ended and is acknowledged.
-    fn check_closed(&self) -> Result<(), String> {
+    /// Every stream has ended and is acknowledged, and nothing else came of it.
+    fn check_closed(&mut self) -> Result<(), String> {
+        self.rules.check_memory();
+        self.check()?;
         for (process, p) in self.processes.iter().enumerate() {
             if !p.endpoint.is_drained() {
                 return Err(format!("p{process} does not drain"));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 /// Fills what was not received into.
 const UNTOUCHED: u8 = 0x55;
-/// Fills a send buffer that the program uses again.
+/// Fills a buffer that the program uses again.
 const USED_AGAIN: u8 = 0xee;
 /// Bytes behind a receive buffer that must stay untouched.
 const GUARD: usize = 16;
@@ -25,6 +25,7 @@ pub struct Memory {
     address: *mut u8,
     /// With the guard.
     len: usize,
+    is_used_again: bool,
 }
 
 // SAFETY: it owns the allocation; nothing else refers to it outside its own simulated world, which
@@ -34,7 +35,7 @@ unsafe impl Send for Memory {}
 impl Memory {
     fn filled(byte: u8, len: usize) -> Self {
         let memory = vec![byte; len].into_boxed_slice();
-        Self { address: Box::into_raw(memory).cast(), len }
+        Self { address: Box::into_raw(memory).cast(), len, is_used_again: false }
     }
 
     /// The content of message `id`.
@@ -95,9 +96,16 @@ impl Memory {
             && rest.iter().all(|&byte| byte == UNTOUCHED)
     }
 
-    /// The program uses a send buffer for something else.
+    /// The program uses the buffer for something else.
     pub fn use_again(&mut self) {
+        self.is_used_again = true;
         self.bytes_mut().fill(USED_AGAIN);
+    }
+
+    /// Whether the program uses it for something else, and nobody has written to it since.
+    #[must_use]
+    pub fn is_the_programs(&self) -> bool {
+        self.is_used_again && self.bytes().iter().all(|&byte| byte == USED_AGAIN)
     }
 }
 

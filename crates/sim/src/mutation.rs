@@ -20,6 +20,8 @@ pub enum Mutation {
     LoseWake,
     /// A send buffer is used again at once, not when the send is over.
     ReuseEarly,
+    /// Bytes land once more in the memory of a receive that is over now and then.
+    LandLate,
     /// Who waits is not told of a completion now and then.
     LoseSign,
     /// The engine is called as it must not be, and panics.
@@ -28,13 +30,14 @@ pub enum Mutation {
 
 impl Mutation {
     /// All faults.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::IgnoreHold,
         Self::LoseCredit,
         Self::Corrupt,
         Self::Overtake,
         Self::LoseWake,
         Self::ReuseEarly,
+        Self::LandLate,
         Self::LoseSign,
         Self::Panic,
     ];

@@ -301,15 +301,28 @@ impl Rules {
         }
     }
 
-    /// The program sees a receive complete.
+    /// The program sees a receive complete, and uses its buffer again.
     pub fn receive_done(&mut self, receive: ReceiveIndex, completion: &Completion) {
-        let stage = self.receives[receive].stage;
-        let expected = match stage {
+        self.check_receive(receive, completion);
+        let r = &mut self.receives[receive];
+        if let Stage::Matched(_) = r.stage {
+            r.stage = Stage::Done;
+        }
+        r.memory.use_again();
+    }
+
+    /// How a receive is over is right, and its buffer holds what it must.
+    pub fn check_receive(&mut self, receive: ReceiveIndex, completion: &Completion) {
+        let Receive { stage, ref memory, .. } = self.receives[receive];
+        let (expected, holds) = match stage {
             Stage::Cancelled => {
                 let (source, tag, len, error) = (None, 0, 0, None);
-                Completion { source, tag, len, error, cancelled: true }
+                let nothing = Completion { source, tag, len, error, cancelled: true };
+                (nothing, memory.holds(0, 0))
             }
-            Stage::Matched(message) => self.expected(receive, message),
+            Stage::Matched(message) => {
+                (self.expected(receive, message), self.is_received(receive, message))
+            }
             Stage::Pending | Stage::Done => {
                 self.fail(format!("receive {receive}, {stage:?}, completed: {completion:?}"));
                 return;
@@ -318,10 +331,9 @@ impl Rules {
         self.require(*completion == expected, |_| {
             format!("receive {receive} got {completion:?}, not {expected:?}")
         });
-        if let Stage::Matched(message) = stage {
-            self.check_content(receive, message);
-            self.receives[receive].stage = Stage::Done;
-        }
+        self.require(holds, |_| {
+            format!("the buffer of receive {receive}, {stage:?}, does not hold what it must")
+        });
     }
 
     /// How a receive with this message must end.
@@ -338,16 +350,23 @@ impl Rules {
         }
     }
 
-    fn check_content(&mut self, receive: ReceiveIndex, message: MessageIndex) {
+    fn is_received(&self, receive: ReceiveIndex, message: MessageIndex) -> bool {
         let Receive { capacity, ref memory, .. } = self.receives[receive];
-        let holds = memory.holds(message, self.messages[message].len.min(capacity));
-        self.require(holds, |_| {
-            format!("the buffer of receive {receive} does not hold message {message}")
-        });
+        memory.holds(message, self.messages[message].len.min(capacity))
     }
 
     /// The program sees a send complete, and uses its buffer again.
     pub fn send_done(&mut self, message: MessageIndex, completion: &Completion) {
+        self.check_send(message, completion);
+        let m = &mut self.messages[message];
+        m.is_sent = true;
+        if let Some(memory) = &mut m.memory {
+            memory.use_again();
+        }
+    }
+
+    /// How a send is over is right, and it may be.
+    pub fn check_send(&mut self, message: MessageIndex, completion: &Completion) {
         let Message { len, mode, place, is_sent, .. } = self.messages[message];
         let expected = len as u64;
         let right = completion.len == expected && completion.error.is_none();
@@ -355,10 +374,13 @@ impl Rules {
         // MPI 4.1 §3.4, synchronous mode.
         let early = mode == Mode::Synchronous && !matches!(place, Where::Matched(_));
         self.require(!early, |_| format!("synchronous send {message} completed unmatched"));
-        let m = &mut self.messages[message];
-        m.is_sent = true;
-        if let Some(memory) = &mut m.memory {
-            memory.use_again();
+    }
+
+    /// A message's bytes are stored once more, in a buffer of a receive that is over: wrongly.
+    pub fn store_again(&mut self, process: usize) {
+        let is_over = |r: &&mut Receive| r.process == process && r.stage == Stage::Done;
+        if let Some(receive) = self.receives.iter_mut().rfind(is_over) {
+            receive.memory.store(0, receive.capacity);
         }
     }
 
@@ -405,13 +427,27 @@ impl Rules {
             let Where::Matched(receive) = self.messages[message].place else {
                 return self.fail(format!("message {message} was never received"));
             };
-            match self.receives[receive].stage {
-                Stage::Done => {}
-                Stage::Matched(m) if m == message && self.receives[receive].is_freed => {
-                    self.check_content(receive, message);
-                }
-                stage => self.fail(format!("receive {receive} ended {stage:?}")),
-            }
+            let Receive { stage, is_freed, .. } = self.receives[receive];
+            let is_right = stage == Stage::Done || is_freed && stage == Stage::Matched(message);
+            self.require(is_right, |_| format!("receive {receive} ended {stage:?}"));
+        }
+        self.check_memory();
+    }
+
+    /// The buffer of every receive, all of which are over, is as the receive or the program has left it.
+    pub fn check_memory(&mut self) {
+        for receive in 0..self.receives.len() {
+            let Receive { stage, ref memory, .. } = self.receives[receive];
+            let is_right = match stage {
+                Stage::Done => memory.is_the_programs(),
+                // Whose request was freed: the program cannot know when it is over.
+                Stage::Matched(message) => self.is_received(receive, message),
+                Stage::Cancelled => memory.is_the_programs() || memory.holds(0, 0),
+                Stage::Pending => false,
+            };
+            self.require(is_right, |_| {
+                format!("the buffer of receive {receive}, {stage:?}, was written to")
+            });
         }
     }
 }

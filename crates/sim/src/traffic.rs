@@ -231,6 +231,9 @@ impl World {
             }
             let ended = self.processes[process].endpoint.frame_end(ProcId(peer as u32), sink);
             ended.map_err(|error| error.to_string())?;
+            if self.mutation.strikes(Mutation::LandLate, &mut self.rng) {
+                self.rules.store_again(process);
+            }
         }
         self.links[link].parsers[side] = parser;
         self.check_bounds(process, peer)
