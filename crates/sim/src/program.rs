@@ -165,7 +165,28 @@ impl World {
                 self.finish(request);
             }
             (Op::Cancel, Request::Receive(receive)) => self.cancel(receive),
+            (Op::Status, _) => self.check_status(request),
             _ => {}
+        }
+    }
+
+    /// What the engine shows of a request that is over is what it gives in the end.
+    fn check_status(&mut self, request: Request) {
+        let (process, id) = match request {
+            Request::Send(message) => {
+                let m = &self.rules.messages[message];
+                (m.from, m.request)
+            }
+            Request::Receive(receive) => {
+                let r = &self.rules.receives[receive];
+                (r.process, r.request)
+            }
+        };
+        let shown = id.and_then(|id| self.processes[process].endpoint.peek(id));
+        match (request, shown) {
+            (Request::Send(message), Some(shown)) => self.rules.check_send(message, shown),
+            (Request::Receive(receive), Some(shown)) => self.rules.check_receive(receive, shown),
+            (_, None) => {}
         }
     }
 
