@@ -6,10 +6,13 @@
 
 use crate::plan::Accepts;
 use crate::program::{Block, Request};
-use crate::rules::{MessageIndex, Probe, Stage, Where};
+use crate::rules::{Message, MessageIndex, Probe, Stage, Where};
 use crate::world::{Phase, World, trace};
 use gridmpi_engine::TagMatch;
 use gridmpi_wire::ProcId;
+
+/// A run that comes to stand more often than this does not end.
+const MOST_ROUNDS: u32 = 2000;
 
 impl World {
     /// Runs to the end.
@@ -17,7 +20,7 @@ impl World {
     /// # Errors
     /// What is wrong.
     pub fn run_to_end(&mut self) -> Result<(), String> {
-        loop {
+        for _ in 0..MOST_ROUNDS {
             self.run()?;
             if self.nudge() {
                 continue;
@@ -40,6 +43,7 @@ impl World {
             }
             self.check()?;
         }
+        Err("it comes to stand again and again".to_owned())
     }
 
     /// A real program polls without end: look once more at everything. Whether anything moved.
@@ -83,7 +87,11 @@ impl World {
 
     /// Everything that matched is complete, nothing that matches waits, and all frames have come.
     fn check_standstill(&mut self) {
-        self.rules.check_progress();
+        if let Some((receive, message)) = self.rules.left_waiting(|m| self.is_held_back(m)) {
+            let place = self.rules.messages[message].place;
+            self.rules.fail(format!("receive {receive} waits for {message}, which is {place:?}"));
+        }
+        self.check_streams();
         for message in 0..self.rules.messages.len() {
             let m = &self.rules.messages[message];
             let matched = matches!(m.place, Where::Matched(_));
@@ -97,6 +105,17 @@ impl World {
             let matched = matches!(r.stage, Stage::Matched(_));
             if matched && !r.is_freed && !self.is_over(Request::Receive(receive)) {
                 self.rules.fail(format!("receive {receive} has matched and is not over"));
+            }
+        }
+    }
+
+    /// All that there is for a peer has gone, and is acknowledged.
+    fn check_streams(&mut self) {
+        let count = self.processes.len();
+        for (process, peer) in (0..count * count).map(|pair| (pair / count, pair % count)) {
+            let (endpoint, id) = (&self.processes[process].endpoint, ProcId(peer as u32));
+            if !endpoint.is_idle(id) || endpoint.unwritten_bytes(id) > 0 {
+                self.rules.fail(format!("p{process} keeps something from p{peer}"));
             }
         }
     }
@@ -132,7 +151,8 @@ impl World {
 
     fn check_lost_probe(&mut self, process: usize, accepts: Accepts) {
         let Accepts { comm, source, tag } = accepts;
-        if self.rules.is_findable(&Probe { process, comm, source, tag }) {
+        let probe = Probe { process, comm, source, tag };
+        if self.rules.findable(&probe).any(|message| !self.is_held_back(message)) {
             self.rules.fail(format!("a probe of p{process}, {accepts:?}, missed a message"));
         }
     }
@@ -145,8 +165,18 @@ impl World {
                     self.cancel(receive);
                     self.attend(self.rules.receives[receive].process);
                 }
+                Request::Send(message) if self.is_held_back(message) => self.serve_all_to(message),
                 Request::Send(message) => self.serve(message),
             }
+        }
+    }
+
+    /// Receives a message and what its sender has sent before it, which holds it back.
+    fn serve_all_to(&mut self, message: MessageIndex) {
+        let Message { from, to, .. } = self.rules.messages[message];
+        let sent = self.pairs.get(&(from, to)).cloned().unwrap_or_default();
+        for before in sent.into_iter().filter(|&other| other <= message) {
+            self.serve(before);
         }
     }
 
@@ -158,7 +188,7 @@ impl World {
         }
         let (process, tag) = (m.to, TagMatch::Is(m.tag));
         let accepts = Accepts { comm: m.comm, source: Some(m.source), tag };
-        let receive = self.receive(process, accepts, 10_000);
+        let receive = self.receive(process, accepts, self.plan.longest());
         self.janitor.push((process, receive));
         self.attend(process);
     }

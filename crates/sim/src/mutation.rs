@@ -1,6 +1,7 @@
 //! Deliberate faults: a checker that has never failed has shown nothing.
 
 use crate::rng::Rng;
+use gridmpi_engine::Config;
 
 /// What is made wrong.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -22,6 +23,10 @@ pub enum Mutation {
     ReuseEarly,
     /// Bytes land once more in the memory of a receive that is over now and then.
     LandLate,
+    /// Peers let each other have more messages unmatched than they should.
+    LendMessages,
+    /// And more bytes.
+    LendBytes,
     /// Who waits is not told of a completion now and then.
     LoseSign,
     /// The engine is called as it must not be, and panics.
@@ -30,7 +35,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All faults.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::IgnoreHold,
         Self::LoseCredit,
         Self::Corrupt,
@@ -38,6 +43,8 @@ impl Mutation {
         Self::LoseWake,
         Self::ReuseEarly,
         Self::LandLate,
+        Self::LendMessages,
+        Self::LendBytes,
         Self::LoseSign,
         Self::Panic,
     ];
@@ -45,5 +52,16 @@ impl Mutation {
     /// Whether this is the fault `of`, and it happens now.
     pub const fn strikes(self, of: Self, rng: &mut Rng) -> bool {
         self as u8 == of as u8 && rng.chance(20)
+    }
+
+    /// The limits of every endpoint, of which `right` is what the model knows.
+    pub fn grant(self, right: &Config) -> Config {
+        match self {
+            Self::LendMessages => {
+                Config { credit_envelopes: 2 * right.credit_envelopes, ..right.clone() }
+            }
+            Self::LendBytes => Config { credit_bytes: 2 * right.credit_bytes, ..right.clone() },
+            _ => right.clone(),
+        }
     }
 }

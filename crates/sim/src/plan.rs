@@ -130,8 +130,41 @@ impl Plan {
             threads,
         };
         plan.paths = paths(rng, plan.delays.link);
+        if rng.chance(1) {
+            plan.write_flood(rng);
+        }
         plan.write_programs(rng);
         plan
+    }
+
+    /// A receive takes no more.
+    #[must_use]
+    pub const fn longest(&self) -> usize {
+        6 * self.config.chunk as usize
+    }
+
+    /// More messages of one sender than its receiver may have unmatched, which waits for the last of them.
+    fn write_flood(&mut self, rng: &mut Rng) {
+        const LAST: i32 = 100;
+        self.config.credit_envelopes = 1;
+        let (from, to) = (0, self.cluster_of.len() - 1);
+        let (messages, then) = (rng.within(70, 130), Then::Later);
+        let capacity = self.longest();
+        let receive = |tag, then| {
+            let accepts = Accepts { comm: 0, source: Some(from as u32), tag: TagMatch::Is(tag) };
+            Op::Receive { accepts, capacity, then }
+        };
+        for number in 1..=messages {
+            let tag = if number == messages { LAST } else { 0 };
+            let (to, len) = (to as u32, rng.index(12));
+            let send = Op::Send { comm: 0, to, tag, len, mode: Mode::Standard, then };
+            self.threads[from][0].push(send);
+        }
+        let first = if rng.chance(50) { Then::Wait } else { Then::Later };
+        self.threads[to][0].push(receive(LAST, first));
+        for _ in 0..rng.below(messages) {
+            self.threads[to][0].push(receive(0, then));
+        }
     }
 
     fn write_programs(&mut self, rng: &mut Rng) {
@@ -172,8 +205,7 @@ impl Plan {
     }
 
     fn receive(&self, rng: &mut Rng, style: &Style, accepts: Accepts, len: usize) -> Op {
-        let longest = 6 * self.config.chunk as usize;
-        let capacity = if rng.chance(90) { longest } else { rng.index(len + 1) };
+        let capacity = if rng.chance(90) { self.longest() } else { rng.index(len + 1) };
         let then = style.then(rng, true);
         let blocking = rng.chance(70);
         match rng.below(10) {

@@ -271,6 +271,7 @@ impl World {
             mode,
             is_local,
             place: Where::Flying,
+            reached: 0,
             memory: None,
             request: None,
             is_sent: false,

@@ -2,10 +2,14 @@
 
 use crate::mutation::Mutation;
 use crate::network::LinkState;
+use crate::rules::{MessageIndex, Unmatched, Where};
 use crate::world::{Event, World, trace};
 use gridmpi_engine::{Progress, Sink};
 use gridmpi_wire::{Envelope, Frame, HEADER_LEN, Header, ProcId, parse};
 use std::ops::Range;
+
+/// How many times its grant of envelopes a peer may have unmatched, where the receiver has lent it all that it lends.
+const MOST_GRANTS: u64 = 64;
 
 impl World {
     /// The links of two processes.
@@ -278,8 +282,16 @@ impl World {
         let (process, peer) = (self.links[link].ends[side], self.links[link].ends[1 - side]);
         let (from, strand) = (ProcId(peer as u32), self.links[link].strand);
         trace!(self, "p{process} reads from p{peer} on {strand} {} {frame:?}", header.seq);
-        if let Frame::Envelope(envelope) = frame {
-            self.envelope_arrives(peer, process, &envelope);
+        let payload = u64::from(header.payload_len());
+        match frame {
+            Frame::Envelope(envelope) => {
+                self.envelope_arrives(peer, process, &envelope);
+                self.payload_comes(peer, process, envelope.message, payload);
+            }
+            Frame::Data { message, offset } => {
+                self.payload_comes(peer, process, message, offset.saturating_add(payload));
+            }
+            _ => {}
         }
         let frame = match frame {
             Frame::Credit { .. } if self.mutation == Mutation::LoseCredit => {
@@ -319,15 +331,31 @@ impl World {
         self.processes[to].stirred = true;
     }
 
-    /// What a peer has here unmatched is within its credit.
+    /// Of a message bytes up to `end` come.
+    fn payload_comes(&mut self, from: usize, to: usize, number: u64, end: u64) {
+        let sent = self.pairs.get(&(from, to));
+        let message = sent.and_then(|all| all.get(number.checked_sub(1)? as usize)).copied();
+        if let Some(message) = message {
+            self.rules.reached(message, end);
+        }
+    }
+
+    /// What a peer has here unmatched is within its credit, by our own count.
     fn check_bounds(&self, process: usize, peer: usize) -> Result<(), String> {
         let config = &self.plan.config;
-        let (envelopes, bytes) =
-            self.processes[process].endpoint.unexpected_of(ProcId(peer as u32));
-        if bytes > config.credit_bytes || envelopes > 64 * config.credit_envelopes {
-            return Err(format!("p{peer} has {envelopes} messages, {bytes} bytes at p{process}"));
+        let Unmatched { messages, bytes } = self.rules.unmatched_of(peer, process);
+        if bytes > config.credit_bytes || messages > MOST_GRANTS * config.credit_envelopes {
+            return Err(format!("p{peer} has {messages} messages, {bytes} bytes at p{process}"));
         }
         Ok(())
+    }
+
+    /// Whether a message may rightly be with its sender though it is waited for: so much of what was sent before it is unmatched
+    /// that its receiver lends no more.
+    pub fn is_held_back(&self, message: MessageIndex) -> bool {
+        let m = &self.rules.messages[message];
+        let had = self.rules.unmatched_of(m.from, m.to).messages;
+        m.place == Where::Flying && had >= MOST_GRANTS * self.plan.config.credit_envelopes
     }
 
     /// Whether the two ends have ever been connected, by pairs of processes.

@@ -161,8 +161,9 @@ impl World {
         let count = plan.cluster_of.len();
         let threads = plan.threads.clone();
         let processes = threads.into_iter().enumerate();
+        let config = mutation.grant(&plan.config);
         let mut world = Self {
-            processes: processes.map(|(p, ops)| Process::new(p, ops, &plan.config)).collect(),
+            processes: processes.map(|(p, ops)| Process::new(p, ops, &config)).collect(),
             rules: Rules::new(&plan.comms, count),
             layout: Arc::new(Layout::bytes(1)),
             phase: Phase::Running,
