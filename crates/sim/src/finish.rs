@@ -41,6 +41,7 @@ impl World {
                 }
                 Phase::Closing => return self.check_closed(),
             }
+            self.cut_again();
             self.check()?;
         }
         Err("it comes to stand again and again".to_owned())
@@ -242,7 +243,7 @@ impl World {
                 return Err(format!("p{process} does not drain"));
             }
         }
-        for (process, peer) in self.connected_pairs() {
+        for [process, peer] in self.connected_pairs() {
             if !self.processes[process].endpoint.peer_closed(ProcId(peer as u32)) {
                 return Err(format!("p{process} saw no end of p{peer}"));
             }

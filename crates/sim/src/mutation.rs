@@ -27,6 +27,10 @@ pub enum Mutation {
     LendMessages,
     /// And more bytes.
     LendBytes,
+    /// A process that has a connection whose other end never heard of it is not told that it is gone.
+    ForgetHalf,
+    /// No connection is made again while streams end.
+    RefuseLast,
     /// Who waits is not told of a completion now and then.
     LoseSign,
     /// The engine is called as it must not be, and panics.
@@ -35,7 +39,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All faults.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::IgnoreHold,
         Self::LoseCredit,
         Self::Corrupt,
@@ -45,6 +49,8 @@ impl Mutation {
         Self::LandLate,
         Self::LendMessages,
         Self::LendBytes,
+        Self::ForgetHalf,
+        Self::RefuseLast,
         Self::LoseSign,
         Self::Panic,
     ];

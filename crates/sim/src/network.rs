@@ -1,4 +1,4 @@
-//! Connections between clusters, several for two processes: delay, jitter, bandwidth, partial writes and reads, cuts anywhere.
+//! Connections between clusters, several for two processes: delay, jitter, bandwidth, partial writes and reads, cuts at any time.
 
 use crate::rng::Rng;
 use gridmpi_engine::Sink;
@@ -121,12 +121,12 @@ pub struct Link {
     pub epoch: u32,
     /// Which ends have been told of the connection and not of its end.
     pub is_up: [bool; 2],
+    /// Which ends have yet to hear that it is gone, those too that never heard of it.
+    pub is_unaware: [bool; 2],
     /// What each end reads.
     pub parsers: [Parser; 2],
     /// By the side that writes.
     pub pipes: [Pipe; 2],
-    /// An end wants a new connection once the old one is gone at both ends.
-    pub redial: bool,
 }
 
 impl Link {
@@ -140,9 +140,9 @@ impl Link {
             state: LinkState::Down,
             epoch: 0,
             is_up: [false; 2],
+            is_unaware: [false; 2],
             parsers: Default::default(),
             pipes: Default::default(),
-            redial: false,
         }
     }
 
@@ -152,11 +152,20 @@ impl Link {
         if self.ends[0] == process { 0 } else { 1 }
     }
 
+    /// Whether a process that is an end can make a connection: none stands or is coming, and it knows that.
+    #[must_use]
+    pub fn is_free(&self, process: usize) -> bool {
+        match self.state {
+            LinkState::Down => true,
+            LinkState::Cut => !self.is_unaware[self.side(process)],
+            LinkState::Dialing | LinkState::Up => false,
+        }
+    }
+
     /// A new connection.
     pub fn connect(&mut self) {
         self.state = LinkState::Up;
         self.epoch += 1;
-        self.redial = false;
         self.parsers = Default::default();
         self.pipes = Default::default();
     }
@@ -165,15 +174,17 @@ impl Link {
     pub fn cut(&mut self, rng: &mut Rng) {
         self.state = LinkState::Cut;
         self.epoch += 1;
+        self.is_unaware = [true; 2];
         self.pipes.iter_mut().for_each(|pipe| pipe.cut(rng));
     }
 
-    /// A side has noticed that the connection is gone.
+    /// A side has noticed that the connection is gone. The other one may be making a new one already.
     pub fn notice(&mut self, side: usize) {
         self.is_up[side] = false;
+        self.is_unaware[side] = false;
         self.parsers[side] = Parser::default();
         self.pipes[1 - side] = Pipe { is_dead: true, ..Pipe::default() };
-        if self.is_up == [false; 2] {
+        if self.state == LinkState::Cut && self.is_unaware == [false; 2] {
             self.state = LinkState::Down;
         }
     }

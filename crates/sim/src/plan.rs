@@ -82,6 +82,17 @@ pub struct Delays {
     pub local: u64,
 }
 
+/// Connections that are cut.
+#[derive(Clone, Debug, Default)]
+pub struct Cuts {
+    /// Of those that there are while the program has not come to stand, so many at most.
+    pub first: usize,
+    /// So many of a hundred soon after they were made, perhaps before both ends have heard of them.
+    pub young: u64,
+    /// At most so many whenever what has come to stand goes on, to the end of the streams.
+    pub again: u64,
+}
+
 /// Everything that a run is made of.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -96,7 +107,7 @@ pub struct Plan {
     /// How the connections are that two processes may have at a time.
     pub paths: Vec<Path>,
     /// Connections that are cut.
-    pub cuts: usize,
+    pub cuts: Cuts,
     /// How long things take.
     pub delays: Delays,
     /// The threads of each process, and what they do.
@@ -119,7 +130,7 @@ impl Plan {
             cluster_of,
             pipe: [24, 100, 1000, 5000][rng.index(4)],
             paths: Vec::new(),
-            cuts: if rng.chance(50) { 0 } else { rng.within(1, 12) as usize },
+            cuts: if rng.chance(50) { Cuts::default() } else { cuts(rng) },
             delays: Delays {
                 call: [1, 10, 100, 1000][rng.index(4)],
                 link: if slow { 500 } else { 5 },
@@ -312,6 +323,14 @@ fn comms(rng: &mut Rng, cluster_of: &[usize]) -> Vec<Comm> {
         }
     }
     comms
+}
+
+fn cuts(rng: &mut Rng) -> Cuts {
+    Cuts {
+        first: rng.within(1, 12) as usize,
+        young: [0, 10, 30][rng.index(3)],
+        again: [0, 1, 3][rng.index(3)],
+    }
 }
 
 /// One path or several, alike or not.

@@ -1,11 +1,11 @@
 //! What goes over the connections: dialling, writing, reading, cuts; bytes to the engine.
 
 use crate::mutation::Mutation;
-use crate::network::LinkState;
+use crate::network::{Link, LinkState};
 use crate::rules::{MessageIndex, Unmatched, Where};
-use crate::world::{Event, World, trace};
+use crate::world::{Event, Phase, World, trace};
 use gridmpi_engine::{Progress, Sink};
-use gridmpi_wire::{Envelope, Frame, HEADER_LEN, Header, ProcId, parse};
+use gridmpi_wire::{Envelope, Frame, HEADER_LEN, Header, ProcId, Strand, parse};
 use std::ops::Range;
 
 /// How many times its grant of envelopes a peer may have unmatched, where the receiver has lent it all that it lends.
@@ -23,19 +23,21 @@ impl World {
     /// A process, which has none, wants a connection to a peer.
     pub fn dial(&mut self, process: usize, peer: usize) {
         let links = self.links_of(process, peer);
-        let is = |link: &usize, state| self.links[*link].state == state;
-        let is_coming = |link: &usize| is(link, LinkState::Dialing) || is(link, LinkState::Up);
-        if links.clone().any(|link| is_coming(&link)) {
+        let is_coming =
+            |link: usize| matches!(self.links[link].state, LinkState::Dialing | LinkState::Up);
+        if links.clone().any(is_coming) || self.is_refused() {
             return;
         }
-        let down: Vec<usize> = links.clone().filter(|link| is(link, LinkState::Down)).collect();
-        if down.is_empty() {
-            let link = links.start + self.rng.index(links.len());
-            self.links[link].redial = true;
-            return;
+        // Where none is free the process has yet to hear of an end, and then says again what it wants.
+        let free: Vec<usize> = links.filter(|&link| self.links[link].is_free(process)).collect();
+        if !free.is_empty() {
+            let link = free[self.rng.index(free.len())];
+            self.begin_connecting(link);
         }
-        let link = down[self.rng.index(down.len())];
-        self.begin_connecting(link);
+    }
+
+    fn is_refused(&self) -> bool {
+        self.mutation == Mutation::RefuseLast && self.phase == Phase::Closing
     }
 
     fn begin_connecting(&mut self, link: usize) {
@@ -48,7 +50,7 @@ impl World {
         let links = self.links_of(process, peer.0 as usize);
         let link = links.start + self.rng.index(links.len());
         let much = 2 * u64::from(self.plan.config.chunk);
-        if self.links[link].state == LinkState::Down
+        if self.links[link].is_free(process)
             && self.processes[process].endpoint.unwritten_bytes(peer) >= much
             && self.rng.chance(50)
         {
@@ -56,22 +58,23 @@ impl World {
         }
     }
 
-    /// A connection is made; one end learns of it first.
+    /// A connection is made; one end learns of it first, which may be all that comes of it.
     pub fn connect(&mut self, link: usize) {
         let [a, b] = self.links[link].ends;
         let stands = |link: usize| self.links[link].state == LinkState::Up;
         self.stats.joins += u64::from(self.links_of(a, b).any(stands));
+        // Who accepts one drops what it has under the number: the dialler has lost that.
+        (0..2).for_each(|side| self.notice(link, side));
         self.links[link].connect();
-        let ends = self.links[link].ends;
         let expects = |at: usize, of: usize| self.processes[at].endpoint.expects(ProcId(of as u32));
-        let expected = [expects(ends[1], ends[0]), expects(ends[0], ends[1])];
+        let expected = [expects(b, a), expects(a, b)];
         let first = self.rng.index(2);
         let (side, peer_expects) = (1 - first, expected[1 - first]);
-        let epoch = self.links[link].epoch;
-        self.later(
-            self.links[link].path.delay,
-            Event::Connected { link, side, epoch, peer_expects },
-        );
+        let (epoch, delay) = (self.links[link].epoch, self.links[link].path.delay);
+        self.later(delay, Event::Connected { link, side, epoch, peer_expects });
+        if self.rng.chance(self.plan.cuts.young) {
+            self.later(delay, Event::Cut { link });
+        }
         self.connected(link, first, expected[first]);
     }
 
@@ -90,31 +93,56 @@ impl World {
         self.attend(process);
     }
 
-    /// A connection is cut, if there is one.
+    /// A connection is cut, if there is one: perhaps before its second end has heard of it.
     pub fn cut(&mut self, link: usize) {
-        if self.links[link].is_up != [true; 2] || self.links[link].state != LinkState::Up {
+        if self.links[link].state != LinkState::Up {
             return;
         }
-        self.stats.cuts += 1;
-        trace!(self, "{} of p{:?} is cut", self.links[link].strand, self.links[link].ends);
+        self.count_cut(link);
+        let Link { ends, strand, is_up, .. } = self.links[link];
+        trace!(self, "{strand} of p{ends:?} is cut, which {is_up:?} have");
         self.links[link].cut(&mut self.rng);
         let epoch = self.links[link].epoch;
-        for side in 0..2 {
+        let is_half = is_up != [true; 2];
+        for (side, has) in is_up.into_iter().enumerate() {
+            if is_half && has && self.mutation == Mutation::ForgetHalf {
+                continue;
+            }
             self.at(self.now, Event::Read { link, side, epoch });
             self.later(2 * self.links[link].path.delay, Event::Notice { link, side, epoch });
         }
     }
 
-    /// A side notices that its connection was cut.
+    fn count_cut(&mut self, link: usize) {
+        let Link { ends: [a, b], is_up, .. } = self.links[link];
+        let is_busy =
+            |at: usize, of: usize| !self.processes[at].endpoint.is_idle(ProcId(of as u32));
+        let ends_streams = self.phase == Phase::Closing && (is_busy(a, b) || is_busy(b, a));
+        self.stats.cuts += 1;
+        self.stats.half_cuts += u64::from(is_up != [true; 2]);
+        self.stats.last_cuts += u64::from(ends_streams);
+    }
+
+    /// One of the connections that stand is cut.
+    pub fn cut_any(&mut self) {
+        let stands = |&link: &usize| self.links[link].state == LinkState::Up;
+        let standing: Vec<usize> = (0..self.links.len()).filter(stands).collect();
+        if !standing.is_empty() {
+            let link = standing[self.rng.index(standing.len())];
+            self.cut(link);
+        }
+    }
+
+    /// A side notices that its connection was cut, or that there will be none; if it has not before.
     pub fn notice(&mut self, link: usize, side: usize) {
-        let (process, peer) = (self.links[link].ends[side], self.links[link].ends[1 - side]);
-        let strand = self.links[link].strand;
+        let Link { ends, strand, is_unaware, .. } = self.links[link];
+        if !is_unaware[side] {
+            return;
+        }
+        let (process, peer) = (ends[side], ends[1 - side]);
         trace!(self, "p{process} has lost {strand} to p{peer}");
         self.links[link].notice(side);
         self.processes[process].endpoint.disconnected(ProcId(peer as u32), strand);
-        if self.links[link].state == LinkState::Down && self.links[link].redial {
-            self.begin_connecting(link);
-        }
         self.attend(process);
     }
 
@@ -301,12 +329,19 @@ impl World {
         };
         let sink = self.processes[process].endpoint.frame(from, strand, header, frame);
         while let Some((_, strand)) = self.processes[process].endpoint.overtaken() {
-            let overtaken = self.links.iter().position(|link| {
-                link.strand == strand && link.ends.contains(&process) && link.ends.contains(&peer)
-            });
-            overtaken.into_iter().for_each(|link| self.cut(link));
+            self.end_overtaken(process, peer, strand);
         }
         sink.map_err(|error| error.to_string())
+    }
+
+    /// The peer has lost a connection that `process` still reads: it reads no more from it.
+    fn end_overtaken(&mut self, process: usize, peer: usize, strand: Strand) {
+        let link = self.links_of(process, peer).find(|&link| self.links[link].strand == strand);
+        let link = link.expect("a connection of the two");
+        if self.links[link].state == LinkState::Up {
+            self.rules.fail(format!("p{peer} writes a frame on {strand} and on another"));
+        }
+        self.notice(link, self.links[link].side(process));
     }
 
     /// An envelope that was not there yet: messages of a pair arrive in the order of sending.
@@ -359,9 +394,9 @@ impl World {
     }
 
     /// Whether the two ends have ever been connected, by pairs of processes.
-    pub fn connected_pairs(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+    pub fn connected_pairs(&self) -> impl Iterator<Item = [usize; 2]> {
         let used = self.links.iter().filter(|link| link.epoch > 0);
-        used.flat_map(|link| [(link.ends[0], link.ends[1]), (link.ends[1], link.ends[0])])
+        used.map(|link| link.ends).flat_map(|[a, b]| [[a, b], [b, a]])
     }
 }
 

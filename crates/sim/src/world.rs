@@ -17,6 +17,9 @@ use std::sync::Arc;
 /// A run with more events than this does not end.
 const MOST_EVENTS: u64 = 3_000_000;
 
+/// Between a process's wish for a tick and the tick.
+const TICK: u64 = 50;
+
 /// What happens at some time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Event {
@@ -44,6 +47,8 @@ pub enum Event {
     Read { link: usize, side: usize, epoch: u32 },
     /// A connection is cut.
     Cut { link: usize },
+    /// One of those that stand is.
+    CutAny,
     /// A side notices that it was.
     Notice { link: usize, side: usize, epoch: u32 },
 }
@@ -77,6 +82,10 @@ pub struct Stats {
     pub events: u64,
     /// Connections cut.
     pub cuts: u64,
+    /// Those of them that one end had not heard of yet.
+    pub half_cuts: u64,
+    /// Those of them that bore the end of a stream.
+    pub last_cuts: u64,
     /// Connections made beside others that stood.
     pub joins: u64,
     /// Calls that could not end by themselves, and were ended when nothing moved.
@@ -91,6 +100,8 @@ impl Stats {
             messages: self.messages + other.messages,
             events: self.events + other.events,
             cuts: self.cuts + other.cuts,
+            half_cuts: self.half_cuts + other.half_cuts,
+            last_cuts: self.last_cuts + other.last_cuts,
             joins: self.joins + other.joins,
             releases: self.releases + other.releases,
         }
@@ -191,10 +202,20 @@ impl World {
                 self.step_later(process, thread);
             }
         }
-        for _ in 0..self.plan.cuts {
+        for _ in 0..self.plan.cuts.first {
             let link = self.rng.index(self.links.len());
             let horizon = 40 * (self.plan.delays.call + self.plan.delays.link);
             self.later(horizon, Event::Cut { link });
+        }
+    }
+
+    /// What stood still goes on: connections are cut then, too, while there is something on them.
+    pub fn cut_again(&mut self) {
+        let call = if self.phase == Phase::Running { self.plan.delays.call } else { 0 };
+        // The last acknowledgement goes two ticks later.
+        let horizon = 4 * (call + self.plan.delays.link) + 2 * TICK;
+        for _ in 0..self.rng.within(0, self.plan.cuts.again) {
+            self.later(horizon, Event::CutAny);
         }
     }
 
@@ -280,6 +301,7 @@ impl World {
                 }
             }
             Event::Cut { link } => self.cut(link),
+            Event::CutAny => self.cut_any(),
             Event::Notice { link, side, epoch } => {
                 if self.links[link].epoch == epoch {
                     self.notice(link, side);
@@ -314,7 +336,7 @@ impl World {
             self.later(self.plan.delays.local, Event::Poll { process });
         }
         if tick {
-            self.at(self.now + 50, Event::Tick { process });
+            self.at(self.now + TICK, Event::Tick { process });
         }
         for receive in matched {
             self.vendor_matched(receive);

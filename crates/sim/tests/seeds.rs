@@ -1,20 +1,23 @@
 //! Some thousands of seeds without a difference, and every deliberate fault found.
 
-use gridmpi_sim::{Mutation, run};
+use gridmpi_sim::{Mutation, Stats, run};
 
 #[test]
 fn no_seed_differs_from_the_rules() {
-    let (mut cuts, mut joins) = (0, 0);
+    let mut all = Stats::default();
     for seed in 0..3000 {
         match run(seed, Mutation::None, false) {
-            Ok((stats, _)) => (cuts, joins) = (cuts + stats.cuts, joins + stats.joins),
+            Ok((stats, _)) => all = all.plus(stats),
             Err(failure) => panic!(
                 "seed {seed}: {}\nreplay: cargo run -p gridmpi-sim -- --seed {seed}",
                 failure.what
             ),
         }
     }
+    let Stats { cuts, half_cuts, last_cuts, joins, .. } = all;
     assert!(cuts > 1000, "the faults were not at work: {cuts} cuts");
+    assert!(half_cuts > 100, "both ends had nearly always heard of what was cut: {half_cuts}");
+    assert!(last_cuts > 100, "seldom were streams cut that ended: {last_cuts}");
     assert!(joins > 1000, "there was seldom more than one connection: {joins}");
 }
 
