@@ -115,6 +115,21 @@ fn an_interrupt_ends_a_job_to_which_nobody_has_come() {
 }
 
 #[test]
+fn a_joined_cluster_ends_though_nobody_reads_what_it_says() {
+    let bench = Bench::new();
+    bench.script("flooder", common::FLOODER);
+    let (mut run, address, token) = listening(&bench, &["--cluster", "b=join"]);
+    let mut command = bench.command();
+    command.args(["join", "--cluster", "b", &address, "--", "./flooder", "sh"]);
+    let mut joined = bench.start(command.env("GRIDMPI_TOKEN", token));
+    bench.until_full(&joined);
+    send("TERM", run.id());
+    assert_eq!(common::wait(&mut joined).code(), Some(143));
+    assert_eq!(common::wait(&mut run).code(), Some(143));
+    bench.nothing_left();
+}
+
+#[test]
 fn a_job_that_is_stopped_and_continued_takes_joined_clusters_along() {
     let bench = Bench::new();
     let (mut run, address, token) = listening(&bench, &["--cluster", "b=join"]);

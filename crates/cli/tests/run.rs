@@ -297,6 +297,20 @@ fn labelled_output_waits_for_a_slow_reader_and_for_nobody_who_is_interrupted() {
     bench.nothing_left();
 }
 
+#[test]
+fn a_job_ends_though_nobody_reads_what_it_says() {
+    let bench = Bench::new();
+    bench.script("flooder", common::FLOODER);
+    for (signal, code) in [("TERM", 143), ("INT", 130)] {
+        let mut command = bench.command();
+        let mut child = bench.start(command.args(["run", "--cluster=a=./flooder:1", "--", "sh"]));
+        bench.until_full(&child);
+        send(signal, child.id());
+        assert_eq!(common::wait(&mut child).code(), Some(code));
+        bench.nothing_left();
+    }
+}
+
 /// A launcher that prints something as soon as there is the file `go`.
 const PRINTER: &str = "#!/bin/sh\n[ \"$1\" = --version ] && exec echo HYDRA build details:\n\
                        until [ -e go ]; do sleep 0.05; done\nexec echo hello\n";

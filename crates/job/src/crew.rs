@@ -4,6 +4,7 @@
 use crate::hidden::{self, Watchdog};
 use crate::input::{self, Input};
 use crate::output::Sink;
+use crate::patient::Patient;
 use crate::pumps::Pumps;
 use crate::resolve::CommandLine;
 use crate::sessions::Kept;
@@ -86,10 +87,10 @@ impl Crew {
             input::feed(streams.input, pipe);
         }
         if let (Some(pipe), Some(reading)) = (child.stdout.take(), out_reading) {
-            self.pumps.start(pipe, reading, io::stdout());
+            self.pumps.start(pipe, reading, Patient(io::stdout()));
         }
         if let (Some(pipe), Some(reading)) = (child.stderr.take(), err_reading) {
-            self.pumps.start(pipe, reading, io::stderr());
+            self.pumps.start(pipe, reading, Patient(io::stderr()));
         }
         let pid = Pid::from_raw(child.id() as i32).ok_or(io::ErrorKind::Other)?;
         self.members.push(Member { pid, exited: false, killed: false });

@@ -46,6 +46,7 @@ fn nodes(args: &[String]) -> ! {
     };
     std::process::exit(played.unwrap_or_else(|problem| {
         crate::console::write(&problem);
+        crate::console::flush();
         BAD_JOB
     }))
 }
@@ -70,6 +71,7 @@ fn exec(args: &[OsString]) -> ! {
     }
     let error = Command::new(program).args(rest).exec();
     crate::console::write(&format!("cannot run {}: {error}", program.to_string_lossy()));
+    crate::console::flush();
     std::process::exit(CANNOT_RUN)
 }
 

@@ -1,7 +1,7 @@
 //! `gridmpi join`: takes part in a job with a launcher started here.
 
 use crate::compose::Surroundings;
-use crate::console::say;
+use crate::console::{self, say};
 use crate::crew::{Crew, Streams};
 use crate::head;
 use crate::hidden::NODE;
@@ -67,13 +67,15 @@ enum Happening {
 /// Takes part in a job until it or the launcher ends. Returns the exit code.
 #[must_use]
 pub fn join(options: &JoinOptions) -> i32 {
-    match start(options) {
+    let code = match start(options) {
         Ok(part) => part.run(),
         Err((problem, code)) => {
             say!("cluster `{}`: {problem}", options.cluster);
             code
         }
-    }
+    };
+    console::flush();
+    code
 }
 
 /// Our part in the job.
@@ -271,9 +273,9 @@ impl Part {
 
     fn end(&mut self, code: i32, reason: &str) {
         if self.ending.is_none() {
-            say!("{reason}");
             self.ending = Some((code, Instant::now()));
             self.crew.terminate(self.member);
+            say!("{reason}");
         }
     }
 

@@ -25,6 +25,7 @@ mod ledger;
 mod library;
 mod measure;
 mod output;
+mod patient;
 mod private;
 mod program;
 mod pumps;

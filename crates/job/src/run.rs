@@ -2,7 +2,7 @@
 
 use crate::address::{self, ANYWHERE};
 use crate::compose::Surroundings;
-use crate::console::say;
+use crate::console::{self, say};
 use crate::crew::{Crew, Streams};
 use crate::doctor;
 use crate::head::{self, Description};
@@ -59,13 +59,15 @@ pub struct RunOptions {
 /// Runs a job. Tells the user about everything on stderr; returns the exit code.
 #[must_use]
 pub fn run(spec: &JobSpec, options: &RunOptions) -> i32 {
-    match start(spec, options) {
+    let code = match start(spec, options) {
         Ok(supervisor) => supervisor.run(),
         Err(problems) => {
             problems.iter().for_each(|problem| say!("{problem}"));
             BAD_JOB
         }
-    }
+    };
+    console::flush();
+    code
 }
 
 type Problems = Vec<String>;

@@ -405,17 +405,18 @@ impl Supervisor {
             let seat = &mut self.seats[cluster];
             match seat.stage {
                 Stage::Runs { back_by: Some(by) } if now >= by => {
-                    say!("lost `gridmpi join` of cluster `{}`", seat.spec.name);
+                    let name = seat.spec.name.clone();
                     self.exited(cluster, 1);
+                    say!("lost `gridmpi join` of cluster `{name}`");
                 }
                 Stage::Leaves { by } if now >= by => {
+                    seat.stage = Stage::Over;
+                    seat.member.into_iter().for_each(|member| self.crew.kill(member));
                     say!(
                         "the ssh to the head node of cluster `{}` has not ended {} s after its launcher: ending it",
                         seat.spec.name,
                         SSH_END.as_secs()
                     );
-                    seat.stage = Stage::Over;
-                    seat.member.into_iter().for_each(|member| self.crew.kill(member));
                 }
                 _ => {}
             }
@@ -487,7 +488,6 @@ impl Supervisor {
         if self.closing.is_some() {
             return;
         }
-        say!("{}", ending.reason);
         self.closing = Some(Closing { code: ending.code, since: Instant::now(), killed: false });
         self.coordinator.end(ending.code, &ending.reason);
         // A head node's launcher is ended by its `gridmpi join`, which has just been told.
@@ -496,6 +496,7 @@ impl Supervisor {
                 self.crew.terminate(member);
             }
         }
+        say!("{}", ending.reason);
     }
 
     /// While ending: those who do not go are made to.
@@ -511,10 +512,10 @@ impl Supervisor {
         let late = self.closing.as_ref().is_some_and(|c| c.since.elapsed() >= GRACE);
         for seat in &self.seats {
             if let Some(member) = seat.member.filter(|member| self.crew.is_running(*member)) {
+                self.crew.kill(member);
                 if late && seat.mode == Mode::Local {
                     say!("killing cluster `{}`: it did not end when asked to", seat.spec.name);
                 }
-                self.crew.kill(member);
             }
         }
     }

@@ -39,6 +39,10 @@ esac
 exec "$FAKE_EXE" --exact rank --ignored --nocapture
 "#;
 
+/// A launcher that prints more to stderr than a pipe holds, in whole pages, and does not heed TERM.
+pub const FLOODER: &str = "#!/bin/sh\n[ \"$1\" = --version ] && exec echo HYDRA build details:\n\
+                           trap '' TERM\nexec dd if=/dev/zero bs=4096 count=10000 status=none >&2\n";
+
 /// A directory with a launcher, a library and whatever a test puts there.
 pub struct Bench {
     pub directory: PathBuf,
@@ -199,6 +203,13 @@ impl Bench {
         let is_rank = |(pid, args): (u32, String)| args.contains("--exact rank").then_some(pid);
         let ranks: Vec<_> = self.marked().into_iter().filter_map(is_rank).collect();
         if let [only] = ranks[..] { Some(only) } else { None }
+    }
+
+    /// Waits until nothing more fits into the pipe of what `child` says on stderr, which nobody reads: see [`FLOODER`].
+    pub fn until_full(&self, child: &Child) {
+        let pipe = child.stderr.as_ref().unwrap();
+        let most = u64::try_from(rustix::pipe::fcntl_getpipe_size(pipe).unwrap()).unwrap();
+        self.until("a full pipe", || rustix::io::ioctl_fionread(pipe).unwrap() == most);
     }
 
     /// Waits until `found` is true.
