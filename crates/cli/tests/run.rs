@@ -177,6 +177,23 @@ fn interrupts_reach_the_launchers_and_a_second_one_kills() {
 }
 
 #[test]
+fn a_program_that_has_survived_an_interrupt_may_save_when_it_is_to_end() {
+    let bench = Bench::new();
+    let text = "#!/bin/sh\n[ \"$1\" = --version ] && { echo HYDRA build details; exit; }\n\
+                trap '>interrupted' INT\ntrap '>saved; exit 0' TERM\n>ready\n\
+                while :; do sleep 0.05; done\n";
+    bench.script("saver", text);
+    let mut command = bench.command();
+    let child = bench.start(command.args(["run", "--cluster", "a=./saver:1", "--", "sh"]));
+    bench.until("the start", || bench.path("ready").exists());
+    send("INT", child.id());
+    bench.until("the signal", || bench.path("interrupted").exists());
+    send("TERM", child.id());
+    bench.outcome(child).expect(143, &["stopped by signal 15"]);
+    assert!(bench.path("saved").exists(), "it was killed at once");
+}
+
+#[test]
 fn term_ends_the_job_with_its_own_code() {
     let bench = Bench::new();
     let mut command = bench.command();

@@ -21,11 +21,29 @@ const UNSAID: Duration = Duration::from_secs(5);
 /// The launcher of a cluster that aborts has this long to pass on what its program printed.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
+/// What comes so soon after the user's wish that the job stop follows from it; programs may go on, and end for another reason.
+const FOLLOWS: Duration = Duration::from_secs(10);
+
 /// Why and how the job ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ending {
     pub(crate) code: i32,
     pub(crate) reason: String,
+}
+
+impl Ending {
+    pub(crate) fn by_signal(number: i32) -> Self {
+        Self { code: 128 + number, reason: format!("stopped by signal {number}") }
+    }
+}
+
+/// What the job will end for, if nothing better comes.
+struct Pending {
+    /// When it is due.
+    when: Instant,
+    /// When it came about.
+    since: Instant,
+    ending: Ending,
 }
 
 #[derive(Default)]
@@ -42,6 +60,7 @@ struct Entry {
 #[derive(Clone, Copy)]
 struct Away {
     parting: Parting,
+    since: Instant,
     /// When people are told, if they have not been.
     told_at: Option<Instant>,
     /// It must be back by then.
@@ -69,12 +88,14 @@ pub(crate) struct Ledger {
     /// How long a lost connection is tried to be made again.
     reconnect: Duration,
     /// A cause that better ones may replace until its time has come.
-    pending: Option<(Instant, Ending)>,
+    pending: Option<Pending>,
     /// The cluster whose `MPI_Abort` is pending.
     aborting: Option<usize>,
     decided: bool,
     /// When the verdict was last asked for.
     looked: Option<Instant>,
+    /// The signal by which the user has asked the job to stop, and when.
+    interrupted: Option<(i32, Instant)>,
     /// First exit code other than 0 of a cluster that had finalized.
     late_code: i32,
 }
@@ -89,6 +110,7 @@ impl Ledger {
             aborting: None,
             decided: false,
             looked: None,
+            interrupted: None,
             late_code: 0,
         }
     }
@@ -111,7 +133,17 @@ impl Ledger {
         let until = now + self.patience(parting);
         // Who has closed it most likely ends, and that is soon known.
         let told_at = (parting == Parting::Broken).then_some(now + UNSAID);
-        self.entries[cluster].away = Some(Away { parting, told_at, until });
+        self.entries[cluster].away = Some(Away { parting, since: now, told_at, until });
+    }
+
+    /// The user has asked the launchers to stop by this signal, which they may do or not.
+    pub(crate) fn interrupted(&mut self, number: i32, now: Instant) {
+        self.interrupted = Some((number, now));
+    }
+
+    /// Whether the user has asked so.
+    pub(crate) const fn is_interrupted(&self) -> bool {
+        self.interrupted.is_some()
     }
 
     /// What people should know of connections that stay lost; each is told once.
@@ -149,19 +181,19 @@ impl Ledger {
         let reason = format!("cluster `{}` aborted with code {code}: {reason}", self.name(cluster));
         let ending = Ending { code: exit_code(code), reason };
         if self.entries[cluster].exited.is_some() {
-            return self.propose(now, ending);
+            return self.propose(now, now, ending);
         }
         // Its own launcher is ending it, and still has the program's last words to pass on.
         if self.aborting.is_none() && !self.decided {
             self.aborting = Some(cluster);
-            self.pending = Some((now + LAST_WORDS, ending));
+            self.pending = Some(Pending { when: now + LAST_WORDS, since: now, ending });
         }
     }
 
     /// A cluster saw another fail.
     pub(crate) fn suspected(&mut self, cluster: usize, reason: &str, now: Instant) {
         let reason = format!("cluster `{}`: {reason}", self.name(cluster));
-        self.propose(now + CAUSE, Ending { code: 1, reason });
+        self.propose(now + CAUSE, now, Ending { code: 1, reason });
     }
 
     /// A cluster's launcher has ended.
@@ -178,7 +210,8 @@ impl Ledger {
         if entry.finalized {
             // As under one mpiexec, the others may finish.
             if self.late_code == 0 {
-                self.late_code = code;
+                let told = Ending { code, reason: String::new() };
+                self.late_code = self.explained(told, now).code;
             }
             return;
         }
@@ -189,13 +222,13 @@ impl Ledger {
         };
         let reason = format!("cluster `{}` ended with exit code {code}{stage}", entry.name);
         let when = if entry.registered { now + SETTLE } else { now };
-        self.propose(when, Ending { code, reason });
+        self.propose(when, now, Ending { code, reason });
     }
 
     /// What leads to a cluster's head node has ended with this exit code, and the cluster will not come.
     pub(crate) fn unreached(&mut self, cluster: usize, code: i32, reason: String, now: Instant) {
         self.entries[cluster].exited = Some((code, now));
-        self.propose(now, Ending { code: if code == 0 { 1 } else { code }, reason });
+        self.propose(now, now, Ending { code: if code == 0 { 1 } else { code }, reason });
     }
 
     /// Whether the job must end now; answers once.
@@ -204,20 +237,28 @@ impl Ledger {
         if self.decided {
             return None;
         }
-        if let Some(ending) = self.silent_end(now) {
-            self.propose(now, ending);
+        if let Some((since, reason)) = self.silent_end(now) {
+            self.propose(now, since, Ending { code: 1, reason });
         }
-        let due = self.pending.as_ref().is_some_and(|(when, _)| *when <= now);
-        let (_, ending) = due.then(|| self.pending.take())??;
+        let Pending { since, ending, .. } = self.pending.take_if(|pending| pending.when <= now)?;
         self.decided = true;
-        Some(ending)
+        Some(self.explained(ending, since))
+    }
+
+    /// An ending that came about then; where it follows from the user's wish, that is the reason.
+    fn explained(&self, ending: Ending, since: Instant) -> Ending {
+        let by_user = self.interrupted.filter(|(number, at)| {
+            let is_soon = since.saturating_duration_since(*at) <= FOLLOWS;
+            since >= *at && (is_soon || ending.code == 128 + number)
+        });
+        by_user.map_or(ending, |(number, _)| Ending::by_signal(number))
     }
 
     /// When to ask for the verdict again, if nothing happens before.
     pub(crate) fn next_look(&self, now: Instant) -> Option<Instant> {
         let missed = self.entries.iter().filter(|entry| entry.is_missed());
         let away = missed.filter_map(|entry| Some(entry.away?.next_look()));
-        let pending = self.pending.as_ref().map(|(when, _)| *when);
+        let pending = self.pending.as_ref().map(|pending| pending.when);
         let ended = self.entries.iter().filter_map(|entry| Some(entry.exited?.1 + WORD));
         let ended = ended.filter(|_| !self.is_settled(now));
         // What was due at the last look has had its look. What has become due since then has not.
@@ -269,53 +310,54 @@ impl Ledger {
 
     /// What is pending is due.
     fn hasten(&mut self, now: Instant) {
-        if let Some((when, _)) = &mut self.pending {
-            *when = now.min(*when);
+        if let Some(pending) = &mut self.pending {
+            pending.when = now.min(pending.when);
         }
     }
 
     /// The cause that is due first wins; an abort beats what follows from it.
-    fn propose(&mut self, when: Instant, ending: Ending) {
+    fn propose(&mut self, when: Instant, since: Instant, ending: Ending) {
         if self.aborting.is_some() {
             return;
         }
-        let better = self.pending.as_ref().is_none_or(|(pending, _)| when < *pending);
+        let better = self.pending.as_ref().is_none_or(|pending| when < pending.when);
         if !self.decided && better {
-            self.pending = Some((when, ending));
+            self.pending = Some(Pending { when, since, ending });
         }
     }
 
-    /// A cluster that ended, or whose rank 0 ended, without a word while others need it.
-    fn silent_end(&self, now: Instant) -> Option<Ending> {
-        let ending = |reason| Some(Ending { code: 1, reason });
+    /// A cluster that ended, or whose rank 0 ended, without a word while others need it: since when, and what is said of it.
+    fn silent_end(&self, now: Instant) -> Option<(Instant, String)> {
         for entry in &self.entries {
             let needs = |e: &&Entry| e.to_join || (e.registered && !e.finalized);
             let waiting = self.entries.iter().find(needs);
             match (entry.exited, entry.registered, waiting) {
-                (Some((0, _)), false, Some(other)) => {
-                    return ending(format!(
+                (Some((0, at)), false, Some(other)) => {
+                    let reason = format!(
                         "the program of cluster `{}` ended without calling MPI_Init, but cluster \
                          `{}` needs it. Does the program use MPI, and does the \
                          launcher belong to that MPI? Is GridMPI's library at the same path on \
                          all its nodes?",
                         entry.name, other.name
-                    ));
+                    );
+                    return Some((at, reason));
                 }
                 // What it said last may have to come over another connection.
                 (Some((0, at)), true, _)
                     if entry.away.is_some() && !entry.finalized && now >= at + WORD =>
                 {
-                    return ending(format!(
-                        "the program of cluster `{}` ended without calling MPI_Finalize",
-                        entry.name
-                    ));
+                    let name = &entry.name;
+                    let reason = format!(
+                        "the program of cluster `{name}` ended without calling MPI_Finalize"
+                    );
+                    return Some((at, reason));
                 }
                 _ => {}
             }
             let due = entry.away.filter(|away| now >= away.until);
             let due = due.filter(|_| entry.is_missed());
             if let Some(away) = due {
-                return ending(self.never_back(entry, away.parting));
+                return Some((away.since, self.never_back(entry, away.parting)));
             }
         }
         None
@@ -478,6 +520,44 @@ mod tests {
         ledger.finalized(1);
         ledger.exited(1, 0, now);
         assert!(ledger.is_settled(now) && ledger.verdict(now + CAUSE).is_none(), "a last word");
+    }
+
+    #[test]
+    fn what_follows_from_the_users_wish_is_told_as_that_and_nothing_else() {
+        let ended = |after: Duration, code: i32| {
+            let (mut ledger, now) = started();
+            ledger.interrupted(2, now);
+            ledger.exited(0, code, now + after);
+            ledger.verdict(now + after + SETTLE).unwrap()
+        };
+        assert_eq!(ended(FOLLOWS, 1), Ending::by_signal(2));
+        assert_eq!(ended(FOLLOWS + SETTLE, 130), Ending::by_signal(2));
+        let later = ended(FOLLOWS + SETTLE, 139);
+        assert!(later.code == 139 && later.reason.contains("`a`"), "{later:?}");
+        let (mut ledger, now) = started();
+        ledger.interrupted(2, now);
+        ledger.aborted(1, 7, "because", now + 2 * FOLLOWS);
+        assert_eq!(ledger.verdict(now + 3 * FOLLOWS).unwrap().code, 7);
+        // What was there before is no consequence.
+        let (mut ledger, now) = started();
+        ledger.suspected(1, "lost rank 2", now);
+        ledger.interrupted(2, now + SETTLE);
+        assert!(ledger.verdict(now + CAUSE).unwrap().reason.contains("lost rank 2"));
+    }
+
+    #[test]
+    fn what_follows_may_take_its_time_to_be_seen() {
+        let (mut ledger, now) = started();
+        ledger.interrupted(3, now);
+        ledger.away(0, Parting::Broken, now + SETTLE);
+        assert_eq!(ledger.verdict(now + SETTLE + RECONNECT), Some(Ending::by_signal(3)));
+        for (after, code) in [(SETTLE, 131), (2 * FOLLOWS, 5)] {
+            let (mut ledger, now) = started();
+            ledger.interrupted(3, now);
+            ledger.finalized(0);
+            ledger.exited(0, 5, now + after);
+            assert_eq!(ledger.late_code(), code);
+        }
     }
 
     #[test]

@@ -160,8 +160,6 @@ pub(crate) struct Supervisor {
     notice: (Instant, Duration),
     /// Looks why clusters do not come; once.
     doctor: Option<CommandLine>,
-    /// Exit code of a job that the user has asked to stop and that stops by itself.
-    interrupted: Option<i32>,
     /// When this process stops, as the user wants it to.
     stop_at: Option<Instant>,
     closing: Option<Closing>,
@@ -199,7 +197,6 @@ impl Supervisor {
             complete: false,
             notice: (started + FIRST_NOTICE, FIRST_NOTICE),
             doctor: None,
-            interrupted: None,
             stop_at: None,
             closing: None,
         }
@@ -231,15 +228,12 @@ impl Supervisor {
         let code = match &self.closing {
             Some(closing) => closing.code,
             None => {
-                self.interrupted.filter(|_| self.ledger.late_code() != 0).unwrap_or_else(|| {
-                    if !without.is_empty() {
-                        say!(
-                            "warning: no MPI program ran: the program of {without} ended well but \
-                          never called MPI_Init"
-                        );
-                    }
-                    self.ledger.late_code()
-                })
+                if !without.is_empty() {
+                    say!(
+                        "warning: no MPI program ran: the program of {without} ended well but never called MPI_Init"
+                    );
+                }
+                self.ledger.late_code()
             }
         };
         let Self { mut crew, events, .. } = self;
@@ -432,10 +426,7 @@ impl Supervisor {
             return self.press(now);
         }
         if let Some(ending) = self.ledger.verdict(now) {
-            return self.end(match self.interrupted {
-                Some(code) => Ending { code, reason: stopped_by(code - 128) },
-                None => ending,
-            });
+            return self.end(ending);
         }
         self.ledger.lost(now).iter().for_each(|lost| say!("{lost}"));
         if let Some(timeout) = self.limits.timeout.filter(|timeout| now >= self.started + *timeout)
@@ -523,15 +514,9 @@ impl Supervisor {
     fn signal(&mut self, number: i32) {
         let Some(signal) = signals::named(number) else { return };
         match signal {
-            Signal::INT | Signal::QUIT
-                if self.interrupted.is_none()
-                    && self.closing.is_none()
-                    && self.seats.iter().any(Seat::hears) =>
-            {
-                self.interrupted = Some(128 + number);
-                self.forward(signal);
-            }
-            Signal::INT | Signal::QUIT | Signal::TERM | Signal::HUP => self.stop(number),
+            Signal::INT | Signal::QUIT => self.interrupt(signal),
+            // The first of its kind, whatever the user has asked for before: programs have their time to save.
+            Signal::TERM | Signal::HUP => self.stop(signal, self.closing.is_some()),
             Signal::TSTP => {
                 self.forward(signal);
                 let is_told = self.seats.iter().any(|seat| seat.joined);
@@ -554,10 +539,19 @@ impl Supervisor {
         }
     }
 
-    /// The user insists, or the system wants us to go.
-    fn stop(&mut self, number: i32) {
-        let again = self.closing.is_some() || self.interrupted.is_some();
-        self.end(Ending { code: 128 + number, reason: stopped_by(number) });
+    /// The first goes to the launchers, whose programs may take it as they like; whoever sends another insists.
+    fn interrupt(&mut self, signal: Signal) {
+        let again = self.closing.is_some() || self.ledger.is_interrupted();
+        if again || !self.seats.iter().any(Seat::hears) {
+            return self.stop(signal, again);
+        }
+        self.ledger.interrupted(signal.as_raw(), Instant::now());
+        self.forward(signal);
+    }
+
+    /// Ends the job; at once, where that has been asked for before.
+    fn stop(&mut self, signal: Signal, again: bool) {
+        self.end(Ending::by_signal(signal.as_raw()));
         if again && let Some(closing) = &mut self.closing {
             closing.killed = true;
             self.kill();
@@ -586,10 +580,6 @@ fn heed(events: &Receiver<Happening>) {
             _ => {}
         }
     }
-}
-
-fn stopped_by(number: i32) -> String {
-    format!("stopped by signal {number}")
 }
 
 /// Says what each cluster that has not come is lacking.
