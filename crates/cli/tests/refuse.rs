@@ -145,6 +145,20 @@ fn a_missing_library_names_the_places() {
 }
 
 #[test]
+fn a_library_that_ranks_could_not_load_is_refused() {
+    let bench = Bench::new();
+    let mut command = bench.command();
+    std::os::unix::fs::symlink(".", bench.path("with blank")).unwrap();
+    let place = bench.path("with blank");
+    command.args(["run", &bench.cluster("a", 1), "--", "sh"]).env("GRIDMPI_LIBDIR", &place);
+    let path = place.join("libgridmpi-mpich.so").display().to_string();
+    bench
+        .finish(command)
+        .expect(2, &["cluster `a`: the library", &path, "blank", "GRIDMPI_LIBDIR"]);
+    assert!(!bench.path("a.args").exists(), "a launcher was started");
+}
+
+#[test]
 fn a_token_file_that_cannot_be_written_is_named_before_anything_starts() {
     let bench = Bench::new();
     // Of two problems this one is told, as it was looked for before anything was begun.

@@ -1,28 +1,64 @@
 //! Where the preloaded libraries are.
 
-use crate::spec::Family;
+use crate::spec::{Family, Style};
 use gridmpi_bootstrap::env::LIBDIR;
 use std::path::{Path, PathBuf};
 
-/// None of the places holds the library.
+/// Why there is no library for ranks to load.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("cannot find {name} for {family}: looked in {}. Build it (`make`), or name its directory \
-         by {LIBDIR}", list(.tried))]
-pub struct LibraryError {
-    name: String,
-    family: Family,
-    tried: Vec<PathBuf>,
+pub enum LibraryError {
+    /// None of the places holds it.
+    #[error(
+        "cannot find {name} for {family}: looked in {}. Build it (`make`), or name its directory \
+         by {LIBDIR}", list(.tried)
+    )]
+    Missing {
+        /// Its file.
+        name: String,
+        /// Whose programs load it.
+        family: Family,
+        /// Where it is not.
+        tried: Vec<PathBuf>,
+    },
+    /// Ranks would run without it, each cluster a world of its own.
+    #[error(
+        "the library {path} cannot be loaded into ranks, as {who} splits what it is told to load at every {what}: install GridMPI \
+         where there is none in the path, or name a link that leads there by {LIBDIR}"
+    )]
+    Unloadable {
+        /// Where it is.
+        path: String,
+        /// Who cannot be told so.
+        who: &'static str,
+        /// What is in the path.
+        what: &'static str,
+    },
 }
 
 fn list(tried: &[PathBuf]) -> String {
     tried.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 
-/// The library for `family`: in the directory of `GRIDMPI_LIBDIR` if that is set, else beside the
-/// program `gridmpi` or in `lib` next to its directory.
-pub(crate) fn find(family: Family, gridmpi: &Path) -> Result<PathBuf, LibraryError> {
+/// The library for `family`, for ranks that a launcher of this style starts: in the directory of `GRIDMPI_LIBDIR` if that is set,
+/// else beside the program `gridmpi` or in `lib` next to its directory.
+pub(crate) fn find(family: Family, style: Style, gridmpi: &Path) -> Result<PathBuf, LibraryError> {
     let named = std::env::var_os(LIBDIR).filter(|value| !value.is_empty()).map(PathBuf::from);
-    find_in(family, &directories(named, gridmpi))
+    let path = find_in(family, &directories(named, gridmpi))?;
+    check(&path, style).map(|()| path)
+}
+
+/// `LD_PRELOAD` is a list, and has no way to write its separators otherwise; nor has srun's `--export`.
+fn check(path: &Path, style: Style) -> Result<(), LibraryError> {
+    const LINKER: &str = "the dynamic linker";
+    let separators = [(' ', LINKER, "blank"), (':', LINKER, "colon"), (',', "srun", "comma")];
+    let shown = path.display().to_string();
+    let is_wrong = |(separator, ..): &&(char, _, _)| {
+        shown.contains(*separator) && (*separator != ',' || style == Style::Srun)
+    };
+    match separators.iter().find(is_wrong) {
+        Some(&(_, who, what)) => Err(LibraryError::Unloadable { path: shown, who, what }),
+        None => Ok(()),
+    }
 }
 
 fn directories(named: Option<PathBuf>, gridmpi: &Path) -> Vec<PathBuf> {
@@ -43,7 +79,7 @@ fn find_in(family: Family, directories: &[PathBuf]) -> Result<PathBuf, LibraryEr
     match candidates.clone().find(|path| path.is_file()) {
         // The dynamic linker takes a relative path from each rank's own directory.
         Some(path) => Ok(std::path::absolute(&path).unwrap_or(path)),
-        None => Err(LibraryError { name, family, tried: directories.to_vec() }),
+        None => Err(LibraryError::Missing { name, family, tried: directories.to_vec() }),
     }
 }
 
@@ -57,6 +93,21 @@ mod tests {
         assert_eq!(directories(Some("/x".into()), program), [Path::new("/x")]);
         let expected = ["/opt/gridmpi/lib", "/opt/gridmpi/lib/gridmpi", "/opt/gridmpi/bin"];
         assert_eq!(directories(None, program), expected.map(PathBuf::from));
+    }
+
+    #[test]
+    fn a_path_that_would_be_split_is_refused() {
+        let said = |path: &str, style| check(Path::new(path), style).map_err(|e| e.to_string());
+        for style in [Style::Hydra, Style::OpenMpi4, Style::OpenMpi5, Style::Srun] {
+            assert_eq!(said("/opt/grid-mpi_1.1+x/lib/libgridmpi-mpich.so", style), Ok(()));
+            for (path, what) in [("/opt/my tools/x.so", "blank"), ("/opt/a:b/x.so", "colon")] {
+                let said = said(path, style).unwrap_err();
+                let parts = [path, what, "the dynamic linker", LIBDIR];
+                assert!(parts.iter().all(|part| said.contains(part)), "{said}");
+            }
+        }
+        assert_eq!(said("/opt/a,b/x.so", Style::Hydra), Ok(()));
+        assert!(said("/opt/a,b/x.so", Style::Srun).unwrap_err().contains("srun splits"));
     }
 
     #[test]

@@ -121,7 +121,7 @@ pub(crate) fn cluster(
     let (launcher, style) = launcher_of(spec)?;
     let program = in_directory(name, spec);
     let family = family(&program, spec.mpi, style, &launcher)?;
-    let library = library::find(family, gridmpi)?;
+    let library = library::find(family, style, gridmpi)?;
     Ok(Resolved { library: Some(library), ..tool(spec, command, env, around)? })
 }
 
@@ -203,7 +203,7 @@ pub(crate) fn line(
     Ok(Resolved {
         line: line.to_vec(),
         style,
-        library: Some(library::find(family, gridmpi)?),
+        library: Some(library::find(family, style, gridmpi)?),
         variables: BTreeMap::new(),
         extra: Vec::new(),
         directory: None,

@@ -30,6 +30,8 @@ const REMOTE_GRACE: Duration = Duration::from_secs(10);
 const SSH_END: Duration = Duration::from_secs(10);
 /// Exit code when all went well but for output that could not be written.
 const UNWRITTEN: i32 = 1;
+/// Exit code when all programs ended well, but none knew of another cluster's.
+const UNJOINED: i32 = 1;
 /// Exit code when the job's time is over, as of `timeout(1)`.
 const TIMED_OUT: i32 = 124;
 
@@ -224,23 +226,38 @@ impl Supervisor {
     }
 
     fn finish(self) -> i32 {
-        let without = self.ledger.without_mpi().join(", ");
         let code = match &self.closing {
             Some(closing) => closing.code,
-            None => {
-                if !without.is_empty() {
-                    say!(
-                        "warning: no MPI program ran: the program of {without} ended well but never called MPI_Init"
-                    );
-                }
-                self.ledger.late_code()
-            }
+            None => self.own_end(),
         };
         let Self { mut crew, events, .. } = self;
         crew.sweep();
         // Those who read our output may take their time, but the user need not.
         std::thread::spawn(move || heed(&events));
         if crew.close(None) || code != 0 { code } else { UNWRITTEN }
+    }
+
+    /// The exit code of a job whose launchers have all ended by themselves.
+    fn own_end(&self) -> i32 {
+        let without = self.ledger.without_mpi();
+        let names = without.join(", ");
+        match (without.len(), self.ledger.late_code()) {
+            (0, code) => code,
+            (1, code) => {
+                say!(
+                    "warning: no MPI program ran: the program of {names} ended well but never called MPI_Init"
+                );
+                code
+            }
+            (_, code) => {
+                say!(
+                    "no MPI program ran over the clusters: the programs of {names} ended well but never called MPI_Init with GridMPI's \
+                     library. If they are MPI programs, each cluster was a world of its own: does its launcher belong to its MPI, and is \
+                     the library at the same path on all its nodes? What the dynamic linker says of it stands above"
+                );
+                if code == 0 { UNJOINED } else { code }
+            }
+        }
     }
 
     fn is_over(&self) -> bool {
