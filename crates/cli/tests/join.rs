@@ -234,6 +234,8 @@ fn the_token_is_shown_as_the_document_says_and_not_with_a_file_for_it() {
     let (kept, token) = said(&["--token-file", "token"]);
     assert!(!kept.contains("GRIDMPI_TOKEN") && !kept.contains(token.trim()), "{kept}");
     assert_eq!(token.trim().len(), 32);
+    let (quoted, _) = said(&["--token-file", "my token"]);
+    assert!(quoted.contains(" --token-file 'my token' -- LAUNCHER"), "{quoted}");
     let keys = SECURITY.split("## Keys").nth(1).unwrap().split("## ").next().unwrap();
     for part in ["with one exception", "`GRIDMPI_TOKEN=...`", "`token: ...`", "`--token-file FILE`"]
     {

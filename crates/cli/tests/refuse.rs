@@ -93,6 +93,9 @@ fn launcher_and_program_are_found_where_they_run() {
     elsewhere.expect(2, &["cluster `a`: launcher `work/../mpiexec` is not on this machine"]);
     let elsewhere = job_file(&bench, &cluster("./mpiexec", "work", "../program"));
     elsewhere.expect(2, &["cluster `a`: program `work/../program` is not on this machine"]);
+    let blank = "my work/mpiexec";
+    std::os::unix::fs::symlink("work", bench.path("my work")).unwrap();
+    job_file(&bench, &cluster(&format!("./{blank} -v"), ".", "sh")).expect(0, &[]);
     let mistyped = job_file(&bench, &cluster("mpiexec", "wrok", "sh"));
     mistyped.expect(2, &["cluster `a`: there is no directory `wrok`", "`directory`"]);
 }

@@ -1,5 +1,6 @@
 //! Under which addresses the coordinator may be reached, and how users write addresses.
 
+use crate::shell;
 use gridmpi_bootstrap::EVERYWHERE;
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
@@ -26,8 +27,7 @@ pub(crate) fn list(addresses: &[SocketAddr]) -> String {
 
 /// The same in a command line for people, whose shell may take brackets for a pattern.
 pub(crate) fn word(addresses: &[SocketAddr]) -> String {
-    let list = list(addresses);
-    if addresses.iter().any(SocketAddr::is_ipv6) { format!("'{list}'") } else { list }
+    shell::word(&list(addresses))
 }
 
 /// Addresses of this machine behind which a socket on `listen` answers, best first: those that

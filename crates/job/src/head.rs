@@ -4,6 +4,7 @@
 //! arguments can be read by everybody on either machine.
 
 use crate::address;
+use crate::shell::{quote, word};
 use crate::spec::ClusterSpec;
 use gridmpi_bootstrap::Secret;
 use gridmpi_bootstrap::env::TOKEN;
@@ -111,7 +112,7 @@ pub(crate) fn remedy(head: &str, code: i32) -> String {
 
 /// What shows whether ssh gets through.
 pub(crate) fn must_work(head: &str) -> String {
-    format!("`ssh -o BatchMode=yes {head} true` must work here, ask nothing, and end")
+    format!("`ssh -o BatchMode=yes {} true` must work here, ask nothing, and end", word(head))
 }
 
 /// Reads what [`order`] wrote, out of the environment.
@@ -124,11 +125,6 @@ pub(crate) fn description() -> Result<Description, String> {
              GridMPI at every cluster"
         )
     })
-}
-
-/// One word for a POSIX shell, in one line: nobody's path has line ends in it.
-fn quote(word: &str) -> String {
-    format!("'{}'", word.replace('\n', "?").replace('\'', "'\\''"))
 }
 
 #[cfg(test)]
@@ -205,10 +201,5 @@ mod tests {
             let text = ended(&spec, code, "too soon");
             assert!(text.contains("head node `me@head`") && text.contains(part), "{text}");
         }
-    }
-
-    #[test]
-    fn quotes_are_quoted() {
-        assert_eq!(quote("a'b c"), "'a'\\''b c'");
     }
 }

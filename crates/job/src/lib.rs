@@ -33,6 +33,7 @@ mod relays;
 mod resolve;
 mod run;
 mod sessions;
+mod shell;
 mod short;
 mod signals;
 mod spec;

@@ -1,5 +1,6 @@
 //! Files with secrets, which nobody but their owner may read.
 
+use crate::shell;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
@@ -19,8 +20,9 @@ pub(crate) fn read(path: &Path, what: &str) -> Result<String, String> {
     let metadata = file.metadata().map_err(failed)?;
     let mode = metadata.permissions().mode() & 0o777;
     if metadata.is_file() && mode & 0o077 != 0 {
+        let word = shell::word(&shown.to_string());
         return Err(format!(
-            "the {what} file {shown} can be read by others (mode {mode:03o}): chmod 600 {shown}"
+            "the {what} file {shown} can be read by others (mode {mode:03o}): chmod 600 {word}"
         ));
     }
     let mut text = String::new();

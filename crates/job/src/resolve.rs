@@ -26,6 +26,12 @@ pub enum ResolveError {
     /// What the launcher is to reach its hosts by.
     #[error("`remote_shell` {0} is not on this machine: give its full path")]
     NoRemoteShell(String),
+    /// What the launcher would not find.
+    #[error(
+        "`remote_shell` {0} has a blank in its path, and Open MPI takes what follows for an argument: name a link to it whose path has \
+         none"
+    )]
+    BlankInRemoteShell(String),
     /// Where the launcher is to run.
     #[error(
         "there is no directory `{0}` on the machine where the launcher runs: correct the cluster's `directory`, or make it"
@@ -118,11 +124,11 @@ pub(crate) fn cluster(
     gridmpi: &Path,
 ) -> Result<Resolved, ResolveError> {
     let name = command.first().ok_or(ResolveError::NoProgram)?;
-    let (launcher, style) = launcher_of(spec)?;
+    let launcher = launcher_of(spec)?;
     let program = in_directory(name, spec);
-    let family = family(&program, spec.mpi, style, &launcher)?;
-    let library = library::find(family, style, gridmpi)?;
-    Ok(Resolved { library: Some(library), ..tool(spec, command, env, around)? })
+    let family = family(&program, spec.mpi, launcher.style, &launcher.name)?;
+    let library = library::find(family, launcher.style, gridmpi)?;
+    Ok(Resolved { library: Some(library), ..settled(spec, launcher, command, env, around)? })
 }
 
 /// Settles a cluster's launcher for a command that is no MPI program: the library stays out.
@@ -132,11 +138,20 @@ pub(crate) fn tool(
     env: &BTreeMap<String, String>,
     around: Surroundings,
 ) -> Result<Resolved, ResolveError> {
-    let Launcher::Command(words) = &spec.launcher else { return Err(ResolveError::NoProgram) };
-    let (_, style) = launcher_of(spec)?;
-    let spec = &with_remote_shell(spec)?;
+    settled(spec, launcher_of(spec)?, command, env, around)
+}
+
+fn settled(
+    spec: &ClusterSpec,
+    launcher: Known,
+    command: &[String],
+    env: &BTreeMap<String, String>,
+    around: Surroundings,
+) -> Result<Resolved, ResolveError> {
+    let Known { words, style, .. } = launcher;
+    let spec = &with_remote_shell(spec, style)?;
     let variables: BTreeMap<_, _> = env.clone().into_iter().chain(spec.env.clone()).collect();
-    let mut line = compose::launcher(words, style, spec, around);
+    let mut line = compose::launcher(&words, style, spec, around);
     check_root(style, &line, &variables)?;
     line.extend(command.iter().cloned());
     Ok(Resolved {
@@ -149,19 +164,39 @@ pub(crate) fn tool(
     })
 }
 
-/// The launcher's own name, and its kind.
-fn launcher_of(spec: &ClusterSpec) -> Result<(String, Style), ResolveError> {
+/// A launcher that is on this machine.
+struct Known {
+    /// How we find it from here.
+    name: String,
+    /// Itself and its arguments.
+    words: Vec<String>,
+    style: Style,
+}
+
+fn launcher_of(spec: &ClusterSpec) -> Result<Known, ResolveError> {
     let Launcher::Command(words) = &spec.launcher else { return Err(ResolveError::NoProgram) };
     if let Some(directory) = spec.directory.as_ref().filter(|directory| !directory.is_dir()) {
         return Err(ResolveError::NoDirectory(directory.display().to_string()));
     }
-    let launcher = words.first().map(|word| in_directory(word, spec)).unwrap_or_default();
+    let words = with_whole_path(words, |path| program::find(&in_directory(path, spec)).is_some());
+    let name = words.first().map(|word| in_directory(word, spec)).unwrap_or_default();
     let style = match spec.style {
-        Some(style) if program::find(&launcher).is_some() => style,
-        Some(_) => return Err(LauncherError::Missing(launcher).into()),
-        None => launcher::style(&launcher)?,
+        Some(style) if program::find(&name).is_some() => style,
+        Some(_) => return Err(LauncherError::Missing(name).into()),
+        None => launcher::style(&name)?,
     };
-    Ok((launcher, style))
+    Ok(Known { name, words, style })
+}
+
+/// Words of one who did not think of blanks: where only several of the first make a path that is there, they are one.
+fn with_whole_path(words: &[String], is_there: impl Fn(&str) -> bool) -> Vec<String> {
+    let is_path = words.first().is_some_and(|word| word.contains('/'));
+    let path = |count: usize| words[..count].join(" ");
+    let most = if is_path { words.len() } else { 0 };
+    let Some(count) = (1..=most).find(|count| is_there(&path(*count))) else {
+        return words.to_vec();
+    };
+    [path(count)].into_iter().chain(words[count..].iter().cloned()).collect()
 }
 
 /// A launcher or program as we find it from here: a relative path begins where the cluster runs. Names are searched in `PATH`.
@@ -173,13 +208,19 @@ fn in_directory(name: &str, spec: &ClusterSpec) -> String {
 }
 
 /// Launchers do not search for their remote shell alike, so they get its full path.
-fn with_remote_shell(spec: &ClusterSpec) -> Result<ClusterSpec, ResolveError> {
+fn with_remote_shell(spec: &ClusterSpec, style: Style) -> Result<ClusterSpec, ResolveError> {
     let mut spec = spec.clone();
     if let Some(shell) = &spec.remote_shell {
-        let (name, arguments) = shell.split_once(' ').unwrap_or((shell, ""));
+        let words: Vec<String> = shell.split(' ').map(str::to_owned).collect();
+        let words = with_whole_path(&words, |path| program::find(path).is_some());
+        let Some((name, arguments)) = words.split_first() else { return Ok(spec) };
         let path = program::find(name).and_then(|path| std::path::absolute(path).ok());
-        let path = path.ok_or_else(|| ResolveError::NoRemoteShell(name.to_owned()))?;
-        spec.remote_shell = Some(format!("{} {arguments}", path.display()).trim_end().to_owned());
+        let path = path.ok_or_else(|| ResolveError::NoRemoteShell(name.clone()))?;
+        let path = path.display().to_string();
+        if path.contains(' ') && style.family() == Some(Family::OpenMpi) {
+            return Err(ResolveError::BlankInRemoteShell(path));
+        }
+        spec.remote_shell = Some([&[path][..], arguments].concat().join(" ").trim_end().to_owned());
     }
     Ok(spec)
 }
@@ -362,6 +403,32 @@ mod tests {
     fn a_job_within_a_job_has_one_library() {
         let preloaded = "/a/libgridmpi-mpich.so:/b/other.so /c/libgridmpi_openmpi.so".to_owned();
         assert_eq!(without_ours(preloaded), "/b/other.so");
+    }
+
+    #[test]
+    fn a_path_with_a_blank_is_one_word_where_it_is_there() {
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let found = |text: &str| with_whole_path(&words(text), |path| path == "/opt/my mpi/run");
+        assert_eq!(found("/opt/my mpi/run -v"), ["/opt/my mpi/run", "-v"]);
+        assert_eq!(found("/opt/my mpi/other"), ["/opt/my", "mpi/other"]);
+        let first = |text: &str| with_whole_path(&words(text), |path| !path.is_empty());
+        assert_eq!(first("/bin/run a"), ["/bin/run", "a"]);
+        assert_eq!(with_whole_path(&words("run a"), |path| path == "run a"), ["run", "a"]);
+    }
+
+    #[test]
+    fn open_mpi_takes_no_remote_shell_with_a_blank() {
+        let directory = std::env::temp_dir().join(format!("gridmpi my {}", std::process::id()));
+        std::fs::create_dir(&directory).unwrap();
+        let agent = directory.join("agent");
+        std::fs::write(&agent, "").unwrap();
+        let mut spec = ClusterSpec::new(ClusterName::new("a").unwrap(), Launcher::Join);
+        spec.remote_shell = Some(format!("{} -x", agent.display()));
+        let of = |style| with_remote_shell(&spec, style).map(|spec| spec.remote_shell);
+        assert_eq!(of(Style::Hydra), Ok(spec.remote_shell.clone()));
+        let refused = of(Style::OpenMpi5).unwrap_err().to_string();
+        assert!(refused.contains(&agent.display().to_string()), "{refused}");
+        std::fs::remove_dir_all(directory).unwrap();
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::measure::{self, ByHand};
 use crate::output::{Bases, OutputOptions};
 use crate::relays;
 use crate::resolve::{self, CommandLine, Resolved};
+use crate::shell;
 use crate::signals;
 use crate::spec::{ClusterSpec, JobSpec, Launcher};
 use crate::supervise::{DEFAULT_WAIT, Happening, Limits, Mode, Seat, Supervisor};
@@ -407,7 +408,8 @@ impl Handing {
             Self::Shown(secret) => Ok((format!("{TOKEN}={} ", secret.reveal()), String::new())),
             Self::File(file) => {
                 file.publish()?;
-                Ok((String::new(), format!(" --token-file {}", file.path().display())))
+                let path = file.path().display().to_string();
+                Ok((String::new(), format!(" --token-file {}", shell::word(&path))))
             }
         }
     }
