@@ -18,7 +18,7 @@ fn rank() {
 /// A rank that notes what it was given before it plays its part.
 const RANK: &str = r#"#!/bin/sh
 me=$FAKE_DIR/$GRIDMPI_CLUSTER.${PMI_RANK:-$OMPI_COMM_WORLD_RANK}
-{ echo "preload=$LD_PRELOAD"; echo "extra=$EXTRA"; [ -n "$GRIDMPI_KEY" ] && echo key; } >"$me"
+{ echo "preload=$LD_PRELOAD"; echo "extra=$EXTRA"; [ -n "$GRIDMPI_KEY" ] && echo key; echo "host=$AGENT_HOST"; } >"$me"
 unset LD_PRELOAD
 exec "$FAKE_EXE" --exact rank --ignored --nocapture
 "#;
@@ -68,6 +68,41 @@ fn ranks_get_library_key_and_variables() {
                 assert!(noted.contains(&format!("extra={cluster}\nkey\n")), "{noted}");
             }
         }
+    }
+}
+
+/// What stands for ssh: the host is this machine, under a name that ranks are told. Its own directory for temporary files keeps
+/// daemons of Open MPI 4 apart, which would remove each other's.
+const AGENT: &str = r#"#!/bin/sh
+while [ "${1#-}" != "$1" ]; do shift; done
+export AGENT_HOST="$1" TMPDIR="$FAKE_DIR/$1"; shift
+mkdir "$TMPDIR"
+exec sh -c "$*"
+"#;
+
+#[test]
+fn ranks_are_spread_over_hosts_that_cannot_share_them_alike() {
+    for launcher in launchers() {
+        let bench = Bench::new();
+        bench.script("rank", RANK);
+        bench.script("agent", AGENT);
+        let text = format!(
+            "[[cluster]]\nname = \"a\"\nranks = 5\nlauncher = \"{}\"\nhosts = [\"x\", \"y\", \"z\"]\nremote_shell = \"./agent\"\n",
+            launcher.display()
+        );
+        fs::write(bench.path("job.toml"), text).unwrap();
+        let mut command = bench.command();
+        // These hosts share the processors of this one.
+        command.env("OMPI_MCA_hwloc_base_binding_policy", "none");
+        command.env("PRTE_MCA_hwloc_default_binding_policy", "none");
+        command.args(["run", "job.toml", "--", "./rank"]);
+        bench.finish(command).expect(0, &[]);
+        let host = |rank: u32| {
+            let noted = fs::read_to_string(bench.path(&format!("a.{rank}"))).unwrap();
+            noted.lines().find_map(|line| line.strip_prefix("host=")).unwrap().to_owned()
+        };
+        let hosts: Vec<String> = (0..5).map(host).collect();
+        assert_eq!(hosts, ["x", "x", "y", "y", "z"], "{}", launcher.display());
     }
 }
 

@@ -6,6 +6,9 @@
 use crate::spec::{ClusterSpec, Style};
 use std::path::Path;
 
+/// The longest list of hosts, in bytes: half of what Linux takes as one argument.
+const LONGEST_LIST: usize = 64 << 10;
+
 /// Circumstances that decide defaults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Surroundings {
@@ -74,9 +77,16 @@ fn hydra(cluster: &ClusterSpec, around: Surroundings) -> Vec<String> {
     if around.label {
         line.push("-prepend-rank".to_owned());
     }
-    if !cluster.hosts.is_empty() {
-        line.extend(["-hosts".to_owned(), cluster.hosts.join(",")]);
-        line.extend(count("-ppn", cluster.per_host()));
+    let spread = cluster.spread();
+    if !spread.is_empty() {
+        line.push("-hosts".to_owned());
+        match alike(&spread) {
+            Some(each) => {
+                line.push(names(&spread));
+                line.extend(count("-ppn", each));
+            }
+            None => line.push(uneven(&spread)),
+        }
     }
     if let Some(shell) = &cluster.remote_shell {
         line.extend(strings(["-launcher", "ssh", "-launcher-exec", shell]));
@@ -89,10 +99,9 @@ fn open_mpi(style: Style, cluster: &ClusterSpec, around: Surroundings) -> Vec<St
     if around.label {
         line.push("--tag-output".to_owned());
     }
-    if !cluster.hosts.is_empty() {
-        let slots = cluster.per_host().unwrap_or(1);
-        let hosts: Vec<_> = cluster.hosts.iter().map(|host| format!("{host}:{slots}")).collect();
-        line.extend(["--host".to_owned(), hosts.join(",")]);
+    let spread = cluster.spread();
+    if !spread.is_empty() {
+        line.extend(["--host".to_owned(), counted(&spread)]);
     } else if !around.batch {
         line.extend(on_this_machine(cluster, around));
     }
@@ -140,25 +149,66 @@ fn srun(cluster: &ClusterSpec, around: Surroundings) -> Vec<String> {
     if around.label {
         line.push("--label".to_owned());
     }
-    if !cluster.hosts.is_empty() {
-        line.extend(["-w".to_owned(), cluster.hosts.join(",")]);
-        line.extend(count("--ntasks-per-node", cluster.per_host()));
+    let spread = cluster.spread();
+    if !spread.is_empty() {
+        line.extend(["-w".to_owned(), names(&spread)]);
+        // Without a number for each, srun itself gives each of these nodes as many as any other, or one more.
+        line.extend(match alike(&spread) {
+            Some(each) => count("--ntasks-per-node", each),
+            None => count("-N", u32::try_from(spread.len()).ok()),
+        });
     }
     line
 }
 
-/// Variables for the launcher itself, where options cannot say it.
+type Spread<'a> = [(&'a str, Option<u32>)];
+
+/// The number of ranks that all hosts have.
+fn alike(spread: &Spread<'_>) -> Option<Option<u32>> {
+    let (_, first) = spread.first()?;
+    spread.iter().all(|(_, ranks)| ranks == first).then_some(*first)
+}
+
+fn names(spread: &Spread<'_>) -> String {
+    spread.iter().map(|(host, _)| *host).collect::<Vec<_>>().join(",")
+}
+
+/// Different numbers in hydra's words: a name for each rank, as Intel MPI takes `host:number` and does not heed it. Where that would be
+/// too long for an argument, only MPICH spreads them so.
+fn uneven(spread: &Spread<'_>) -> String {
+    let times = |ranks: Option<u32>| ranks.unwrap_or(1) as usize;
+    let length =
+        |(host, ranks): &(&str, Option<u32>)| (host.len() + 1).saturating_mul(times(*ranks));
+    if spread.iter().map(length).fold(0, usize::saturating_add) > LONGEST_LIST {
+        return counted(spread);
+    }
+    let each = spread.iter().flat_map(|(host, ranks)| vec![*host; times(*ranks)]);
+    each.collect::<Vec<_>>().join(",")
+}
+
+/// Each with its number of ranks.
+fn counted(spread: &Spread<'_>) -> String {
+    let one = |(host, ranks): &(&str, Option<u32>)| format!("{host}:{}", ranks.unwrap_or(1));
+    spread.iter().map(one).collect::<Vec<_>>().join(",")
+}
+
+/// Variables for the launcher itself, where options cannot say it. They are Intel MPI's; other launchers of its style ignore them.
 pub(crate) fn launcher_variables(
     style: Style,
     cluster: &ClusterSpec,
     around: Surroundings,
 ) -> Vec<(&'static str, &'static str)> {
-    let local = cluster.hosts.is_empty() && !around.batch && around.shared;
-    if style == Style::Hydra && local && std::env::var_os("I_MPI_PIN").is_none() {
-        // Intel MPI binds each cluster's ranks to the same first processors; others ignore it.
-        return vec![("I_MPI_PIN", "0")];
+    let is_unpinned = cluster.hosts.is_empty() && !around.batch && around.shared;
+    let mut variables = Vec::new();
+    if style == Style::Hydra && is_unpinned && std::env::var_os("I_MPI_PIN").is_none() {
+        // It binds each cluster's ranks to the same first processors.
+        variables.push(("I_MPI_PIN", "0"));
     }
-    Vec::new()
+    if style == Style::Hydra && !cluster.hosts.is_empty() && alike(&cluster.spread()).is_none() {
+        // A host gets one rank each time that it is named. As an option it would have MPICH go round the hosts.
+        variables.push(("I_MPI_PERHOST", "1"));
+    }
+    variables
 }
 
 /// Puts the library and the job's variables into a launcher's command line, which starts with the
@@ -237,6 +287,31 @@ mod tests {
         for (style, expected) in expected {
             assert_eq!(line(style, &spec, around), expected);
         }
+    }
+
+    #[test]
+    fn ranks_that_hosts_cannot_share_alike_are_said_for_each() {
+        let mut spec = cluster(4);
+        spec.hosts = vec!["x".into(), "y".into(), "z".into()];
+        let expected = [
+            (Style::Hydra, "mpiexec -n 4 -hosts x,x,y,z"),
+            (Style::OpenMpi4, "mpiexec -n 4 --host x:2,y:1,z:1"),
+            (Style::OpenMpi5, "mpiexec -n 4 --host x:2,y:1,z:1"),
+            (Style::Srun, "mpiexec -n 4 -w x,y,z -N 3"),
+        ];
+        for (style, expected) in expected {
+            assert_eq!(line(style, &spec, Surroundings::default()), expected);
+        }
+        let around = Surroundings::default();
+        let variables = |style, spec: &ClusterSpec| launcher_variables(style, spec, around);
+        assert_eq!(variables(Style::Hydra, &spec), [("I_MPI_PERHOST", "1")]);
+        assert!(variables(Style::OpenMpi5, &spec).is_empty());
+        spec.ranks = Some(100_000);
+        assert!(line(Style::Hydra, &spec, around).ends_with(" -hosts x:33334,y:33333,z:33333"));
+        spec.ranks = Some(2);
+        assert!(variables(Style::Hydra, &spec).is_empty());
+        let few = line(Style::Hydra, &spec, Surroundings::default());
+        assert_eq!(few, "mpiexec -n 2 -hosts x,y -ppn 1");
     }
 
     #[test]

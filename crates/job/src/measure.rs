@@ -459,7 +459,8 @@ mod tests {
     fn one_node_is_started_on_each_host() {
         let spec = spec(CLUSTERS);
         let nodes = nodes(&spec.clusters[0]);
-        assert_eq!((nodes.rank_count(), nodes.per_host()), (Some(2), Some(1)));
+        let each = vec![("x", Some(1)), ("y", Some(1))];
+        assert_eq!((nodes.rank_count(), nodes.spread()), (Some(2), each));
         let (pairs, others) = measurable(&spec);
         assert_eq!((pairs, others.len()), (vec![[0, 1]], 1));
     }

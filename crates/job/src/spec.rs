@@ -216,11 +216,17 @@ impl ClusterSpec {
         self.ranks.or_else(|| hosts?.checked_mul(self.ranks_per_host.unwrap_or(1)))
     }
 
-    /// Ranks on each host, as far as the job file settles it.
+    /// The hosts that get ranks, and how many each, as far as the job file settles it: evenly, unless it says how many.
     #[must_use]
-    pub fn per_host(&self) -> Option<u32> {
-        let hosts = u32::try_from(self.hosts.len()).ok().filter(|hosts| *hosts > 0)?;
-        self.ranks_per_host.or_else(|| Some(self.ranks?.div_ceil(hosts)))
+    pub fn spread(&self) -> Vec<(&str, Option<u32>)> {
+        let hosts = u32::try_from(self.hosts.len()).unwrap_or(u32::MAX);
+        let each = |index: u32| match (self.ranks_per_host, self.ranks) {
+            (Some(each), _) => Some(each),
+            (None, Some(ranks)) => Some(ranks / hosts + u32::from(index < ranks % hosts)),
+            (None, None) => None,
+        };
+        let all = self.hosts.iter().zip(0..).map(|(host, index)| (host.as_str(), each(index)));
+        all.filter(|(_, ranks)| *ranks != Some(0)).collect()
     }
 
     /// Program and arguments of this cluster, `default` being the job's.
@@ -301,17 +307,25 @@ mod tests {
         ClusterSpec::new(ClusterName::new("a").unwrap(), Launcher::Join)
     }
 
+    fn on(ranks: [Option<u32>; 3]) -> Vec<(&'static str, Option<u32>)> {
+        ["x", "y", "z"].into_iter().zip(ranks).collect()
+    }
+
     #[test]
     fn counts_follow_from_what_is_stated() {
         let mut spec = cluster();
-        assert_eq!((spec.rank_count(), spec.per_host()), (None, None));
+        assert_eq!((spec.rank_count(), spec.spread()), (None, Vec::new()));
         spec.hosts = vec!["x".into(), "y".into(), "z".into()];
-        assert_eq!((spec.rank_count(), spec.per_host()), (Some(3), None));
+        assert_eq!((spec.rank_count(), spec.spread()), (Some(3), on([None; 3])));
         spec.ranks_per_host = Some(2);
-        assert_eq!((spec.rank_count(), spec.per_host()), (Some(6), Some(2)));
+        assert_eq!((spec.rank_count(), spec.spread()), (Some(6), on([Some(2); 3])));
         spec.ranks_per_host = None;
-        spec.ranks = Some(4);
-        assert_eq!((spec.rank_count(), spec.per_host()), (Some(4), Some(2)));
+        for (ranks, each) in [(4, [2, 1, 1]), (5, [2, 2, 1]), (6, [2, 2, 2]), (7, [3, 2, 2])] {
+            spec.ranks = Some(ranks);
+            assert_eq!((spec.rank_count(), spec.spread()), (Some(ranks), on(each.map(Some))));
+        }
+        spec.ranks = Some(2);
+        assert_eq!(spec.spread(), [("x", Some(1)), ("y", Some(1))]);
     }
 
     #[test]
