@@ -103,7 +103,7 @@ fn cluster(mut table: Table<'_>) -> Result<ClusterSpec, FileError> {
     spec.launcher_args = table.texts("launcher_args")?.unwrap_or_default();
     spec.style = choice(&mut table, "style", &Style::NAMES, Style::parse)?;
     spec.mpi = choice(&mut table, "mpi", &Family::NAMES, Family::parse)?;
-    spec.hosts = table.texts("hosts")?.unwrap_or_default();
+    spec.hosts = hosts(&mut table)?;
     spec.ranks_per_host = table.count("ranks_per_host")?;
     spec.remote_shell = plain(table.text("remote_shell")?);
     spec.head = plain(table.text("head")?);
@@ -121,6 +121,30 @@ fn cluster(mut table: Table<'_>) -> Result<ClusterSpec, FileError> {
     check(&table, &spec)?;
     table.finish()?;
     Ok(spec)
+}
+
+/// Launchers have signs of their own in such lists, and each others: what is more than a name would mean something else to some.
+fn hosts(table: &mut Table<'_>) -> Result<Vec<String>, FileError> {
+    let Some(At { value: hosts, .. }) = table.texts_at("hosts")? else { return Ok(Vec::new()) };
+    let is_name = |host: &str| {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+        host.chars().all(is_plain) && host.starts_with(|c: char| c.is_ascii_alphanumeric())
+    };
+    let read = |At { value, at }: At<String>| match is_name(&value) {
+        true => Ok(value),
+        false => {
+            let remedy = match value.parse::<std::net::Ipv6Addr>() {
+                Ok(_) => {
+                    "launchers split such an address: give the host's name, or its IPv4 address"
+                }
+                Err(_) => {
+                    "write one name for each host; the ranks on it are said by `ranks_per_host`, other options by `launcher_args`"
+                }
+            };
+            Err(table.error(at, format!("`hosts`: {value:?} is no host name: {remedy}")))
+        }
+    };
+    hosts.into_iter().map(read).collect()
 }
 
 fn relays(table: &mut Table<'_>) -> Result<Vec<String>, FileError> {
@@ -464,6 +488,18 @@ via = "relays"
             ("cluster = 3\n".to_owned(), "must be a list of tables, each written [[cluster]]"),
             (String::new(), "no [[cluster]]"),
             ("[[cluster]\n".to_owned(), "job.toml:1: "),
+            (
+                format!("{a}hosts = [\"x\",\n \"y:4\"]\n"),
+                "job.toml:4: `hosts`: \"y:4\" is no host name: write one name for each host; the ranks on it are said by `ranks_per_host`",
+            ),
+            (
+                format!("{a}hosts = [\"fd00::11\"]\n"),
+                "\"fd00::11\" is no host name: launchers split",
+            ),
+            (format!("{a}hosts = [\"a b\"]\n"), "\"a b\" is no host name"),
+            (format!("{a}hosts = [\"a,b\"]\n"), "\"a,b\" is no host name"),
+            (format!("{a}hosts = [\"\"]\n"), "\"\" is no host name"),
+            (format!("{a}hosts = [\"-x\"]\n"), "\"-x\" is no host name"),
             (format!("{a}hosts = \"x\"\n"), "job.toml:3: `hosts` must be a list of strings"),
             (
                 format!(
