@@ -41,7 +41,7 @@ pub const TLS: &str = "GRIDMPI_TLS";
 pub const CONNECTIONS: &str = "GRIDMPI_CONNECTIONS";
 /// How much the library tells on stderr: `0` (default) to `2`.
 pub const DEBUG: &str = "GRIDMPI_DEBUG";
-/// Seconds a cluster waits for the others; `0` for a day.
+/// Seconds a cluster waits for the others; `0` for as long as it takes.
 pub const WAIT: &str = "GRIDMPI_WAIT";
 /// Read by `gridmpi` itself: the directory of the preloaded libraries.
 pub const LIBDIR: &str = "GRIDMPI_LIBDIR";
@@ -69,7 +69,9 @@ pub const FORWARDED: [&str; 16] = [
 ];
 
 const DEFAULT_WAIT: Duration = Duration::from_secs(600);
-const LONGEST_WAIT: Duration = Duration::from_secs(24 * 3600);
+/// Ten years, which is no limit to anybody: clusters may join from batch queues that hold them back for days. Clocks count so far, and
+/// poll and sockets are given their time in seconds.
+const LONGEST_WAIT: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
 const MAX_COORDINATORS: usize = 32;
 
 /// What a rank learns from its environment.
@@ -442,6 +444,22 @@ mod tests {
         assert_eq!((second.job, second.key.clone()), (first.job, first.key.clone()));
         let names: Vec<_> = first.variables().into_iter().map(|(name, _)| name).collect();
         assert!(names.iter().all(|name| FORWARDED.contains(name)));
+    }
+
+    #[test]
+    fn a_wait_is_as_long_as_it_was_said() {
+        let read = |text: &str| {
+            let mut all = good();
+            all.insert(WAIT, text.to_owned());
+            parse(&all).unwrap().unwrap()
+        };
+        assert_eq!(read("200000").wait, Duration::from_secs(200_000));
+        for endless in ["0", "316224060", "18446744073709551615"] {
+            let read = read(endless);
+            assert_eq!(read.wait, LONGEST_WAIT);
+            assert!(read.deadline() > Instant::now() + Duration::from_secs(9 * 366 * 24 * 3600));
+        }
+        assert_eq!(parse(&good()).unwrap().unwrap().wait, DEFAULT_WAIT);
     }
 
     #[test]

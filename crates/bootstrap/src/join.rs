@@ -31,7 +31,7 @@ pub struct JoinRequest {
 pub struct JoinTerms {
     /// Where the coordinator listens, as far as it knows itself.
     pub coordinators: Vec<SocketAddr>,
-    /// Seconds that ranks wait for other clusters; 0 for a day.
+    /// Seconds that ranks wait for other clusters; 0 for as long as it takes.
     pub wait_s: u64,
     /// The wide-area interface of this cluster, if the job names one.
     pub interface: Option<String>,

@@ -58,7 +58,7 @@ pub struct CoordinatorConfig {
     pub reachable: Vec<IpAddr>,
     /// Relays through which clusters may come that cannot reach us directly.
     pub relays: Option<RelayAccess>,
-    /// How long ranks wait for other clusters, for those who join; 0 for a day.
+    /// How long ranks wait for other clusters, for those who join; 0 for as long as it takes.
     pub wait_s: u64,
 }
 

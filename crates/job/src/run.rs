@@ -301,7 +301,7 @@ fn wait(spec: &JobSpec) -> Duration {
     let by_hand = spec.clusters.iter().any(|cluster| cluster.launcher == Launcher::Join);
     match spec.wait.or((!by_hand).then_some(DEFAULT_WAIT)) {
         Some(wait) => wait + Duration::from_secs(60),
-        // To ranks 0 means a day.
+        // To ranks 0 means as long as it takes.
         None => Duration::ZERO,
     }
 }
