@@ -236,11 +236,27 @@ fn the_token_is_shown_as_the_document_says_and_not_with_a_file_for_it() {
     assert_eq!(token.trim().len(), 32);
     let (quoted, _) = said(&["--token-file", "my token"]);
     assert!(quoted.contains(" --token-file 'my token' -- LAUNCHER"), "{quoted}");
+    assert!(!quoted.contains("`env`"), "{quoted}");
     let keys = SECURITY.split("## Keys").nth(1).unwrap().split("## ").next().unwrap();
     for part in ["with one exception", "`GRIDMPI_TOKEN=...`", "`token: ...`", "`--token-file FILE`"]
     {
         assert!(keys.contains(part), "docs/security.md does not say {part}");
     }
+}
+
+#[test]
+fn who_joins_is_told_which_variables_to_set() {
+    let bench = Bench::new();
+    let text = "[job]\nenv = { SOLVER = \"b\", OMP_NUM_THREADS = \"2\" }\n\
+                [[cluster]]\nname = \"b\"\nlauncher = \"join\"\n";
+    fs::write(bench.path("job.toml"), text).unwrap();
+    let mut command = bench.command();
+    let mut child = bench.start(command.args(["run", "job.toml", "--", "sh"]));
+    let log = bench.log(&mut child);
+    bench.said(&log, "to be set there as well: OMP_NUM_THREADS, SOLVER\n");
+    send("TERM", child.id());
+    common::wait(&mut child);
+    bench.nothing_left();
 }
 
 #[test]

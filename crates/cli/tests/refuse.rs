@@ -35,6 +35,17 @@ fn unknown_clusters_are_named_with_the_known_ones() {
 }
 
 #[test]
+fn what_nobody_would_heed_of_a_cluster_that_joins_is_refused() {
+    let bench = Bench::new();
+    for (option, value) in [("--program", "b=./x"), ("--mpi", "b=mpich"), ("--style", "b=srun")] {
+        let outcome = run(&bench, &["--cluster=b=join", option, value, "--", "sh"]);
+        outcome.expect(2, &["cluster `b` is started by `gridmpi join`", option]);
+    }
+    let text = "[[cluster]]\nname = \"b\"\nlauncher = \"join\"\nenv = { A = \"1\" }\n";
+    job_file(&bench, text).expect(2, &["job.toml:1: ", "started by hand: `env`"]);
+}
+
+#[test]
 fn a_missing_launcher_and_a_strange_one_are_named() {
     let bench = Bench::new();
     let outcome = run(&bench, &["--cluster", "a=mpiexec.nowhere:2", "--", "sh"]);

@@ -217,12 +217,14 @@ fn choice<T>(
 /// What cannot work together.
 fn check(table: &Table<'_>, spec: &ClusterSpec) -> Result<(), FileError> {
     let wrong = |message: &str| Err(table.error(table.start, message));
-    let joins = spec.launcher == Launcher::Join;
-    if joins && (spec.head.is_some() || !spec.hosts.is_empty() || !spec.launcher_args.is_empty()) {
-        return wrong(
-            "a cluster with launcher = \"join\" is started by hand: `head`, `hosts` and \
-             `launcher_args` have no meaning for it",
-        );
+    let unheeded = spec.unheeded();
+    if !unheeded.is_empty() {
+        let keys: Vec<String> = unheeded.iter().map(|key| format!("`{key}`")).collect();
+        return wrong(&format!(
+            "a cluster with launcher = \"join\" is started by hand: {} would mean nothing here, and belongs to where it is started \
+             (`gridmpi join`)",
+            keys.join(", ")
+        ));
     }
     if spec.ranks_per_host.is_some() && spec.hosts.is_empty() {
         return wrong("`ranks_per_host` needs `hosts`");
@@ -482,7 +484,14 @@ via = "relays"
                 "job.toml:7: there are two [[link]]s between `b` and `a`: put all keys into one",
             ),
             (format!("{a}ranks_per_host = 2\n"), "needs `hosts`"),
-            (format!("{a}launcher = \"join\"\nhead = \"h\"\n"), "started by hand"),
+            (format!("{a}launcher = \"join\"\nhead = \"h\"\n"), "started by hand: `head` would"),
+            (
+                format!(
+                    "{a}launcher = \"join\"\nenv = {{ A = \"1\" }}\nprogram = \"x\"\nargs = []\ndirectory = \"/\"\nmpi = \"mpich\"\n\
+                     style = \"srun\"\n"
+                ),
+                "started by hand: `directory`, `env`, `program`, `args`, `style`, `mpi` would mean nothing here",
+            ),
             ("[[cluster]]\nranks = 2\n".to_owned(), "job.toml:1: this [[cluster]] has no `name`"),
             ("[[cluster]]\nname = \"a b\"\n".to_owned(), "job.toml:2: \"a b\" is no cluster name"),
             ("cluster = 3\n".to_owned(), "must be a list of tables, each written [[cluster]]"),

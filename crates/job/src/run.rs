@@ -208,6 +208,14 @@ fn check(spec: &JobSpec) -> Result<(), Problems> {
         if spec.clusters[..index].iter().any(|other| other.name == cluster.name) {
             return Err(vec![format!("there are two clusters named `{}`", cluster.name)]);
         }
+        if !cluster.unheeded().is_empty() {
+            let options: Vec<_> = cluster.unheeded().iter().map(|key| format!("--{key}")).collect();
+            return Err(vec![format!(
+                "cluster `{}` is started by `gridmpi join`: {} would mean nothing here, and belongs to that command",
+                cluster.name,
+                options.join(", ")
+            )]);
+        }
     }
     Ok(())
 }
@@ -433,8 +441,20 @@ fn invite(
         format!("{before}gridmpi join{more} --cluster {name} {at}{option} -- LAUNCHER ... PROGRAM")
     };
     let commands: Vec<_> = names.iter().map(command).collect();
-    say!("waiting for others to join:\n{}{}", commands.join("\n"), by_relay(spec));
+    say!("waiting for others to join:\n{}{}{}", commands.join("\n"), by_relay(spec), unset(spec));
     Ok(())
+}
+
+/// What those set who come: values may be nobody else's business, and do not leave this machine by themselves.
+fn unset(spec: &JobSpec) -> String {
+    let names: Vec<&str> = spec.env.keys().map(String::as_str).collect();
+    match names.is_empty() {
+        true => String::new(),
+        false => format!(
+            "\nthe `env` of [job] does not reach their ranks, so that it is to be set there as well: {}",
+            names.join(", ")
+        ),
+    }
 }
 
 /// What those add who come through relays of their own, which nobody here knows.

@@ -229,6 +229,25 @@ impl ClusterSpec {
         all.filter(|(_, ranks)| *ranks != Some(0)).collect()
     }
 
+    /// What is said of a cluster that joins, and that nobody would heed, as whoever starts it says it: keys of the job file.
+    #[must_use]
+    pub fn unheeded(&self) -> Vec<&'static str> {
+        let said = [
+            ("head", self.head.is_some()),
+            ("hosts", !self.hosts.is_empty()),
+            ("launcher_args", !self.launcher_args.is_empty()),
+            ("remote_shell", self.remote_shell.is_some()),
+            ("directory", self.directory.is_some()),
+            ("env", !self.env.is_empty()),
+            ("program", self.program.is_some()),
+            ("args", self.args.is_some()),
+            ("style", self.style.is_some()),
+            ("mpi", self.mpi.is_some()),
+        ];
+        let joins = self.launcher == Launcher::Join;
+        said.into_iter().filter(|(_, is_said)| joins && *is_said).map(|(key, _)| key).collect()
+    }
+
     /// Program and arguments of this cluster, `default` being the job's.
     #[must_use]
     pub fn command(&self, default: &[String]) -> Vec<String> {
