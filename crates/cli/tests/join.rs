@@ -411,6 +411,29 @@ fn a_head_node_is_reached_by_ssh_without_secrets_in_arguments() {
 }
 
 #[test]
+fn a_gridmpi_that_is_not_where_it_was_named_is_replaced_by_no_other() {
+    let bench = Bench::new();
+    bench.script("ssh", "#!/bin/sh\nfor last; do :; done\nexec sh -c \"$last\"\n");
+    bench.script("gridmpi", "#!/bin/sh\n>\"$FAKE_DIR/another\"\nexit 3\n");
+    let path = behind_head(&bench);
+    let text = fs::read_to_string(bench.path("job.toml")).unwrap();
+    let named = |named: &str| {
+        let key = format!("head = \"me@head\"\nhead_gridmpi = \"{named}\"");
+        fs::write(bench.path("job.toml"), text.replace("head = \"me@head\"", &key)).unwrap();
+        let mut command = bench.command();
+        command.args(["run", "job.toml"]).env("PATH", &path).env("HOME", &bench.directory);
+        bench.finish(command)
+    };
+    named("/nowhere/gridmpi").expect(127, &["`head_gridmpi`, /nowhere/gridmpi,"]);
+    assert!(!bench.path("another").exists(), "it was");
+    // One in the home directory there, and one in the PATH there.
+    for name in ["~/gridmpi", "gridmpi"] {
+        named(name).expect(3, &["exit code 3 before anything had joined"]);
+        fs::remove_file(bench.path("another")).unwrap();
+    }
+}
+
+#[test]
 fn a_head_node_from_which_nothing_comes_has_a_remedy() {
     let bench = Bench::new();
     let path = behind_head(&bench);

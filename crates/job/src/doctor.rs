@@ -159,9 +159,9 @@ fn absence(
     what: String,
     at: &[SocketAddr],
 ) -> Trouble {
-    let head = cluster.and_then(|cluster| cluster.head.as_ref());
-    let hint = head.map(|head| match code {
-        Some(code) => head::remedy(head, code),
+    let head = cluster.and_then(|cluster| Some((cluster, cluster.head.as_ref()?)));
+    let hint = head.map(|(cluster, head)| match code {
+        Some(code) => head::remedy(cluster, head, code),
         None => head::must_work(head),
     });
     let own = cluster.zip(code).map(|(cluster, code)| fate(cluster, code));

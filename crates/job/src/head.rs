@@ -63,19 +63,39 @@ pub(crate) fn order(
     (secret, description): (&Secret, &Description),
 ) -> Result<Vec<u8>, String> {
     let here = std::env::current_dir().unwrap_or_default().display().to_string();
-    let ours = gridmpi.display().to_string();
-    let gridmpi = spec.head_gridmpi.as_deref().unwrap_or(&ours);
-    // Sites often have one file system layout, but need not.
+    let gridmpi = match &spec.head_gridmpi {
+        // That one and no other.
+        Some(named) => format!("g={}", from_home(named)),
+        // Sites often have one file system layout, but need not.
+        None => format!(
+            "g={}; [ -x \"$g\" ] || g=$(basename \"$g\")",
+            quote(&gridmpi.display().to_string())
+        ),
+    };
     let script = format!(
         "cd {} 2>/dev/null; IFS= read -r {TOKEN} && IFS= read -r {DESCRIPTION} && export {TOKEN} {DESCRIPTION}; \
-         g={}; [ -x \"$g\" ] || g=$(basename \"$g\"); exec \"$g\" {verb} --cluster {} {}",
+         {gridmpi}; exec \"$g\" {verb} --cluster {} {}",
         quote(&here),
-        quote(gridmpi),
         quote(spec.name.as_str()),
         quote(&address::list(at)),
     );
     let json = serde_json::to_string(description).map_err(|error| error.to_string())?;
     Ok(format!("{script}\n{}\n{json}\n", secret.reveal()).into_bytes())
+}
+
+/// A path as the shell there has it, whose user has a home of his own.
+fn from_home(path: &str) -> String {
+    match path.split_once('/') {
+        Some((home, rest)) if home.starts_with('~') && is_home(&home[1..]) => {
+            format!("{home}/{}", quote(rest))
+        }
+        _ => quote(path),
+    }
+}
+
+/// A user's name, or none: the user himself.
+fn is_home(name: &str) -> bool {
+    name.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c))
 }
 
 /// Says that what was started for a cluster has ended with this exit code `before` something.
@@ -91,22 +111,25 @@ pub(crate) fn fate(spec: &ClusterSpec, code: i32, before: &str) -> String {
 /// The same; where it was the ssh to a head node, with what may be wrong.
 pub(crate) fn ended(spec: &ClusterSpec, code: i32, before: &str) -> String {
     let fate = fate(spec, code, before);
-    let more = spec.head.as_ref().map(|head| format!(": {}", remedy(head, code)));
+    let more = spec.head.as_ref().map(|head| format!(": {}", remedy(spec, head, code)));
     fate + &more.unwrap_or_default()
 }
 
 /// What may be wrong where the ssh to a head node ends at once.
-pub(crate) fn remedy(head: &str, code: i32) -> String {
-    match code {
-        FAILED => {
+pub(crate) fn remedy(spec: &ClusterSpec, head: &str, code: i32) -> String {
+    match (code, &spec.head_gridmpi) {
+        (FAILED, _) => {
             format!("it did not get through (what it says stands above); {}", must_work(head))
         }
-        126 | 127 => "what was said there stands above. Is `gridmpi` installed there, under the path that it has here or in the PATH \
+        (126 | 127, Some(named)) => format!(
+            "what was said there stands above. Is `head_gridmpi`, {named}, on that node, and may you run it there?"
+        ),
+        (126 | 127, None) => "what was said there stands above. Is `gridmpi` installed there, under the path that it has here or in the PATH \
                       of what ssh starts? Else name it by `head_gridmpi`"
             .to_owned(),
-        0 => "does its sshd or its login shell not do what it is told (ForceCommand, an `exit` in start-up files)?"
+        (0, _) => "does its sshd or its login shell not do what it is told (ForceCommand, an `exit` in start-up files)?"
             .to_owned(),
-        _ => "what was said there stands above".to_owned(),
+        (_, _) => "what was said there stands above".to_owned(),
     }
 }
 
@@ -175,6 +198,37 @@ mod tests {
     }
 
     #[test]
+    fn the_gridmpi_that_was_named_is_the_only_one() {
+        let secret = Secret::random().unwrap();
+        let mut spec = spec();
+        let described = Description {
+            cluster: spec.clone(),
+            command: vec![],
+            env: BTreeMap::new(),
+            label: false,
+            relay_token: None,
+        };
+        let mut line = |named: Option<&str>| {
+            spec.head_gridmpi = named.map(str::to_owned);
+            let bytes = order(&spec, &[], Path::new("/our/gridmpi"), JOIN, (&secret, &described));
+            String::from_utf8(bytes.unwrap()).unwrap().lines().next().unwrap().to_owned()
+        };
+        assert!(
+            line(None).contains("g='/our/gridmpi'; [ -x \"$g\" ] || g=$(basename \"$g\"); exec")
+        );
+        for (named, word) in [
+            ("/opt/it's/gridmpi", r"'/opt/it'\''s/gridmpi'"),
+            ("~/my tools/gridmpi", "~/'my tools/gridmpi'"),
+            ("~me/gridmpi", "~me/'gridmpi'"),
+            ("~$(x)/gridmpi", "'~$(x)/gridmpi'"),
+            ("gridmpi-1.1", "'gridmpi-1.1'"),
+        ] {
+            let line = line(Some(named));
+            assert!(line.contains(&format!("; g={word}; exec \"$g\" join")), "{line}");
+        }
+    }
+
+    #[test]
     fn ssh_outlasts_what_connections_may_take_to_come_back() {
         for reconnect in [0, 1, 15, 59, 60, 3600] {
             let words = command("head", Duration::from_secs(reconnect));
@@ -201,5 +255,8 @@ mod tests {
             let text = ended(&spec, code, "too soon");
             assert!(text.contains("head node `me@head`") && text.contains(part), "{text}");
         }
+        spec.head_gridmpi = Some("/opt/x".to_owned());
+        let text = ended(&spec, 127, "too soon");
+        assert!(text.contains("`head_gridmpi`, /opt/x,") && !text.contains("name it"), "{text}");
     }
 }
