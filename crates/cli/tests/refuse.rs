@@ -190,6 +190,22 @@ fn a_token_file_that_cannot_be_written_is_named_before_anything_starts() {
 }
 
 #[test]
+fn output_files_that_cannot_be_written_are_named_before_anything_starts() {
+    let bench = Bench::new();
+    fs::create_dir_all(bench.path("results/b.out")).unwrap();
+    fs::write(bench.path("results/a.out"), "of an earlier job").unwrap();
+    let clusters = [bench.cluster("a", 1), bench.cluster("b", 1)];
+    let outcome = run(&bench, &[&clusters[0], &clusters[1], "--output", "results", "--", "sh"]);
+    outcome.expect(2, &["cannot write results/b.out: Is a directory", "--output"]);
+    assert!(!bench.path("a.args").exists(), "a launcher was started");
+    assert_eq!(fs::read_to_string(bench.path("results/a.out")).unwrap(), "of an earlier job");
+    fs::remove_dir(bench.path("results/b.out")).unwrap();
+    run(&bench, &[&clusters[0], &clusters[1], "--output", "results", "--", "sh"]).expect(0, &[]);
+    let anew = fs::read_to_string(bench.path("results/a.out")).unwrap();
+    assert!(!anew.contains("of an earlier job"), "{anew}");
+}
+
+#[test]
 fn malformed_settings_are_named() {
     let bench = Bench::new();
     let mut command = bench.command();

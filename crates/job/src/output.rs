@@ -1,6 +1,7 @@
 //! Where the output of launchers goes: to our own, line by line with a label, or into files.
 
-use std::fs::File;
+use crate::spec::{ClusterSpec, Launcher};
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -86,16 +87,18 @@ impl OutputOptions {
         self.label
     }
 
-    /// Sinks for stdout and stderr of a cluster.
+    /// Sinks for stdout and stderr of a cluster that this machine starts. Its `files`, if it has some, begin anew.
     pub(crate) fn sinks(
         &self,
         cluster: usize,
         name: &str,
         bases: &Bases,
+        files: Option<Files>,
     ) -> io::Result<(Sink, Sink)> {
-        if let Some(directory) = &self.directory {
-            let file = |ending: &str| File::create(directory.join(format!("{name}.{ending}")));
-            return Ok((Sink::File(file("out")?), Sink::File(file("err")?)));
+        if let Some(files) = files {
+            files.iter().try_for_each(begin_anew)?;
+            let [out, err] = files;
+            return Ok((Sink::File(out), Sink::File(err)));
         }
         if !self.label {
             return Ok((Sink::Inherit, Sink::Inherit));
@@ -105,12 +108,38 @@ impl OutputOptions {
         Ok((read(label.clone()), read(label)))
     }
 
-    /// Makes the directory, so that the error comes before anything is started.
-    pub(crate) fn prepare(&self) -> Result<(), String> {
-        let Some(directory) = &self.directory else { return Ok(()) };
+    /// Makes the directory and opens the files of clusters that are not started elsewhere, so that errors come before anything is
+    /// started. What an earlier job has left in them stays until then.
+    pub(crate) fn prepare(&self, clusters: &[ClusterSpec]) -> Result<Vec<Option<Files>>, String> {
+        let Some(directory) = &self.directory else {
+            return Ok(clusters.iter().map(|_| None).collect());
+        };
         std::fs::create_dir_all(directory)
-            .map_err(|error| format!("cannot make the directory {}: {error}", shown(directory)))
+            .map_err(|error| format!("cannot make the directory {}: {error}", shown(directory)))?;
+        let open = |cluster: &ClusterSpec, ending: &str| {
+            let path = directory.join(format!("{}.{ending}", cluster.name));
+            let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path);
+            file.map_err(|error| {
+                format!(
+                    "cannot write {}: {error}. Name another directory by --output",
+                    shown(&path)
+                )
+            })
+        };
+        let files = |cluster: &ClusterSpec| match cluster.launcher {
+            Launcher::Join => Ok(None),
+            Launcher::Command(_) => Ok(Some([open(cluster, "out")?, open(cluster, "err")?])),
+        };
+        clusters.iter().map(files).collect()
     }
+}
+
+/// Those of a cluster's stdout and stderr.
+pub(crate) type Files = [File; 2];
+
+/// Pipes and devices have no length.
+fn begin_anew(file: &File) -> io::Result<()> {
+    if file.metadata()?.is_file() { file.set_len(0) } else { Ok(()) }
 }
 
 fn shown(path: &Path) -> String {

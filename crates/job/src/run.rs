@@ -8,7 +8,7 @@ use crate::doctor;
 use crate::head::{self, Description};
 use crate::input::Input;
 use crate::measure::{self, ByHand};
-use crate::output::{Bases, OutputOptions};
+use crate::output::{Bases, Files, OutputOptions};
 use crate::relays;
 use crate::resolve::{self, CommandLine, Resolved};
 use crate::shell;
@@ -85,7 +85,7 @@ fn start(spec: &JobSpec, options: &RunOptions) -> Result<Supervisor, Problems> {
     check(spec)?;
     let plans = plans(spec, options)?;
     let access = relay_access(spec)?;
-    options.output.prepare().map_err(one)?;
+    let files = options.output.prepare(&spec.clusters).map_err(one)?;
     let mut settings = Settings::from_process().map_err(|error| one(error.to_string()))?;
     settings.pacing = options.pacing.or(settings.pacing).or(spec.pacing);
     settings.tls = options.tls.or(settings.tls).or(spec.tls);
@@ -126,6 +126,7 @@ fn start(spec: &JobSpec, options: &RunOptions) -> Result<Supervisor, Problems> {
         at: meeting.at.clone(),
         relays: access,
         bases: Bases::new(&sizes),
+        files,
         crew,
     };
     let mut seats = Vec::new();
@@ -324,6 +325,8 @@ struct Starter<'a> {
     /// Of each cluster.
     relays: Vec<Option<RelayAccess>>,
     bases: Bases,
+    /// Of each cluster, for its output.
+    files: Vec<Option<Files>>,
     crew: Crew,
 }
 
@@ -360,7 +363,8 @@ impl Starter<'_> {
         let ours = index == 0;
         let input =
             if ours || !first.is_empty() { Input::Ours { first, ours } } else { Input::Null };
-        let sinks = self.options.output.sinks(index, name.as_str(), &self.bases);
+        let files = self.files[index].take();
+        let sinks = self.options.output.sinks(index, name.as_str(), &self.bases, files);
         let (out, err) = sinks.map_err(failed)?;
         self.crew.launch(line, Streams { input, out, err }).map_err(failed)
     }
