@@ -206,13 +206,18 @@ pub(crate) fn pump(
     let (mut fresh, mut is_open) = (true, true);
     loop {
         let mut line = Vec::new();
-        match (&mut from).take(MAX_LINE).read_until(b'\n', &mut line) {
-            Ok(count) if count > 0 => turns.next(),
-            _ => return,
+        let count = match (&mut from).take(MAX_LINE).read_until(b'\n', &mut line) {
+            Ok(count) => count as u64,
+            Err(_) => 0,
+        };
+        if count == 0 && fresh {
+            return;
         }
-        let ends = line.ends_with(b"\n");
+        turns.next();
+        // Less than a piece without a line end is the last that comes, and others' lines may follow it.
+        let ends = line.ends_with(b"\n") || count < MAX_LINE;
         let mut whole = if fresh { label.put(&line) } else { line };
-        if !ends && (whole.len() as u64) < MAX_LINE {
+        if ends && !whole.ends_with(b"\n") {
             whole.push(b'\n');
         }
         let written = if is_open { to.write_all(&whole).and_then(|()| to.flush()) } else { Ok(()) };
@@ -373,6 +378,21 @@ mod tests {
             pump(&mut from, &label, &mut to, &Turns::default(), |_| said.set(said.get() + 1));
             assert_eq!((from.is_empty(), to.0.len()), (complaints > 0, 20), "{kind}");
             assert_eq!(said.get(), complaints, "{kind}");
+        }
+    }
+
+    #[test]
+    fn line_ends_are_where_lines_end_whatever_labels_are_exchanged() {
+        let sizes = [Some(4), Some(2)];
+        let piece = MAX_LINE as usize;
+        for (given, told) in [("[1,0]<stdout>:", "[b 4] "), ("", "[b] ")] {
+            for length in [piece - 20, piece - 1, piece, piece + 1, 2 * piece, 2 * piece + 7] {
+                let text = "x".repeat(length - given.len());
+                for end in ["", "\n"] {
+                    let out = labelled(&format!("{given}{text}{end}"), &sizes);
+                    assert!(out == format!("{told}{text}\n"), "{given} {length} {end:?}");
+                }
+            }
         }
     }
 
