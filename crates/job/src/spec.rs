@@ -251,10 +251,10 @@ impl ClusterSpec {
     /// Program and arguments of this cluster, `default` being the job's.
     #[must_use]
     pub fn command(&self, default: &[String]) -> Vec<String> {
-        let own = self.program.as_ref();
-        let program = own.or(default.first()).cloned();
+        // Arguments are none without a program, and must not be taken for one.
+        let Some(program) = self.program.as_ref().or(default.first()) else { return Vec::new() };
         let args = self.args.clone().unwrap_or_else(|| default.iter().skip(1).cloned().collect());
-        program.into_iter().chain(args).collect()
+        [program.clone()].into_iter().chain(args).collect()
     }
 }
 
@@ -392,5 +392,8 @@ mod tests {
         assert_eq!(spec.command(&default), ["other", "1"]);
         spec.args = Some(vec!["2".into()]);
         assert_eq!(spec.command(&default), ["other", "2"]);
+        spec.program = None;
+        assert_eq!(spec.command(&default), ["prog", "2"]);
+        assert!(spec.command(&[]).is_empty());
     }
 }
