@@ -132,7 +132,7 @@ pub(crate) fn run(args: Args) -> i32 {
         token_file: args.token_file.clone(),
         measure: args.measure,
         doctor: args.doctor,
-        file: args.job.clone(),
+        file: args.job.clone().filter(|_| args.style.is_empty() && args.listen.is_none()),
         pacing: args.pacing,
         tls: args.tls.map(|switch| switch.0),
     };

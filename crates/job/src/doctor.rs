@@ -186,9 +186,9 @@ pub(crate) fn before(spec: &JobSpec, gridmpi: &Path) -> Result<(), Vec<String>> 
 }
 
 /// The command that looks why clusters do not come. None where it would find what is not so: where the job's one open port
-/// is taken by the job itself, and where nothing could be started.
+/// is taken by the job itself, where nothing could be started, and where the file cannot be read again, as a pipe cannot.
 pub(crate) fn later(spec: &JobSpec, options: &RunOptions) -> Option<CommandLine> {
-    let file = options.file.as_ref()?.display().to_string();
+    let file = options.file.as_ref().filter(|file| file.is_file())?.display().to_string();
     let listen = spec.listen.as_deref().and_then(|text| parse_listen(text).ok());
     let is_taken = listen.is_some_and(|at| at.port() != 0);
     let words = vec![options.gridmpi.display().to_string(), "doctor".to_owned(), file];
@@ -255,8 +255,11 @@ delay = "10 ms"
         let mut spec = spec(JOB);
         let mut options = RunOptions { gridmpi: "gridmpi".into(), ..RunOptions::default() };
         assert!(later(&spec, &options).is_none());
-        options.file = Some("job.toml".into());
-        assert_eq!(later(&spec, &options).unwrap().words, ["gridmpi", "doctor", "job.toml"]);
+        options.file = Some("/dev/null".into());
+        assert!(later(&spec, &options).is_none());
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+        options.file = Some(file.into());
+        assert_eq!(later(&spec, &options).unwrap().words, ["gridmpi", "doctor", file]);
         spec.listen = Some("127.0.0.1:0".to_owned());
         assert!(later(&spec, &options).is_some());
         spec.listen = Some(":7000".to_owned());

@@ -49,7 +49,7 @@ pub struct RunOptions {
     pub measure: bool,
     /// Look at nodes and links first, and start only if nothing is in the way.
     pub doctor: bool,
-    /// The job file, if there is one: for `gridmpi doctor`, when clusters do not come.
+    /// The job file, if it says all by itself about how clusters are started: for `gridmpi doctor`, when they do not come.
     pub file: Option<PathBuf>,
     /// How what crosses between clusters is held back, whatever job file and environment say.
     pub pacing: Option<Pacing>,
