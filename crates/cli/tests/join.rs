@@ -343,6 +343,29 @@ fn settings_reach_the_ranks_behind_a_head_node() {
 }
 
 #[test]
+fn an_ssh_has_streams_that_nobody_else_has() {
+    let bench = Bench::new();
+    // Its parent is `gridmpi`.
+    let ssh = "#!/bin/sh\nends() { for n in 0 1 2; do readlink /proc/$1/fd/$n; done; }\n\
+               own=$(ends $$) ours=$(ends $PPID)\necho \"$own\" >\"$FAKE_DIR/own\"; echo \"$ours\" >\"$FAKE_DIR/ours\"\n\
+               echo from far; echo from there >&2\nexit 255\n";
+    bench.script("ssh", ssh);
+    let path = behind_head(&bench);
+    for (verb, code) in [("run", 255), ("probe", 1)] {
+        let mut command = bench.command();
+        command.args([verb, "job.toml"]).env("PATH", &path);
+        let outcome = bench.finish(command);
+        outcome.expect(code, &["from there"]);
+        let (far, people) = (outcome.out.contains("from far"), outcome.err.contains("from far"));
+        assert_eq!((far, people), (verb == "run", verb == "probe"), "{outcome:?}");
+        let ends = |file: &str| fs::read_to_string(bench.path(file)).unwrap();
+        let (own, ours) = (ends("own"), ends("ours"));
+        assert_eq!((own.lines().count(), ours.lines().count()), (3, 3));
+        assert!(own.lines().all(|end| !ours.contains(end)), "{own}{ours}");
+    }
+}
+
+#[test]
 fn an_ssh_that_does_not_end_is_ended() {
     let bench = Bench::new();
     bench.script("ssh", "#!/bin/sh\nfor last; do :; done\nsh -c \"$last\"\nexec sleep 600\n");

@@ -3,7 +3,7 @@
 
 use crate::hidden::{self, Watchdog};
 use crate::input::{self, Input};
-use crate::output::Sink;
+use crate::output::{Reading, Sink};
 use crate::patient::Patient;
 use crate::pumps::Pumps;
 use crate::resolve::CommandLine;
@@ -23,6 +23,8 @@ use std::time::Duration;
 /// What is left when launchers have ended gets this long between TERM and KILL.
 const LEFTOVER_GRACE: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Time for the rest of the output where nobody must have it all: as long as `gridmpi run` waits for an ssh that takes it.
+pub(crate) const LAST_OUTPUT: Duration = Duration::from_secs(10);
 
 /// One launcher.
 struct Member {
@@ -87,7 +89,10 @@ impl Crew {
             input::feed(streams.input, pipe);
         }
         if let (Some(pipe), Some(reading)) = (child.stdout.take(), out_reading) {
-            self.pumps.start(pipe, reading, Patient(io::stdout()));
+            match reading {
+                Reading::ForPeople => self.pumps.start(pipe, reading, Patient(io::stderr())),
+                _ => self.pumps.start(pipe, reading, Patient(io::stdout())),
+            }
         }
         if let (Some(pipe), Some(reading)) = (child.stderr.take(), err_reading) {
             self.pumps.start(pipe, reading, Patient(io::stderr()));
@@ -157,10 +162,10 @@ impl Crew {
         self.members.get(member).is_some_and(|member| member.killed)
     }
 
-    /// To be called when the launchers have ended: [`Crew::sweep`] and [`Crew::close`].
+    /// To be called when the launchers have ended: [`Crew::sweep`] and [`Crew::close`], for a while.
     pub(crate) fn finish(mut self) {
         self.sweep();
-        self.close(None);
+        self.close(Some(LAST_OUTPUT));
     }
 
     /// Ends what the launchers have left behind.

@@ -2,7 +2,7 @@
 
 use crate::compose::Surroundings;
 use crate::console::{self, say};
-use crate::crew::{Crew, Streams};
+use crate::crew::{Crew, LAST_OUTPUT, Streams};
 use crate::head;
 use crate::hidden::NODE;
 use crate::input::Input;
@@ -28,9 +28,6 @@ use std::time::{Duration, Instant};
 
 /// Longest time until the coordinator has answered.
 const ANSWER: Duration = Duration::from_secs(30);
-
-/// Time for the rest of the output, when the job knows of the end: as long as `gridmpi run` waits for the ssh that takes it.
-const LAST_OUTPUT: Duration = Duration::from_secs(10);
 
 /// What the command line says.
 #[derive(Clone, Debug)]

@@ -201,8 +201,11 @@ impl Starter<'_> {
                 (line.map_err(named)?, Vec::new())
             }
         };
-        let input = if first.is_empty() { Input::Null } else { Input::Ours { first, ours: false } };
-        let streams = Streams { input, out: Sink::File(to_stderr()?), err: Sink::Inherit };
+        let (input, (out, err)) = match first.is_empty() {
+            true => (Input::Null, (Sink::File(to_stderr()?), Sink::Inherit)),
+            false => (Input::Ours { first, ours: false }, Sink::of_ssh()),
+        };
+        let streams = Streams { input, out, err };
         let launched = crew.launch(&line, streams);
         launched.map(drop).map_err(|error| named(format!("cannot launch: {error}")))
     }

@@ -42,6 +42,10 @@ pub(crate) enum Reading {
     Label(Label),
     /// Passed on as it is; what cannot be written is left out, and its writer goes on.
     Pass,
+    /// The same, but to our standard error, whatever stream it is.
+    ForPeople,
+    /// As it is, from the cluster of this name; that something cannot be written is said.
+    Cluster(String),
 }
 
 /// Puts the cluster and, where the launcher shows it, the rank before a line.
@@ -87,18 +91,23 @@ impl OutputOptions {
         self.label
     }
 
-    /// Sinks for stdout and stderr of a cluster that this machine starts. Its `files`, if it has some, begin anew.
+    /// Sinks for stdout and stderr of a cluster that this machine starts, perhaps by an ssh. Its `files`, if it has some, begin anew.
     pub(crate) fn sinks(
         &self,
         cluster: usize,
         name: &str,
         bases: &Bases,
         files: Option<Files>,
+        is_ssh: bool,
     ) -> io::Result<(Sink, Sink)> {
         if let Some(files) = files {
             files.iter().try_for_each(begin_anew)?;
             let [out, err] = files;
             return Ok((Sink::File(out), Sink::File(err)));
+        }
+        if !self.label && is_ssh {
+            let read = || Sink::Read(Reading::Cluster(name.to_owned()));
+            return Ok((read(), read()));
         }
         if !self.label {
             return Ok((Sink::Inherit, Sink::Inherit));
@@ -147,6 +156,12 @@ fn shown(path: &Path) -> String {
 }
 
 impl Sink {
+    /// What the ssh to a head node writes for people, on both of its streams. It makes streams that it is given non-blocking, for all
+    /// who have them, and leaves them so when it is killed: ours are no others' then.
+    pub(crate) fn of_ssh() -> (Self, Self) {
+        (Self::Read(Reading::ForPeople), Self::Read(Reading::ForPeople))
+    }
+
     /// What the launcher gets as its stream, and what is to be done if we are to read it.
     pub(crate) fn split(self) -> (Stdio, Option<Reading>) {
         match self {
@@ -177,8 +192,14 @@ impl Turns {
     }
 }
 
-/// Copies bytes until the end of `from`, or until that cannot be read. Nothing more is written after a failure.
-pub(crate) fn pass(mut from: impl Read, to: &mut impl Write, turns: &Turns) {
+/// Copies bytes until the end of `from`, or until that cannot be read. Nothing more is written after a failure, which is told by
+/// `complain` unless it is that nobody reads `to` any more.
+pub(crate) fn pass(
+    mut from: impl Read,
+    to: &mut impl Write,
+    turns: &Turns,
+    complain: impl Fn(&io::Error),
+) {
     let mut bytes = [0; 16 << 10];
     let mut is_open = true;
     loop {
@@ -188,8 +209,17 @@ pub(crate) fn pass(mut from: impl Read, to: &mut impl Write, turns: &Turns) {
             _ => return,
         };
         turns.next();
-        is_open = is_open && to.write_all(&bytes[..count]).and_then(|()| to.flush()).is_ok();
+        let written = match is_open {
+            true => to.write_all(&bytes[..count]).and_then(|()| to.flush()),
+            false => Ok(()),
+        };
         turns.next();
+        if let Err(error) = written {
+            is_open = false;
+            if error.kind() != io::ErrorKind::BrokenPipe {
+                complain(&error);
+            }
+        }
     }
 }
 
@@ -360,10 +390,13 @@ mod tests {
     fn what_is_passed_on_is_read_to_its_end_even_if_nobody_takes_it() {
         let text = vec![b'x'; 100_000];
         for room in [0, 5, 40_000, 100_000] {
-            let (mut from, mut to) =
-                (&text[..], Short(Vec::new(), room, io::ErrorKind::BrokenPipe));
-            pass(&mut from, &mut to, &Turns::default());
-            assert_eq!((from.len(), to.0.len()), (0, room));
+            for (kind, most) in [(io::ErrorKind::BrokenPipe, 0), (io::ErrorKind::StorageFull, 1)] {
+                let (mut from, mut to) = (&text[..], Short(Vec::new(), room, kind));
+                let said = std::cell::Cell::new(0);
+                pass(&mut from, &mut to, &Turns::default(), |_| said.set(said.get() + 1));
+                assert_eq!((from.len(), to.0.len()), (0, room));
+                assert_eq!(said.get(), if room < text.len() { most } else { 0 });
+            }
         }
     }
 

@@ -1,7 +1,7 @@
 //! Threads that pass on what launchers print.
 
 use crate::console::say;
-use crate::output::{self, Label, Reading, Turns};
+use crate::output::{self, Reading, Turns};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,11 +35,14 @@ impl Pumps {
         self.turns.push(Arc::clone(&turns));
         let (is_torn, ended) = (Arc::clone(&self.is_torn), self.ended.0.clone());
         std::thread::spawn(move || {
+            let complain = |of: &str, error: &io::Error| complain(of, error, &is_torn);
             match reading {
-                Reading::Pass => output::pass(from, &mut to, &turns),
+                Reading::Pass | Reading::ForPeople => {
+                    output::pass(from, &mut to, &turns, |_| ());
+                }
+                Reading::Cluster(of) => output::pass(from, &mut to, &turns, |e| complain(&of, e)),
                 Reading::Label(label) => {
-                    let complain = |error: &io::Error| complain(&label, error, &is_torn);
-                    output::pump(from, &label, &mut to, &turns, complain);
+                    output::pump(from, &label, &mut to, &turns, |e| complain(label.name(), e));
                 }
             }
             let _ = ended.send(());
@@ -76,8 +79,8 @@ impl Pumps {
 }
 
 /// Once, of whatever kind.
-fn complain(label: &Label, error: &io::Error, is_torn: &AtomicBool) {
+fn complain(cluster: &str, error: &io::Error, is_torn: &AtomicBool) {
     if !is_torn.swap(true, Ordering::Relaxed) {
-        say!("cannot write what cluster `{}` prints: {error}", label.name());
+        say!("cannot write what cluster `{cluster}` prints: {error}");
     }
 }

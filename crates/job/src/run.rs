@@ -364,7 +364,8 @@ impl Starter<'_> {
         let input =
             if ours || !first.is_empty() { Input::Ours { first, ours } } else { Input::Null };
         let files = self.files[index].take();
-        let sinks = self.options.output.sinks(index, name.as_str(), &self.bases, files);
+        let is_ssh = self.spec.clusters[index].head.is_some();
+        let sinks = self.options.output.sinks(index, name.as_str(), &self.bases, files, is_ssh);
         let (out, err) = sinks.map_err(failed)?;
         self.crew.launch(line, Streams { input, out, err }).map_err(failed)
     }
