@@ -50,7 +50,8 @@ pub(crate) struct Args {
 
     /// A cluster: its name, its launcher (`join` for one that is started elsewhere), its ranks
     ///
-    /// The launcher may have arguments: --cluster 'b=mpiexec.openmpi --oversubscribe:4'.
+    /// The launcher may have arguments: --cluster 'b=mpiexec.openmpi --oversubscribe:4'. Where the last of them is a list a blank
+    /// stands before the ranks: --cluster 'b=mpiexec --host x:2,y:2 :4'.
     #[arg(long, value_name = "NAME=LAUNCHER[:RANKS]", value_parser = parse_cluster)]
     cluster: Vec<ClusterSpec>,
 

@@ -4,7 +4,7 @@ use crate::file::parse_launcher;
 use crate::spec::ClusterSpec;
 use gridmpi_bootstrap::ClusterName;
 
-/// Reads `NAME=LAUNCHER[:RANKS]`; LAUNCHER may have arguments, separated by blanks, or be `join`.
+/// Reads `NAME=LAUNCHER[:RANKS]`; LAUNCHER may have arguments, separated by blanks, or be `join`. A blank may stand before `:RANKS`.
 ///
 /// # Errors
 /// Says how to write it.
@@ -14,6 +14,12 @@ pub fn parse_cluster(text: &str) -> Result<ClusterSpec, String> {
     let name = ClusterName::new(name).map_err(|error| error.to_string())?;
     let (launcher, ranks) = match rest.rsplit_once(':') {
         Some((launcher, ranks)) => {
+            if is_ambiguous(launcher) {
+                return Err(format!(
+                    "`:{ranks}` may belong to the launcher's arguments: write a blank before the number of ranks (`{rest} :4` if \
+                     `:{ranks}` is none of it), or use a job file"
+                ));
+            }
             let count = ranks.parse::<u32>().ok().filter(|count| *count > 0);
             let wrong = || format!("{ranks:?} is no number of ranks; {form}");
             (launcher, Some(count.ok_or_else(wrong)?))
@@ -24,6 +30,16 @@ pub fn parse_cluster(text: &str) -> Result<ClusterSpec, String> {
     let mut spec = ClusterSpec::new(name, launcher);
     spec.ranks = ranks;
     Ok(spec)
+}
+
+/// Whether what stands before `:RANKS` ends in an argument that is a list, whose elements may end so, too: `--host x:2,y`. With
+/// another number at its end it is whole.
+fn is_ambiguous(launcher: &str) -> bool {
+    let last = launcher.rsplit(char::is_whitespace).next().unwrap_or(launcher);
+    let is_argument = last.len() < launcher.len();
+    let end = last.rsplit_once(':').map(|(_, end)| end);
+    let is_whole = end.is_some_and(|end| end.parse::<u32>().is_ok());
+    is_argument && last.contains([':', ',']) && !is_whole
 }
 
 #[cfg(test)]
@@ -39,6 +55,25 @@ mod tests {
         assert_eq!(spec.launcher, Launcher::Command(words));
         let spec = parse_cluster("b=join").unwrap();
         assert_eq!((spec.launcher, spec.ranks), (Launcher::Join, None));
+    }
+
+    #[test]
+    fn a_number_that_may_belong_to_a_host_is_not_taken_for_the_ranks() {
+        for text in ["a=mpiexec --host x:2,y:2", "a=mpiexec --host x,y:2", "a=m -x a:b:2"] {
+            let said = parse_cluster(text).unwrap_err();
+            assert!(said.contains("`:2` may belong") && said.contains("a blank before"), "{said}");
+        }
+        for (text, words) in [
+            ("a=mpiexec --host x:2,y:2 :4", "mpiexec --host x:2,y:2"),
+            ("a=mpiexec --host x:2,y:2:4", "mpiexec --host x:2,y:2"),
+            ("a=mpiexec --host x,y :4", "mpiexec --host x,y"),
+            ("a=mpiexec -host x:4", "mpiexec -host x"),
+            ("a=/opt/a,b/mpiexec:4", "/opt/a,b/mpiexec"),
+        ] {
+            let spec = parse_cluster(text).unwrap();
+            let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
+            assert_eq!((spec.launcher, spec.ranks), (Launcher::Command(words), Some(4)), "{text}");
+        }
     }
 
     #[test]
