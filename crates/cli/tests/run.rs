@@ -246,6 +246,17 @@ fn stopping_and_continuing_reach_the_launchers() {
 }
 
 #[test]
+fn a_launcher_is_asked_once_what_it_is() {
+    let bench = Bench::new();
+    let text = "#!/bin/sh\n[ \"$1\" = --version ] || exit 0\necho asked >>asked\necho HYDRA build details\n";
+    bench.script("asked-once", text);
+    let mut command = bench.command();
+    command.args(["run", "--cluster", "a=./asked-once:1", "--", "sh"]);
+    bench.finish(command).expect(0, &[]);
+    assert_eq!(fs::read_to_string(bench.path("asked")).unwrap(), "asked\n");
+}
+
+#[test]
 fn user_signals_reach_the_launcher_once() {
     let bench = Bench::new();
     let text = "#!/bin/sh\n[ \"$1\" = --version ] && { echo HYDRA build details; exit; }\n\
