@@ -2,7 +2,7 @@
 
 use crate::by_hand::{Failure, Hand, bad, job_file, targets};
 use crate::output::{complain, print};
-use crate::own_program;
+use crate::{own_program, text};
 use gridmpi_bootstrap::line::Pass;
 use gridmpi_doctor::{
     BesideFact, BesideProblem, Facts, Finding, Node, PeerFact, PeerProblem, Severity, machine,
@@ -127,8 +127,7 @@ fn served(done: Result<(), Failure>) -> i32 {
 /// Looks at the relays that a relay dials, and at those that it tells processes of.
 fn peers(settings: &Path) -> Result<Facts, Failure> {
     let name = settings.display().to_string();
-    let text = std::fs::read_to_string(settings)
-        .map_err(|error| bad(format!("cannot read {name}: {error}")))?;
+    let text = text::read(settings, "file of a relay's settings", "").map_err(bad)?;
     let directory = settings.parent().unwrap_or(Path::new("."));
     let settings = gridmpi_relay::parse(&name, &text, directory);
     let settings = settings.map_err(|error| bad(error.to_string()))?;

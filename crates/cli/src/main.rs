@@ -8,6 +8,7 @@ mod join;
 mod output;
 mod probe;
 mod run;
+mod text;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;

@@ -1,7 +1,7 @@
 //! `gridmpi run`.
 
 use crate::output::complain;
-use crate::own_program;
+use crate::{own_program, text};
 use gridmpi_bootstrap::env::parse_switch;
 use gridmpi_bootstrap::{ClusterName, Pacing};
 use gridmpi_job::{
@@ -171,8 +171,7 @@ fn spec(args: Args) -> Result<JobSpec, String> {
 
 pub(crate) fn read(path: &std::path::Path) -> Result<JobSpec, String> {
     let shown = path.display().to_string();
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| format!("cannot read the job file {shown}: {error}"))?;
+    let text = text::read(path, "job file", ". A program goes behind `--`, after the clusters")?;
     gridmpi_job::file::parse(&shown, &text).map_err(|error| error.to_string())
 }
 

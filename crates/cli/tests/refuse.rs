@@ -23,6 +23,9 @@ fn a_typo_in_the_job_file_names_line_and_nearest_key() {
     let outcome = job_file(&bench, "[[cluster]]\nname = \"a\"\nlancher = \"mpiexec\"\n");
     outcome.expect(2, &["job.toml:3: unknown key `lancher` in [[cluster]]", "`launcher`?"]);
     run(&bench, &["none.toml"]).expect(2, &["cannot read the job file none.toml"]);
+    let program = std::env::current_exe().unwrap().display().to_string();
+    run(&bench, &[&program]).expect(2, &[&program, "is no job file: it", "behind `--`"]);
+    run(&bench, &["/dev/zero"]).expect(2, &["/dev/zero is no job file: it has more than 16 MiB"]);
 }
 
 #[test]
