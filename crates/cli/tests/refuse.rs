@@ -188,8 +188,9 @@ fn a_token_file_that_cannot_be_written_is_named_before_anything_starts() {
         run(&bench, &args).expect(2, &[&format!("cannot write the token file {file}: "), why]);
         assert!(!bench.path("a.args").exists(), "a launcher was started");
     }
-    // Nobody needs it.
-    run(&bench, &[&bench.cluster("a", 1), "--token-file", "none/token", "--", "sh"]).expect(0, &[]);
+    // Nobody would write it.
+    let outcome = run(&bench, &[&bench.cluster("a", 1), "--token-file", "token", "--", "sh"]);
+    outcome.expect(2, &["--token-file is for clusters that join, and this job has none"]);
 }
 
 #[test]

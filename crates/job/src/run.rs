@@ -83,6 +83,7 @@ enum Plan {
 fn start(spec: &JobSpec, options: &RunOptions) -> Result<Supervisor, Problems> {
     let one = |problem: String| vec![problem];
     check(spec)?;
+    check_token_file(spec, options).map_err(one)?;
     let plans = plans(spec, options)?;
     let access = relay_access(spec)?;
     let files = options.output.prepare(&spec.clusters).map_err(one)?;
@@ -96,7 +97,7 @@ fn start(spec: &JobSpec, options: &RunOptions) -> Result<Supervisor, Problems> {
         doctor::before(spec, &options.gridmpi)?;
     }
     let secret = Secret::random().map_err(|error| one(error.to_string()))?;
-    let handing = Handing::prepare(spec, options, &secret).map_err(one)?;
+    let handing = Handing::prepare(options, &secret).map_err(one)?;
     let invited = RefCell::new(BTreeSet::new());
     let invite_some = |who: &[usize], at: &[SocketAddr]| {
         invited.borrow_mut().extend(who.iter().copied());
@@ -219,6 +220,16 @@ fn check(spec: &JobSpec) -> Result<(), Problems> {
         }
     }
     Ok(())
+}
+
+/// A file that nobody writes would be waited for.
+fn check_token_file(spec: &JobSpec, options: &RunOptions) -> Result<(), String> {
+    let joins = spec.clusters.iter().any(|cluster| cluster.launcher == Launcher::Join);
+    match options.token_file.is_some() && !joins {
+        true => Err("--token-file is for clusters that join, and this job has none (launcher = \"join\", or --cluster NAME=join)"
+            .to_owned()),
+        false => Ok(()),
+    }
 }
 
 /// Settles every cluster before anything is started; tells all problems at once.
@@ -407,9 +418,8 @@ enum Handing {
 
 impl Handing {
     /// A file that cannot be written is found out before anything is started.
-    fn prepare(spec: &JobSpec, options: &RunOptions, secret: &Secret) -> Result<Self, String> {
-        let is_needed = spec.clusters.iter().any(|cluster| cluster.launcher == Launcher::Join);
-        match options.token_file.as_ref().filter(|_| is_needed) {
+    fn prepare(options: &RunOptions, secret: &Secret) -> Result<Self, String> {
+        match &options.token_file {
             Some(path) => TokenFile::prepare(path, secret).map(Self::File),
             None => Ok(Self::Shown(secret.clone())),
         }
