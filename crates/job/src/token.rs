@@ -9,58 +9,62 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// A token file that is written, but not in its place yet. Goes if it never gets there.
+/// A token file that can be written, and is not there yet. Until then the token is in no file: nobody would remove that if this
+/// process were killed.
 pub(crate) struct TokenFile {
     path: PathBuf,
-    /// Beside its place.
+    /// Beside its place, and never there for long.
     ready: PathBuf,
+    secret: Secret,
 }
 
 impl TokenFile {
-    /// Writes it where nobody looks for it, which shows whether it can be written at all. Only its owner may read it.
+    /// Writes as much where nobody looks for it, which shows whether it can be written at all, and removes it again.
     ///
     /// # Errors
     /// Names the file and what is wrong with it.
     pub(crate) fn prepare(path: &Path, secret: &Secret) -> Result<Self, String> {
-        let failed = |error| cannot(path, error);
         let name = path.file_name().filter(|_| !path.is_dir());
-        let name = name.ok_or_else(|| failed(io::ErrorKind::IsADirectory.into()))?;
+        let name = name.ok_or_else(|| cannot(path, io::ErrorKind::IsADirectory.into()))?;
         let mut hidden = OsString::from(".");
         hidden.push(name);
         hidden.push(format!(".{}", std::process::id()));
         let ready = path.with_file_name(hidden);
-        // Left by one who was killed and had our number.
-        match std::fs::remove_file(&ready) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
-            _ => {}
-        }
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&ready);
-        let file = file.map(|file| (file, Self { path: path.to_owned(), ready }));
-        let written = file
-            .and_then(|(mut file, token)| writeln!(file, "{}", secret.reveal()).map(|()| token));
-        written.map_err(failed)
+        let file = Self { path: path.to_owned(), ready, secret: secret.clone() };
+        let nothing = "0".repeat(secret.reveal().len());
+        let tried = file.write(&nothing).and_then(|()| std::fs::remove_file(&file.ready));
+        tried.map_err(|error| cannot(path, error))?;
+        Ok(file)
     }
 
-    /// Puts it into its place, once. An existing file is replaced, as it may be open to others.
+    /// Puts the token into its place, as often as somebody is told of it. An existing file is replaced, as it may be open to others.
     ///
     /// # Errors
     /// As [`TokenFile::prepare`].
     pub(crate) fn publish(&self) -> Result<(), String> {
-        match std::fs::rename(&self.ready, &self.path) {
-            // It is there already.
-            Err(error) if error.kind() == io::ErrorKind::NotFound && self.path.is_file() => Ok(()),
-            done => done.map_err(|error| cannot(&self.path, error)),
+        let written = self.write(&self.secret.reveal());
+        let done = written.and_then(|()| std::fs::rename(&self.ready, &self.path));
+        done.map_err(|error| cannot(&self.path, error))
+    }
+
+    /// Writes the hidden file, which only its owner may read.
+    fn write(&self, text: &str) -> io::Result<()> {
+        // Left by one who was killed and had our number.
+        match std::fs::remove_file(&self.ready) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
         }
+        let mut file =
+            OpenOptions::new().write(true).create_new(true).mode(0o600).open(&self.ready)?;
+        let written = writeln!(file, "{text}");
+        if written.is_err() {
+            let _ = std::fs::remove_file(&self.ready);
+        }
+        written
     }
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
-    }
-}
-
-impl Drop for TokenFile {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.ready);
     }
 }
 
@@ -108,13 +112,10 @@ mod tests {
         std::fs::create_dir(&directory).unwrap();
         let entries = || std::fs::read_dir(&directory).unwrap().count();
         let (path, secret) = (directory.join("token"), Secret::random().unwrap());
-        drop(TokenFile::prepare(&path, &secret).unwrap());
-        assert_eq!(entries(), 0);
         let file = TokenFile::prepare(&path, &secret).unwrap();
-        assert!(!path.exists());
+        assert_eq!(entries(), 0, "a killed process would leave it");
         file.publish().unwrap();
         file.publish().unwrap();
-        drop(file);
         assert_eq!((read(Some(&path)).unwrap().job(), entries()), (secret.job(), 1));
         for bad in [&directory, Path::new("/proc/none/token"), Path::new("/"), Path::new("")] {
             assert!(TokenFile::prepare(bad, &secret).is_err(), "{}", bad.display());
