@@ -60,10 +60,22 @@ pub(crate) fn allgather_bytes<A: Abi>(
     comm: &Spanning<A>,
     own: &[u8],
 ) -> Result<Vec<u8>> {
-    let size = comm.view.size();
-    let blocks = Blocks::equal(size, own.len() as u64);
+    allgather_blocks(rt, comm, own, Blocks::equal(comm.view.size(), own.len() as u64))
+}
+
+/// The same where lengths differ: everybody knows those of all, in `blocks`.
+///
+/// # Errors
+/// Another cluster is lost.
+pub(crate) fn allgather_blocks<A: Abi>(
+    rt: &Runtime<A>,
+    comm: &Spanning<A>,
+    own: &[u8],
+    blocks: Blocks,
+) -> Result<Vec<u8>> {
+    let all = vec![0; usize::try_from(blocks.total()).unwrap_or(usize::MAX)];
     // As in `run`: after an error the memory may still be written to, and stays.
-    let mut memory = ManuallyDrop::new((own.to_vec(), vec![0; own.len() * size as usize]));
+    let mut memory = ManuallyDrop::new((own.to_vec(), all));
     let (own, all) = &mut *memory;
     let (send, recv) = (Memory::of_bytes(own), Memory::of_bytes(all));
     run(rt, comm, &Collective::Allgather { blocks, in_place: false }, send, recv, None)?;

@@ -158,7 +158,7 @@ fn await_count<A: Abi>(rt: &Runtime<A>, id: RequestId) -> Result<u32> {
         return Err(Error::new(ErrorClass::ProcAborted, "the first process of the group is lost"));
     };
     let bytes = buffer.and_then(RecvBuffer::into_bytes).unwrap_or_default();
-    match decode::<1>(&bytes)[..] {
+    match decode::<1>(&bytes).collect::<Vec<_>>()[..] {
         [[count]] => Ok(count),
         _ => Err(internal("a process named no context")),
     }

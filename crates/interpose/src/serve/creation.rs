@@ -34,7 +34,7 @@ impl<const N: usize> Told<N> {
         own: [u32; N],
     ) -> Result<Self> {
         let bytes = allgather_bytes(rt, comm, &encode(&own))?;
-        let told = Self(decode(&bytes));
+        let told = Self(decode(&bytes).collect());
         if told.0.len() == comm.view.group().procs().len() {
             Ok(told)
         } else {
@@ -54,10 +54,9 @@ pub(super) fn encode(words: &[u32]) -> Vec<u8> {
 }
 
 /// What [`encode`] made, `N` words at a time; what is left at the end is dropped.
-pub(super) fn decode<const N: usize>(bytes: &[u8]) -> Vec<[u32; N]> {
+pub(super) fn decode<const N: usize>(bytes: &[u8]) -> impl Iterator<Item = [u32; N]> {
     let (words, _) = bytes.as_chunks::<4>();
-    let words: Vec<u32> = words.iter().map(|word| u32::from_le_bytes(*word)).collect();
-    words.as_chunks::<N>().0.to_vec()
+    words.as_chunks::<N>().0.iter().map(|words| words.map(u32::from_le_bytes))
 }
 
 /// The contexts that the members of a communicator have reserved for a new one, by rank; that of its
@@ -223,12 +222,10 @@ mod tests {
 
     #[test]
     fn words_come_back() {
-        assert_eq!(
-            decode::<2>(&encode(&[1, u32::MAX, 0x0102_0304, 7])),
-            [[1, u32::MAX], [0x0102_0304, 7]]
-        );
+        let pairs = |words: &[u32]| decode::<2>(&encode(words)).collect::<Vec<_>>();
+        assert_eq!(pairs(&[1, u32::MAX, 0x0102_0304, 7]), [[1, u32::MAX], [0x0102_0304, 7]]);
         assert_eq!(encode(&[0x0102_0304]), [4, 3, 2, 1]);
-        assert_eq!(decode::<2>(&encode(&[1, 2, 3])), [[1, 2]]);
+        assert_eq!(pairs(&[1, 2, 3]), [[1, 2]]);
     }
 
     #[test]

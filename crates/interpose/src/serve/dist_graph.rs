@@ -3,11 +3,12 @@
 use super::creation::{Contexts, Part, Told, decode, divide, encode, spanning};
 use super::group::array;
 use super::topology::{erroneous, first_ranks, no_topology};
-use crate::collective::allgather_bytes;
+use crate::collective::allgather_blocks;
 use crate::communicator::{Spanning, int};
 use crate::error::{Error, Result};
 use crate::runtime::Runtime;
 use gridmpi_abi::{Abi, ErrorClass};
+use gridmpi_coll::Blocks;
 use gridmpi_engine::{DeclaredEdge, DistGraph, Neighbour, Topology};
 use gridmpi_wire::Rank;
 use std::ffi::c_int;
@@ -111,36 +112,36 @@ fn exchange<A: Abi>(
     let own = [rt.job().reserve_context(), count, u32::from(weighted)];
     let told = Told::gather(rt, comm, own)?;
     let contexts = Contexts::of_counts(comm.view.group(), told.all().iter().map(|told| told[0]))?;
-    let counts: Vec<usize> = told.all().iter().map(|told| told[1] as usize).collect();
     let weighted = told.all().iter().any(|told| told[2] != 0);
-    let most = counts.iter().copied().max().unwrap_or(0);
-    let mut all = Vec::new();
-    if most > 0 {
-        let bytes = allgather_bytes(rt, comm, &padded(edges, most))?;
-        all = collect(&bytes, &counts, most);
+    let blocks = blocks(told.all().iter().map(|told| told[1]));
+    let mut own = Vec::new();
+    if blocks.total() > 0 {
+        own = concerning(comm.rank(), &allgather_blocks(rt, comm, &packed(edges), blocks)?);
     }
-    Ok((DistGraph::of_declared(comm.rank(), &all, weighted), contexts))
+    Ok((DistGraph::of_declared(comm.rank(), &own, weighted), contexts))
 }
 
-/// Three words for each edge, and as many of nothing as `most` edges would have more.
-fn padded(edges: &[DeclaredEdge], most: usize) -> Vec<u8> {
+/// Words that are told of an edge.
+const WORDS: usize = 3;
+
+fn packed(edges: &[DeclaredEdge]) -> Vec<u8> {
     let words = edges.iter().flat_map(|e| [e.source.0, e.destination.0, e.weight.cast_unsigned()]);
-    let mut words: Vec<u32> = words.collect();
-    words.resize(3 * most, 0);
-    encode(&words)
+    encode(&words.collect::<Vec<_>>())
 }
 
-/// The edges that all processes have [`padded`]; `counts` are how many each has.
-fn collect(bytes: &[u8], counts: &[usize], most: usize) -> Vec<DeclaredEdge> {
-    let edges = decode::<3>(bytes);
-    let declared = edges.chunks(most).zip(counts).flat_map(|(edges, &count)| {
-        edges.iter().take(count).map(|&[source, destination, weight]| DeclaredEdge {
-            source: Rank(source),
-            destination: Rank(destination),
-            weight: weight.cast_signed(),
-        })
-    });
-    declared.collect()
+/// Where each process's [`packed`] edges are, by how many it has: often one has all, and they are told as many as they are.
+fn blocks(counts: impl Iterator<Item = u32>) -> Blocks {
+    Blocks::new(counts.map(|count| u64::from(count) * (WORDS * size_of::<u32>()) as u64))
+}
+
+/// Of the edges that all processes have [`packed`], those from and to `me`, in the order of who declared them.
+fn concerning(me: Rank, bytes: &[u8]) -> Vec<DeclaredEdge> {
+    let edge = |[source, destination, weight]: [u32; WORDS]| DeclaredEdge {
+        source: Rank(source),
+        destination: Rank(destination),
+        weight: weight.cast_signed(),
+    };
+    decode(bytes).map(edge).filter(|e| e.source == me || e.destination == me).collect()
 }
 
 /// Lets `look` have this process's view of the graph of a spanning communicator.
@@ -231,11 +232,18 @@ mod tests {
     }
 
     #[test]
-    fn edges_of_all_come_in_the_order_of_ranks() {
+    fn edges_are_told_as_many_as_they_are_and_found_in_the_order_of_ranks() {
         let told = [vec![edge(0, 1, 5)], vec![], vec![edge(2, 2, i32::MAX), edge(1, 0, 0)]];
-        let counts: Vec<usize> = told.iter().map(Vec::len).collect();
-        let bytes: Vec<u8> = told.iter().flat_map(|edges| padded(edges, 2)).collect();
-        assert_eq!(collect(&bytes, &counts, 2), told.concat());
+        let packed: Vec<_> = told.iter().map(|edges| packed(edges)).collect();
+        let blocks = blocks(told.iter().map(|edges| edges.len() as u32));
+        assert_eq!(blocks.total(), 3 * 12, "nothing is told in place of edges that there are not");
+        for (rank, packed) in packed.iter().enumerate() {
+            assert_eq!(blocks.len(Rank(rank as u32)), packed.len() as u64, "of rank {rank}");
+        }
+        let all = packed.concat();
+        assert_eq!(concerning(Rank(0), &all), [edge(0, 1, 5), edge(1, 0, 0)]);
+        assert_eq!(concerning(Rank(2), &all), [edge(2, 2, i32::MAX)]);
+        assert_eq!(concerning(Rank(3), &all), []);
     }
 
     #[test]
