@@ -4,7 +4,7 @@
  * Attributes of MPI_COMM_WORLD; both values are ints, in KB/s of 1000 bytes, headers included:
  *
  *   YAMPI_PSP_MAXRATE  get: the bandwidth of the link that the nodes of this cluster share, as the job file says it (the least, if there are
- *                      several); flag is 0 where it is not known.
+ *                      several); flag is 0 where it is not known, and in a job of one cluster, where nothing is sent to another.
  *   YAMPI_PSP_MATB     get: what this node may send to each other cluster now (maximum allowable transmission bandwidth).
  *                      put: sets it, at once, whatever was found or granted; every process of the node puts the same value, and has an
  *                      equal part of it. delete: the job's own choice counts again (gridmpi run --pacing).

@@ -186,6 +186,8 @@ ALL = [
     _c("retransmits", case="clean", args=("clean",), matb="20 Mbit/s", ways=("two", "three", "lab"), chosen=True),
     Program("matb-fortran", PROGRAMS / "fortran" / "matb.f90", needs="usempi", env=(("GRIDMPI_PACING", "auto"),),
             bandwidth="160 Mbit/s", ways=("two", "three", "lab"), chosen=True),
+    _c("rate_keys", ways=("one", "two", "three", "lab")),
+    Program("rate_keys-fortran", PROGRAMS / "fortran" / "rate_keys.f90", needs="usempi", ways=("one", "two", "three", "lab")),
     Program("job_attributes", PROGRAMS / "fortran" / "job_attributes.f90", needs="usempi", ways=("two", "three", "lab")),
     Program("heat", ROOT / "demo" / "heat.c", args=("-n", "300", "-t", "100", "-v"), chosen=True,
             expect=("heat: equal to the serial result",)),

@@ -59,6 +59,8 @@ pub enum Gate {
     Message,
     /// We have remembered something about a datatype.
     Datatype,
+    /// A communicator of the arguments spans clusters, or the attribute is about rates: no vendor knows that.
+    Rate,
     /// The library is at work.
     Active,
     /// Always, also before the library is at work.

@@ -2,7 +2,7 @@
 
 use gridmpi_apigen::policy::{Class, Policy};
 use gridmpi_apigen::standard::Standard;
-use gridmpi_apigen::{ApiError, Table, api_dir};
+use gridmpi_apigen::{ApiError, Table, api_dir, emit};
 
 fn faults(change: impl FnOnce(String) -> String) -> Vec<String> {
     let text = std::fs::read_to_string(api_dir().join("policy.toml")).unwrap();
@@ -71,6 +71,24 @@ fn what_takes_a_token_falls_through_for_few_reasons() {
         if takes && matches!(entry.class, Class::Vendor(_)) {
             let reason = &policy.vendor[entry.procedure.key()];
             assert!(weighed.contains(&reason.as_str()), "{}: {reason}", entry.procedure.name);
+        }
+    }
+}
+
+/// The keys of `include/gridmpi.h` are no vendor's: a job of one cluster would end by them.
+#[test]
+fn attributes_about_rates_are_ours_on_every_communicator() {
+    let entries = emit::entry::rust(&Table::load(&api_dir()).unwrap());
+    for name in ["Attr_delete", "Attr_get", "Attr_put"] {
+        let (old, new) = (format!("/// `MPI_{name}`."), name.to_lowercase().replace("attr_", ""));
+        let new = format!("/// `MPI_Comm_{}_attr`.", new.replace("put", "set"));
+        for title in [old, new] {
+            let (_, entry) = entries.split_once(&title).unwrap();
+            let entry = entry.split("\n}\n").next().unwrap();
+            assert!(
+                entry.contains("let ours = spans(rt, comm) || names_rate(rt, "),
+                "{title} {entry}"
+            );
         }
     }
 }

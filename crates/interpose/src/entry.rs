@@ -6,7 +6,7 @@
 
 use crate::error::{finish, refuse};
 use crate::guard::Guard;
-use crate::{CountOut, Counts, Runtime, direct, serve};
+use crate::{CountOut, Counts, Runtime, direct, matb, serve};
 use gridmpi_abi::{Abi, Aint, Count, Handle};
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::AtomicBool;
@@ -36,6 +36,11 @@ fn owns_group<A: Abi>(rt: &Runtime<A>, group: A::Group) -> bool {
 #[inline]
 fn owns_request<A: Abi>(rt: &Runtime<A>, request: A::Request) -> bool {
     rt.live_requests() != 0 && rt.owns_request(request.bits())
+}
+
+#[inline]
+fn names_rate<A: Abi>(_: &Runtime<A>, keyval: c_int) -> bool {
+    matb::is_key(keyval)
 }
 
 /// Whether one of `count` handles at `handles` is ours. Null is for the vendor to find fault with.

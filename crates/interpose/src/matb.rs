@@ -14,6 +14,12 @@ use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 pub const YAMPI_PSP_MAXRATE: c_int = 0x5053_5001;
 pub const YAMPI_PSP_MATB: c_int = 0x5053_5002;
 
+/// Whether it is one of them.
+#[inline]
+pub(crate) fn is_key(keyval: c_int) -> bool {
+    matches!(keyval, YAMPI_PSP_MAXRATE | YAMPI_PSP_MATB)
+}
+
 /// Bits per second in a KB/s.
 const KB: f64 = 8_000.0;
 

@@ -46,6 +46,7 @@ fn when(gate: Gate) -> &'static str {
         Gate::Request => "for requests across clusters",
         Gate::Message => "for messages from other clusters",
         Gate::Group => "for groups of communicators across clusters",
+        Gate::Rate => "on communicators across clusters; attributes about rates on all",
         Gate::Datatype => "drops what is remembered about the datatype",
         Gate::Active | Gate::Always => "in a job",
     }

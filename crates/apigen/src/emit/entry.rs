@@ -112,13 +112,14 @@ fn meets_ours(entry: &Entry) -> Option<String> {
         Gate::Group if served => Some("rt.live_groups() != 0".into()),
         Gate::Message if served => Some("rt.live_messages() != 0".into()),
         Gate::Datatype => Some("rt.live_datatypes() != 0".into()),
+        Gate::Rate => Some(owned(&entry.procedure, &["KEYVAL", "COMMUNICATOR"])),
         // A group of ours beside a communicator of one cluster is an error that the vendor cannot see.
         Gate::Comm if served => Some(owned(&entry.procedure, &["COMMUNICATOR", "GROUP"])),
         _ => Some(owned(&entry.procedure, &["COMMUNICATOR", "REQUEST", "MESSAGE", "GROUP"])),
     }
 }
 
-/// One look-up for each handle of these kinds that the call hands in.
+/// One look-up for each handle or key of these kinds that the call hands in.
 fn owned(procedure: &Procedure, kinds: &[&str]) -> String {
     let handed_in =
         |p: &&Parameter| kinds.contains(&p.kind.as_str()) && p.direction != Direction::Out;
@@ -130,6 +131,7 @@ fn look_up(parameter: &Parameter) -> String {
         "COMMUNICATOR" => "spans",
         "REQUEST" => "owns_request",
         "MESSAGE" => "owns_message",
+        "KEYVAL" => "names_rate",
         _ => "owns_group",
     };
     let name = rust::name(parameter);

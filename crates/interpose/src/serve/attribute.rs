@@ -1,7 +1,7 @@
 //! Attributes (MPI 4.1 §7.7) live on the token; a few predefined ones tell about the whole job.
 
 use crate::error::{Error, Result, forward};
-use crate::matb::{YAMPI_PSP_MATB, YAMPI_PSP_MAXRATE};
+use crate::matb::{YAMPI_PSP_MATB, YAMPI_PSP_MAXRATE, is_key};
 use crate::runtime::Runtime;
 use gridmpi_abi::{Abi, ErrorClass};
 use std::ffi::{c_int, c_void};
@@ -69,7 +69,7 @@ pub unsafe fn comm_set_attr<A: Abi>(
     comm_keyval: c_int,
     attribute_val: *mut c_void,
 ) -> Result<()> {
-    if [YAMPI_PSP_MAXRATE, YAMPI_PSP_MATB].contains(&comm_keyval) {
+    if is_key(comm_keyval) {
         // SAFETY: the program's place; null is no value.
         let value = unsafe { attribute_val.cast::<c_int>().as_ref() }.copied().unwrap_or(0);
         return set_rate(rt, comm_keyval, Some(value)).unwrap_or(Ok(()));
