@@ -68,7 +68,7 @@ def _expected(program: Program, kind: str) -> tuple[str, ...]:
 
 
 def _exit_problem(program: Program, result: Result, through_gridmpi: bool) -> str | None:
-    if through_gridmpi or program.exit_code == 0:
+    if program.exit_code == 0 or (through_gridmpi and program.exit_code is not None):
         return None if result.code == program.exit_code else f"exit code {result.code}, not {program.exit_code}"
     return None if result.code != 0 else "exit code 0"
 

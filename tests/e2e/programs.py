@@ -16,8 +16,8 @@ class Program:
     args: tuple[str, ...] = ()
     case: str = ""
     seconds: int = 60
-    #: Exit code through `gridmpi run`; alone, only zero or not zero is compared.
-    exit_code: int = 0
+    #: Exit code through `gridmpi run`, None: any but zero; alone, only zero or not zero is compared.
+    exit_code: int | None = 0
     #: Each must stand in the output (stdout and stderr together).
     expect: tuple[str, ...] = ()
     #: Each must also stand there when the program runs across clusters.
@@ -198,6 +198,9 @@ ALL = [
     _c("exitcode", case="last", args=("-1", "5"), exit_code=5),
     _c("abort", args=("1", "7"), exit_code=7, expect=("aborts with 7",)),
     _c("abort", case="first", args=("0", "9"), exit_code=9, expect=("aborts with 9",)),
+    # The code is that of the vendor's error class.
+    *(_c("fatal", case=case, args=(case,), ways=("two", "three"), exit_code=None, expect=(f"gridmpi: {said}",)) for case, said in (
+        ("rank", "rank "), ("refused", "MPI_Ibarrier refused across clusters"), ("read-only", "YAMPI_PSP_MAXRATE can be read only"))),
     *(Program(name, PROGRAMS / "fortran" / file, chosen=True)
       for name, file in (("mpifh", "mpifh.f"), ("usempi", "usempi.f90"), ("usempif08", "usempif08.f90"))),
     *(Program(name, PROGRAMS / "python" / f"{name}.py", chosen=True)

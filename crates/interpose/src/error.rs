@@ -3,6 +3,7 @@
 use crate::Runtime;
 use crate::communicator::Spanning;
 use crate::guard::Lift;
+use crate::last_words::{await_reader, say};
 use crate::serve::reap;
 use crate::vendor::ABSENT;
 use gridmpi_abi::{Abi, ErrorClass, Handle};
@@ -135,6 +136,9 @@ pub fn refuse<A: Abi>(
     if !told.swap(true, Ordering::Relaxed) {
         tell(&format!("{procedure} refused across clusters: {remedy}"));
     }
+    if is_fatal(rt, comm) {
+        await_reader();
+    }
     let code = A::error_class(ErrorClass::UnsupportedOperation);
     call_handler(rt, comm, code);
     code
@@ -149,7 +153,7 @@ fn raise<A: Abi>(rt: &Runtime<A>, comm: Option<A::Comm>, error: Error) -> c_int 
     };
     let comm = on.as_ref().map(|on| A::Comm::from_bits(on.bits)).or(comm);
     if is_fatal(rt, comm) {
-        tell(&message);
+        say(&message);
     }
     let code = A::error_class(class);
     call_handler(rt, comm, code);

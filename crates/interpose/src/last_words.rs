@@ -1,6 +1,7 @@
-//! What a program printed before `MPI_Abort`. Launchers end everything when they are told to abort, and may not have read
+//! What was printed before the vendor aborts. Launchers end everything when they are told to abort, and may not have read
 //! yet what lies in the pipe from the process that says why.
 
+use crate::error::tell;
 use std::ffi::c_int;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,14 +11,29 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// No event tells that a pipe is empty.
 const LOOK: Duration = Duration::from_millis(1);
 
+/// Tells a person why, before a call in which the vendor aborts.
+pub(crate) fn say(message: &str) {
+    tell(message);
+    await_reader();
+}
+
 /// Returns when the launcher has read what this process has written, or does not seem to.
 pub(crate) fn await_reader() {
-    let deadline = Instant::now() + PATIENCE;
-    while [libc::STDOUT_FILENO, libc::STDERR_FILENO].into_iter().any(is_unread) {
+    let written = [libc::STDOUT_FILENO, libc::STDERR_FILENO];
+    await_reader_of(written, PATIENCE, || thread::sleep(LOOK));
+}
+
+fn await_reader_of<const N: usize>(
+    written: [c_int; N],
+    patience: Duration,
+    mut pause: impl FnMut(),
+) {
+    let deadline = Instant::now() + patience;
+    while written.into_iter().any(is_unread) {
         if Instant::now() > deadline {
             return;
         }
-        thread::sleep(LOOK);
+        pause();
     }
 }
 
@@ -69,5 +85,22 @@ mod tests {
         let (near, far) = UnixStream::pair().unwrap();
         unread_until_read(near, far);
         assert!(!is_unread(-1));
+    }
+
+    #[test]
+    fn waits_for_one_who_reads_late_but_not_for_ever() {
+        let (mut reader, mut writer) = std::io::pipe().unwrap();
+        let fd = writer.as_raw_fd();
+        writer.write_all(b"because").unwrap();
+        await_reader_of([fd], Duration::ZERO, || ());
+        assert!(is_unread(fd), "nobody has read");
+        let mut pauses = 0;
+        await_reader_of([-1, fd], Duration::from_secs(60), || {
+            pauses += 1;
+            if pauses == 3 {
+                reader.read_exact(&mut [0; 7]).unwrap();
+            }
+        });
+        assert_eq!((pauses, is_unread(fd)), (3, false));
     }
 }

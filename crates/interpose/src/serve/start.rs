@@ -48,7 +48,7 @@ fn enter_job<A: Abi>(rt: &'static Runtime<A>) {
         Ok(None) => return,
         Ok(Some(met)) => met,
         Err(reason) => {
-            eprintln!("gridmpi: {reason}");
+            last_words::say(&reason);
             // SAFETY: the vendor is initialised.
             unsafe { rt.vendor.abort(A::comm_world(), 1) };
             std::process::exit(1);
