@@ -188,6 +188,8 @@ ALL = [
             bandwidth="160 Mbit/s", ways=("two", "three", "lab"), chosen=True),
     _c("rate_keys", ways=("one", "two", "three", "lab")),
     Program("rate_keys-fortran", PROGRAMS / "fortran" / "rate_keys.f90", needs="usempi", ways=("one", "two", "three", "lab")),
+    Program("rate_keys-fortran", PROGRAMS / "fortran" / "rate_keys.f90", case="fatal", args=("fatal",), needs="usempi", ways=("one", "two", "three"),
+            exit_code=None, expect=("gridmpi: YAMPI_PSP_MAXRATE can be read only",)),
     Program("job_attributes", PROGRAMS / "fortran" / "job_attributes.f90", needs="usempi", ways=("two", "three", "lab")),
     Program("heat", ROOT / "demo" / "heat.c", args=("-n", "300", "-t", "100", "-v"), chosen=True,
             expect=("heat: equal to the serial result",)),

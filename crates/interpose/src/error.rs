@@ -169,9 +169,7 @@ fn raise<A: Abi>(rt: &Runtime<A>, comm: Option<A::Comm>, error: Error) -> c_int 
 fn is_fatal<A: Abi>(rt: &Runtime<A>, comm: Option<A::Comm>) -> bool {
     let mut handler = A::errhandler_null();
     // SAFETY: a live communicator, and a place for the answer.
-    let code = unsafe {
-        rt.vendor.comm_get_errhandler(comm.unwrap_or_else(A::comm_self), &raw mut handler)
-    };
+    let code = unsafe { rt.vendor.comm_get_errhandler(raised_on::<A>(comm), &raw mut handler) };
     let fatal = code == A::SUCCESS && handler == A::errors_are_fatal();
     if code == A::SUCCESS && handler != A::errors_are_fatal() && handler != A::errors_return() {
         // SAFETY: MPI_Comm_get_errhandler gave a reference, which is given back (MPI 4.1 §9.3.4).
@@ -182,10 +180,14 @@ fn is_fatal<A: Abi>(rt: &Runtime<A>, comm: Option<A::Comm>) -> bool {
 
 /// Runs the handler that the program attached. It is the program's code, so its calls are the program's.
 fn call_handler<A: Abi>(rt: &Runtime<A>, comm: Option<A::Comm>, code: c_int) {
-    let comm = comm.filter(|comm| *comm != A::comm_null()).unwrap_or_else(A::comm_self);
     let _lift = Lift::new();
     // SAFETY: a live communicator of the vendor's.
-    unsafe { rt.vendor.comm_call_errhandler(comm, code) };
+    unsafe { rt.vendor.comm_call_errhandler(raised_on::<A>(comm), code) };
+}
+
+/// Of no communicator, and of none that is one, `MPI_COMM_SELF` hears (MPI 4.1 §9.3).
+fn raised_on<A: Abi>(comm: Option<A::Comm>) -> A::Comm {
+    comm.filter(|comm| *comm != A::comm_null()).unwrap_or_else(A::comm_self)
 }
 
 /// A line for people, in one piece: other ranks write to the same place.

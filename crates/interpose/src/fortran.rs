@@ -5,6 +5,7 @@
 //! reference; `ierror` of `mpi_f08` may be absent, which is a null pointer.
 
 use crate::entry::enter;
+use crate::error::finish;
 use crate::runtime::Runtime;
 use crate::serve::attribute::{of_job, of_rates, set_rate};
 use gridmpi_abi::{Abi, Handle};
@@ -105,14 +106,20 @@ fn handle<A: Abi>(rt: &Runtime<A>, comm: c_int) -> A::Comm {
     }
 }
 
-/// Puts a value, or deletes the attribute, if the key is ours; whether it is.
-pub unsafe fn put<A: Abi>(keyval: *const c_int, value: Option<c_int>, ierror: *mut c_int) -> bool {
+/// Puts a value, or deletes the attribute, if the key is ours; whether it is. An error goes the way that it has in C.
+pub unsafe fn put<A: Abi>(
+    comm: *const c_int,
+    keyval: *const c_int,
+    value: Option<c_int>,
+    ierror: *mut c_int,
+) -> bool {
     let rt = Runtime::<A>::get();
-    let Some(_guard) = enter(rt) else { return false };
+    let Some(guard) = enter(rt) else { return false };
     // SAFETY: the program's places.
     unsafe {
         let Some(result) = set_rate(rt, *keyval, value) else { return false };
-        done(ierror, result.err().map_or(0, |error| error.code::<A>()));
+        guard.serve();
+        done(ierror, finish(rt, Some(handle(rt, *comm)), result));
     }
     true
 }
@@ -154,7 +161,7 @@ macro_rules! fortran_symbols {
         ) {
             type Own = unsafe extern "C" fn(*const c_int, *const c_int, *const $put_value, *mut c_int);
             unsafe {
-                if !fortran::put::<A>(keyval, Some(fortran::Value::to_int(*value)), ierror) {
+                if !fortran::put::<A>(comm, keyval, Some(fortran::Value::to_int(*value)), ierror) {
                     let own: Own = std::mem::transmute(fortran::vendors(stringify!($put)));
                     own(comm, keyval, value, ierror);
                 }
@@ -164,7 +171,7 @@ macro_rules! fortran_symbols {
         pub unsafe extern "C" fn $delete(comm: *const c_int, keyval: *const c_int, ierror: *mut c_int) {
             type Own = unsafe extern "C" fn(*const c_int, *const c_int, *mut c_int);
             unsafe {
-                if !fortran::put::<A>(keyval, None, ierror) {
+                if !fortran::put::<A>(comm, keyval, None, ierror) {
                     let own: Own = std::mem::transmute(fortran::vendors(stringify!($delete)));
                     own(comm, keyval, ierror);
                 }

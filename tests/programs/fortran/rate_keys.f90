@@ -1,5 +1,5 @@
 ! The keys of include/gridmpif.h in a job of any number of clusters, of whose links nothing is known: they are found or not, and
-! nobody ends by asking.
+! nobody ends by asking. `rate_keys fatal`: rank 0 puts what can only be read, and ends the program as it would in C.
 program rate_keys
    use mpi
    implicit none
@@ -8,14 +8,18 @@ program rate_keys
    integer :: rank, ranks, ierror
    integer(MPI_ADDRESS_KIND) :: value
    logical :: flag
+   character(5) :: word
+   call get_command_argument(1, word)
    call MPI_Init(ierror)
    call MPI_Comm_rank(MPI_COMM_WORLD, rank, ierror)
    call MPI_Comm_size(MPI_COMM_WORLD, ranks, ierror)
    call put_and_delete(MPI_COMM_WORLD)
    call put_and_delete(MPI_COMM_SELF)
-   ! By default the program ends with what is wrong; here it is told.
-   call MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN, ierror)
    value = rate
+   if (word == 'fatal' .and. rank == 0) call MPI_Comm_set_attr(MPI_COMM_WORLD, YAMPI_PSP_MAXRATE, value, ierror)
+   call check(word /= 'fatal' .or. rank /= 0, 'YAMPI_PSP_MAXRATE can be put')
+   if (word == 'fatal') call MPI_Barrier(MPI_COMM_WORLD, ierror)
+   call MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN, ierror)
    call MPI_Comm_set_attr(MPI_COMM_WORLD, YAMPI_PSP_MAXRATE, value, ierror)
    call check(ierror /= MPI_SUCCESS, 'YAMPI_PSP_MAXRATE can be put')
    call MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL, ierror)
