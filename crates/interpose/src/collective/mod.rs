@@ -1,5 +1,6 @@
 //! Collectives on spanning communicators: schedules of `gridmpi-coll`, run by the program's thread.
 
+mod agenda;
 mod memory;
 mod phase;
 mod run;
