@@ -430,6 +430,14 @@ impl<A: Abi> Active<A> {
         matches!(self, Self::Vendor { .. } | Self::Engine { held: true, .. })
     }
 
+    /// In the engine, and the vendor has no part in it.
+    pub(crate) fn in_engine_alone(&self) -> Option<RequestId> {
+        match self {
+            Self::Engine { id, held: false, .. } => Some(*id),
+            _ => None,
+        }
+    }
+
     /// `MPI_Cancel` (MPI 4.1 §3.8.4). Sends to other clusters are never cancelled.
     pub(crate) fn cancel(&mut self, rt: &Runtime<A>) -> Result<()> {
         match self {

@@ -3,6 +3,7 @@
 
 use super::communicator::reap;
 use super::request_status::peek;
+use super::waitall::waitall;
 use crate::communicator::Spanning;
 use crate::error::{Error, Result, check, forward};
 use crate::guard::Lift;
@@ -12,13 +13,14 @@ use crate::runtime::Runtime;
 use crate::status::{Outcome, Told, is_ignored};
 use crate::tokens::Request;
 use gridmpi_abi::{Abi, ErrorClass, Function, Handle, StatusFields};
+use gridmpi_engine::RequestId;
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
 /// What one look at a request found.
-enum Seen<A: Abi> {
-    /// Under way; whether the vendor may end it.
-    Pending { local: bool },
+pub(super) enum Seen<A: Abi> {
+    /// Under way; whether the vendor may end it. `id`: in the engine, which alone can.
+    Pending { local: bool, id: Option<RequestId> },
     /// Null, or persistent and not started.
     Inactive,
     /// Ended: the handle is updated, the status still to be told.
@@ -88,7 +90,7 @@ fn release_token<A: Abi>(rt: &Runtime<A>, mut token: A::Request) {
 ///
 /// # Safety
 /// `request` is the program's.
-unsafe fn look<A: Abi>(rt: &'static Runtime<A>, request: *mut A::Request) -> Seen<A> {
+pub(super) unsafe fn look<A: Abi>(rt: &'static Runtime<A>, request: *mut A::Request) -> Seen<A> {
     // SAFETY: as this function's.
     let seen = unsafe { look_at(rt, request) };
     if matches!(seen, Seen::Ended(_)) {
@@ -136,14 +138,14 @@ fn look_active<A: Abi>(
 ) -> Seen<A> {
     match operation::poll(rt, active, comm) {
         Some(outcome) => Seen::Ended(outcome.on(comm)),
-        None => Seen::Pending { local: active.is_local() },
+        None => Seen::Pending { local: active.is_local(), id: active.in_engine_alone() },
     }
 }
 
 fn look_persistent<A: Abi>(rt: &Runtime<A>, persistent: &Persistent<A>) -> Seen<A> {
     let mut active = match persistent.take() {
         Activity::Inactive => return Seen::Inactive,
-        Activity::Busy => return Seen::Pending { local: true },
+        Activity::Busy => return Seen::Pending { local: true, id: None },
         Activity::Started(active) => active,
     };
     let seen = look_active(rt, &mut active, &persistent.comm);
@@ -169,7 +171,7 @@ unsafe fn look_vendor<A: Abi>(rt: &Runtime<A>, request: *mut A::Request) -> Seen
         if let Some(translate) = translate {
             rt.tokens.requests.insert(handle, translate);
         }
-        return Seen::Pending { local: true };
+        return Seen::Pending { local: true, id: None };
     }
     if code == A::SUCCESS && index == A::UNDEFINED {
         return Seen::Inactive;
@@ -215,7 +217,7 @@ pub unsafe fn wait<A: Abi>(
     loop {
         // SAFETY: the program's request and status.
         match unsafe { look(rt, request) } {
-            Seen::Pending { local } => turn.wait(local)?,
+            Seen::Pending { local, .. } => turn.wait(local)?,
             // SAFETY: as above.
             Seen::Inactive => return unsafe { Outcome::empty().finish(rt, status) },
             // SAFETY: as above.
@@ -234,7 +236,7 @@ pub unsafe fn test<A: Abi>(
     advance(rt)?;
     // SAFETY: the program's request, flag and status.
     let outcome = match unsafe { look(rt, request) } {
-        Seen::Pending { local } => {
+        Seen::Pending { local, .. } => {
             if !local {
                 look_at_vendor(rt);
             }
@@ -303,7 +305,7 @@ unsafe fn pass<A: Abi>(rt: &'static Runtime<A>, requests: &Requests<A>, enough: 
         // SAFETY: as this function's.
         match unsafe { look(rt, requests.at(index)) } {
             Seen::Inactive => {}
-            Seen::Pending { local } => {
+            Seen::Pending { local, .. } => {
                 pass.pending += 1;
                 pass.local |= local;
             }
@@ -389,7 +391,7 @@ pub unsafe fn testany<A: Abi>(
 ///
 /// # Safety
 /// `status_of` gives statuses of the program's or `MPI_STATUS_IGNORE`.
-unsafe fn tell_several<A: Abi>(
+pub(super) unsafe fn tell_several<A: Abi>(
     rt: &Runtime<A>,
     ended: Vec<(*mut A::Status, Outcome<A>)>,
 ) -> Result<()> {
@@ -416,40 +418,6 @@ unsafe fn tell_several<A: Abi>(
 
 pub(super) fn status_at<A: Abi>(statuses: *mut A::Status, index: usize) -> *mut A::Status {
     if statuses == A::statuses_ignore() { A::status_ignore() } else { statuses.wrapping_add(index) }
-}
-
-/// `MPI_Waitall`.
-pub unsafe fn waitall<A: Abi>(
-    rt: &'static Runtime<A>,
-    count: c_int,
-    array_of_requests: *mut A::Request,
-    array_of_statuses: *mut A::Status,
-) -> Result<()> {
-    let requests = Requests::<A>::new(array_of_requests, count)?;
-    let mut todo: Vec<usize> = (0..requests.count).collect();
-    let mut ended = Vec::with_capacity(requests.count);
-    let mut turn = Turn::new(rt);
-    loop {
-        let mut local = false;
-        todo.retain(|&index| {
-            // SAFETY: the program's array.
-            let outcome = match unsafe { look(rt, requests.at(index)) } {
-                Seen::Pending { local: by_vendor } => {
-                    local |= by_vendor;
-                    return true;
-                }
-                Seen::Inactive => Outcome::empty(),
-                Seen::Ended(outcome) => outcome,
-            };
-            ended.push((status_at::<A>(array_of_statuses, index), outcome));
-            false
-        });
-        if todo.is_empty() {
-            // SAFETY: the program's statuses.
-            return unsafe { tell_several(rt, ended) };
-        }
-        turn.wait(local)?;
-    }
 }
 
 /// `MPI_Testall`: nothing is completed unless all can be (MPI 4.1 §3.7.5), so a look that changes

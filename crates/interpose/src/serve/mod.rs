@@ -22,6 +22,7 @@ mod request_status;
 mod send;
 mod start;
 mod topology;
+mod waitall;
 
 pub use attribute::*;
 pub use category::*;
@@ -43,3 +44,4 @@ pub use request_status::*;
 pub use send::*;
 pub use start::*;
 pub use topology::*;
+pub use waitall::*;
