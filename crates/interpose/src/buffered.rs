@@ -3,6 +3,7 @@
 //! the other side may be waiting for, would not move.
 
 use crate::error::{Result, forward};
+use crate::job::Attached;
 use crate::operation::{Address, Data, SendKind, vendor_isend};
 use crate::progress::Turn;
 use crate::runtime::Runtime;
@@ -11,7 +12,20 @@ use parking_lot::Mutex;
 use std::ffi::c_int;
 
 /// The messages that are under way.
-pub(crate) struct Buffered<A: Abi>(Mutex<Vec<Copied<A>>>);
+pub(crate) struct Buffered<A: Abi>(Mutex<UnderWay<A>>);
+
+struct UnderWay<A: Abi> {
+    sent: Vec<Copied<A>>,
+    /// How many there are, with those that a thread has taken out to look at.
+    count: usize,
+    /// Bytes of all of these.
+    bytes: u64,
+    /// They are looked at when there are so many.
+    look_at: usize,
+}
+
+/// So few are left alone while they fit.
+const FEW: usize = 16;
 
 struct Copied<A: Abi> {
     request: A::Request,
@@ -20,7 +34,7 @@ struct Copied<A: Abi> {
 
 impl<A: Abi> Default for Buffered<A> {
     fn default() -> Self {
-        Self(Mutex::default())
+        Self(Mutex::new(UnderWay { sent: Vec::new(), count: 0, bytes: 0, look_at: FEW }))
     }
 }
 
@@ -45,9 +59,7 @@ impl<A: Abi> Buffered<A> {
         }
         // SAFETY: as this function's.
         let buffer = unsafe { data.to_send(rt)? };
-        self.sweep(rt);
-        let under_way: u64 = self.0.lock().iter().map(|sent| sent.bytes.len() as u64).sum();
-        let fits = rt.job().attached.check(under_way.saturating_add(buffer.len())).is_ok();
+        let fits = self.has_room(rt, &rt.job().attached, buffer.len());
         let Some(len) = c_int::try_from(buffer.len()).ok().filter(|_| fits) else {
             return Ok(false);
         };
@@ -58,8 +70,23 @@ impl<A: Abi> Buffered<A> {
         let copy = Data::new(bytes.as_ptr().cast(), Count::from(len), packed);
         // SAFETY: the bytes stay until the request has ended.
         let request = unsafe { vendor_isend(rt, SendKind::Standard, copy, to, comm)? };
-        self.0.lock().push(Copied { request, bytes });
+        self.0.lock().add(Copied { request, bytes });
         Ok(true)
+    }
+
+    /// Whether `len` bytes more fit into what is attached. What is under way is looked at where they do not, and when it has become twice as
+    /// many messages: a look at all for each would be quadratic where the receiver comes late.
+    fn has_room(&self, rt: &Runtime<A>, attached: &Attached, len: u64) -> bool {
+        let fits =
+            |under_way: &UnderWay<A>| attached.check(under_way.bytes.saturating_add(len)).is_ok();
+        let is_due =
+            |under_way: &UnderWay<A>| under_way.count >= under_way.look_at || !fits(under_way);
+        // The lock ends with the statement: the vendor is called in a sweep.
+        let due = is_due(&self.0.lock());
+        if due {
+            self.sweep(rt);
+        }
+        !due || fits(&self.0.lock())
     }
 
     /// Waits until all have left.
@@ -77,24 +104,104 @@ impl<A: Abi> Buffered<A> {
     /// Drops what has left. Whether all has.
     fn sweep(&self, rt: &Runtime<A>) -> bool {
         // No lock is held around the vendor, which may run an error handler.
-        let sent = std::mem::take(&mut *self.0.lock());
-        let mut left: Vec<_> = sent.into_iter().filter_map(|sent| sent.look(rt)).collect();
-        let mut all = self.0.lock();
-        // Others may have sent meanwhile.
-        all.append(&mut left);
-        all.is_empty()
+        let mut sent = std::mem::take(&mut self.0.lock().sent);
+        let before = total(&sent);
+        sent.retain_mut(|sent| !sent.has_left(rt));
+        self.0.lock().put_back(sent, before)
+    }
+}
+
+/// How many, and how many bytes.
+fn total<A: Abi>(sent: &[Copied<A>]) -> (usize, u64) {
+    (sent.len(), sent.iter().map(|sent| sent.bytes.len() as u64).sum())
+}
+
+impl<A: Abi> UnderWay<A> {
+    fn add(&mut self, sent: Copied<A>) {
+        self.count += 1;
+        self.bytes += sent.bytes.len() as u64;
+        self.sent.push(sent);
+    }
+
+    /// What is left of so many that were taken out; others may have sent meanwhile. Whether none is under way any more.
+    fn put_back(&mut self, mut left: Vec<Copied<A>>, before: (usize, u64)) -> bool {
+        let after = total(&left);
+        self.count -= before.0 - after.0;
+        self.bytes -= before.1 - after.1;
+        self.look_at = (2 * self.count).max(FEW);
+        self.sent.append(&mut left);
+        self.count == 0
     }
 }
 
 impl<A: Abi> Copied<A> {
-    /// Itself, if it is still under way.
-    fn look(mut self, rt: &Runtime<A>) -> Option<Self> {
+    fn has_left(&mut self, rt: &Runtime<A>) -> bool {
         let mut flag = 0;
         // SAFETY: a request of ours that is under way.
         let tested = forward(|| unsafe {
             rt.vendor.test(&raw mut self.request, &raw mut flag, A::status_ignore())
         });
         // The program cannot be told of a failure any more; its handler has been.
-        (tested.is_ok() && flag == 0).then_some(self)
+        tested.is_err() || flag != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vendor::Vendor;
+    use gridmpi_abi::{Handle, Mpich};
+    use std::ffi::c_void;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    type Request = <Mpich as Abi>::Request;
+    type Status = <Mpich as Abi>::Status;
+
+    static TESTS: AtomicUsize = AtomicUsize::new(0);
+
+    /// Odd requests never end.
+    unsafe extern "C" fn test(request: *mut Request, flag: *mut c_int, _: *mut Status) -> c_int {
+        TESTS.fetch_add(1, Relaxed);
+        unsafe { *flag = c_int::from((*request).bits().is_multiple_of(2)) };
+        0
+    }
+
+    fn copied(request: usize, len: usize) -> Copied<Mpich> {
+        Copied { request: Handle::from_bits(request), bytes: vec![0; len] }
+    }
+
+    #[test]
+    fn what_is_under_way_is_looked_at_when_there_is_no_room_or_when_it_has_doubled() {
+        let vendor = unsafe { Vendor::of(&[(c"MPI_Test", test as *const c_void)]) };
+        let (rt, buffered) = (Runtime::<Mpich>::over(vendor), Buffered::default());
+        let attached = Attached::default();
+        attached.set::<Mpich>(std::ptr::null_mut(), 100_000);
+        for _ in 0..1000 {
+            assert!(buffered.has_room(&rt, &attached, 100));
+            buffered.0.lock().add(copied(1, 100));
+        }
+        let looks = TESTS.swap(0, Relaxed);
+        assert!((FEW..3000).contains(&looks), "{looks} looks");
+
+        assert!(!buffered.has_room(&rt, &attached, 1), "all is taken, and nothing has left");
+        assert_eq!(TESTS.swap(0, Relaxed), 1000);
+        assert!(buffered.has_room(&rt, &attached, 0));
+        buffered.0.lock().sent[7] = copied(2, 100);
+        assert!(buffered.has_room(&rt, &attached, 100), "one has left");
+        assert!(!buffered.has_room(&rt, &attached, 101));
+
+        buffered.0.lock().sent.iter_mut().for_each(|sent| *sent = copied(2, 100));
+        assert!(buffered.sweep(&rt));
+        assert_eq!(buffered.0.lock().bytes, 0);
+    }
+
+    #[test]
+    fn what_another_thread_looks_at_is_still_under_way() {
+        let vendor = unsafe { Vendor::of(&[(c"MPI_Test", test as *const c_void)]) };
+        let (rt, buffered) = (Runtime::<Mpich>::over(vendor), Buffered::default());
+        buffered.0.lock().add(copied(2, 0));
+        let taken = std::mem::take(&mut buffered.0.lock().sent);
+        assert!(!buffered.sweep(&rt));
+        assert!(buffered.0.lock().put_back(Vec::new(), total(&taken)));
     }
 }
