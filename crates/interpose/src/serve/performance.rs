@@ -108,12 +108,16 @@ pub unsafe fn t_pvar_session_free<A: Abi>(
 ) -> Result<()> {
     // SAFETY: the program's place.
     let session = unsafe { pe_session.as_ref() }.copied();
+    let handles = &rt.tool.handles;
+    let closed = session.and_then(|session| Some((session, handles.close_session(session)?)));
     // SAFETY: the program's arguments.
-    forward(|| unsafe { rt.vendor.t_pvar_session_free(pe_session) })?;
-    if let Some(session) = session {
-        rt.tool.handles.close_session(session);
+    let freed = forward(|| unsafe { rt.vendor.t_pvar_session_free(pe_session) });
+    match closed {
+        Some((_, closed)) if freed.is_ok() => handles.drop_session(closed),
+        Some((session, closed)) => handles.reopen_session(session, closed),
+        None => {}
     }
-    Ok(())
+    freed
 }
 
 /// `MPI_T_pvar_handle_alloc`. Ours are bound to no object.
@@ -137,10 +141,9 @@ pub unsafe fn t_pvar_handle_alloc<A: Abi>(
     if handle.is_null() {
         return Err(fault(A::T_ERR_INVALID));
     }
-    if !rt.tool.handles.has_session(pe_session) {
-        return Err(fault(A::T_ERR_INVALID_SESSION));
-    }
-    let watch = Watch { session: pe_session.addr(), variable, meter: Meter::default() };
+    let session = rt.tool.handles.session(pe_session);
+    let session = session.ok_or_else(|| fault(A::T_ERR_INVALID_SESSION))?;
+    let watch = Watch { session, variable, meter: Meter::default() };
     let held = rt.tool.handles.add(Held::Performance(watch));
     let held = held.ok_or_else(|| fault(A::T_ERR_OUT_OF_HANDLES))?;
     // SAFETY: the program's places.
@@ -334,4 +337,42 @@ fn one<A: Abi>(
 ) -> Result<()> {
     let worked = rt.tool.handles.watch(session, handle, work);
     worked.unwrap_or_else(|| Err(fault(A::T_ERR_INVALID_HANDLE)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vendor::Vendor;
+    use gridmpi_abi::Mpich;
+    use std::ptr;
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+    static RT: OnceLock<&'static Runtime<Mpich>> = OnceLock::new();
+    static REFUSES: AtomicBool = AtomicBool::new(true);
+
+    /// As when another thread makes a session, and gets the address, before this one has returned.
+    unsafe extern "C" fn free(session: *mut *mut c_void) -> c_int {
+        if REFUSES.load(Relaxed) {
+            return Mpich::T_ERR_INVALID_SESSION;
+        }
+        RT.get().unwrap().tool.handles.open_session(unsafe { *session });
+        Mpich::SUCCESS
+    }
+
+    #[test]
+    fn a_session_that_gets_the_address_of_one_that_is_freed_is_known() {
+        let free = (c"MPI_T_pvar_session_free", free as *const c_void);
+        let rt = Runtime::<Mpich>::over(unsafe { Vendor::of(&[free]) });
+        let rt = *RT.get_or_init(|| Box::leak(Box::new(rt)));
+        let mut session = ptr::without_provenance_mut(8);
+        rt.tool.handles.open_session(session);
+        let opened = rt.tool.handles.session(session);
+        assert!(unsafe { t_pvar_session_free(rt, &raw mut session) }.is_err());
+        assert_eq!(rt.tool.handles.session(session), opened, "it was not freed");
+        REFUSES.store(false, Relaxed);
+        assert!(unsafe { t_pvar_session_free(rt, &raw mut session) }.is_ok());
+        let other = rt.tool.handles.session(session);
+        assert!(other.is_some() && other != opened);
+    }
 }
