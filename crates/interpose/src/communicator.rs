@@ -1,11 +1,13 @@
 //! A spanning communicator: the engine's view of it, and the vendor's communicator that is its token.
 
 use crate::error::{Error, Result};
+use crate::guard::this_thread;
 use gridmpi_abi::{Abi, ErrorClass, StatusFields};
 use gridmpi_engine::{Communicator, Place};
 use gridmpi_wire::{ContextId, Plane, ProcId, Rank};
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU32, AtomicUsize};
 
 /// A communicator with members in more than one cluster.
 #[derive(Debug)]
@@ -16,6 +18,8 @@ pub(crate) struct Spanning<A: Abi> {
     pub(crate) view: Communicator,
     /// Collectives begun on it; the same number on every member (MPI 4.1 §6.14: same order).
     collectives: AtomicU32,
+    /// The thread that lets the vendor free the token; 0: none does.
+    freed_by: AtomicUsize,
 }
 
 /// Whom a send is for.
@@ -45,7 +49,19 @@ pub(crate) enum From {
 impl<A: Abi> Spanning<A> {
     /// The communicator that `view` describes, whose token has the local members in order of rank.
     pub(crate) fn new(token: A::Comm, view: Communicator) -> Self {
-        Self { token, view, collectives: AtomicU32::new(0) }
+        Self { token, view, collectives: AtomicU32::new(0), freed_by: AtomicUsize::new(0) }
+    }
+
+    /// Whether the token means this communicator to the calling thread. Once the vendor was asked to free it, it may have given the handle to
+    /// another thread, for a communicator of this process alone; only callbacks within the freeing itself still mean this one.
+    pub(crate) fn is_known_here(&self) -> bool {
+        let freed_by = self.freed_by.load(Acquire);
+        freed_by == 0 || freed_by == this_thread()
+    }
+
+    /// The calling thread lets the vendor free the token, or is done with that.
+    pub(crate) fn set_freeing(&self, freeing: bool) {
+        self.freed_by.store(if freeing { this_thread() } else { 0 }, Release);
     }
 
     /// The context of the program's own messages.

@@ -18,8 +18,9 @@ pub(crate) fn enter<A: Abi>(rt: &Runtime<A>) -> Option<Guard> {
 }
 
 #[inline]
-fn spans<A: Abi>(rt: &Runtime<A>, comm: A::Comm) -> bool {
-    rt.spanning.contains(comm.bits())
+pub(crate) fn spans<A: Abi>(rt: &Runtime<A>, comm: A::Comm) -> bool {
+    let look_closer = rt.tokens.are_being_freed();
+    rt.spanning.contains(comm.bits()) && (!look_closer || rt.tokens.spanning(comm).is_some())
 }
 
 /// False: it does not span. True: look closer.

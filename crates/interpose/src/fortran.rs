@@ -4,7 +4,7 @@
 //! Values go by Fortran's rules (MPI 4.1 §7.7.2): what is got and put is an integer, not an address. All three bindings call by
 //! reference; `ierror` of `mpi_f08` may be absent, which is a null pointer.
 
-use crate::entry::enter;
+use crate::entry::{enter, spans};
 use crate::error::finish;
 use crate::runtime::Runtime;
 use crate::serve::attribute::{of_job, of_rates, set_rate};
@@ -83,7 +83,7 @@ pub unsafe fn correct<A: Abi, V: Value>(
     // SAFETY: the program's places.
     unsafe {
         let comm = handle(rt, *comm);
-        if !rt.spanning.contains(comm.bits()) {
+        if !spans(rt, comm) {
             return;
         }
         if let Some(ours) = of_job(rt, comm, (*keyval).wrapping_sub(A::FORTRAN_KEYS), *flag != 0) {

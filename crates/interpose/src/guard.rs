@@ -8,7 +8,13 @@ mod thread;
 pub(crate) use caller::remember_vendor;
 
 use std::marker::PhantomData;
+use std::ptr;
 use thread::{Place, this};
+
+/// A number that no other thread has while this one lives; not 0.
+pub(crate) fn this_thread() -> usize {
+    this(|thread| ptr::from_ref(thread).addr())
+}
 
 /// This thread is inside a call of the program's, until it is dropped.
 #[derive(Debug)]

@@ -164,7 +164,7 @@ impl SpanningTable {
         *len += 1;
     }
 
-    /// Drops it, before the vendor frees the handle and may use its bits again.
+    /// Drops it. The vendor may have given its bits to another communicator already, which does not span.
     pub fn remove(&self, bits: usize) {
         let mut len = self.len.lock();
         if let Some(index) = self.slots().find(bits) {

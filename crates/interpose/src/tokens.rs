@@ -9,7 +9,8 @@ use gridmpi_wire::ContextId;
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::{Arc, OnceLock};
 
 /// A request handle of the program that needs us.
@@ -112,6 +113,8 @@ pub(crate) struct Tokens<A: Abi> {
     retired: Mutex<Vec<Arc<Spanning<A>>>>,
     /// How many of those there are, for a look without the lock.
     waiting: AtomicUsize,
+    /// How many the vendor is freeing at this moment.
+    freeing: AtomicUsize,
     pub(crate) requests: Table<Request<A>>,
     pub(crate) groups: Table<Arc<Group>>,
     pub(crate) messages: Table<Message<A>>,
@@ -127,6 +130,7 @@ impl<A: Abi> Default for Tokens<A> {
             contexts: RwLock::default(),
             retired: Mutex::default(),
             waiting: AtomicUsize::new(0),
+            freeing: AtomicUsize::new(0),
             requests: Table::default(),
             groups: Table::default(),
             messages: Table::default(),
@@ -141,8 +145,38 @@ impl<A: Abi> Tokens<A> {
     pub(crate) fn spanning(&self, comm: A::Comm) -> Option<Found<'_, A>> {
         match self.world.get() {
             Some(world) if comm == world.token => Some(Found::World(world)),
-            _ => self.communicators.read().get(&comm.bits()).cloned().map(Found::Other),
+            _ => {
+                let communicators = self.communicators.read();
+                let found = communicators.get(&comm.bits()).filter(|found| found.is_known_here());
+                found.cloned().map(Found::Other)
+            }
         }
+    }
+
+    /// Whether handles are being freed that may mean something else to this thread. To be asked before a look into the table of spanning
+    /// communicators: what is freed leaves that first.
+    #[inline]
+    pub(crate) fn are_being_freed(&self) -> bool {
+        self.freeing.load(Acquire) != 0
+    }
+
+    /// Until the end of `free`, in which the vendor frees the token, it means `comm` to this thread alone. Whether the vendor did: then the
+    /// communicator is forgotten, and `last` called if the handle means nothing to us any more; it may be that of a new one already.
+    pub(crate) fn free_communicator<E>(
+        &self,
+        comm: &Arc<Spanning<A>>,
+        free: impl FnOnce() -> std::result::Result<(), E>,
+        last: impl FnOnce(),
+    ) -> std::result::Result<(), E> {
+        self.freeing.fetch_add(1, AcqRel);
+        comm.set_freeing(true);
+        let freed = free();
+        if freed.is_ok() {
+            self.forget_communicator(comm, last);
+        }
+        comm.set_freeing(false);
+        self.freeing.fetch_sub(1, AcqRel);
+        freed
     }
 
     /// The spanning communicator of a point-to-point context.
@@ -185,16 +219,15 @@ impl<A: Abi> Tokens<A> {
         unused
     }
 
-    /// Forgets a communicator whose token is freed. True: its handle means nothing to us any more; it may
-    /// be that of a new communicator already.
-    pub(crate) fn forget_communicator(&self, comm: &Arc<Spanning<A>>) -> bool {
+    /// `last` is called under the lock, so that nobody makes a new communicator of the same handle known in between.
+    fn forget_communicator(&self, comm: &Arc<Spanning<A>>, last: impl FnOnce()) {
         self.contexts.write().remove(&comm.context());
         let mut communicators = self.communicators.write();
         let bits = comm.token.bits();
         let is_known = communicators.get(&bits).is_some_and(|known| Arc::ptr_eq(known, comm));
         if is_known {
             communicators.remove(&bits);
+            last();
         }
-        is_known
     }
 }

@@ -297,25 +297,73 @@ pub(crate) fn reap<A: Abi>(rt: &Runtime<A>) -> Result<()> {
 }
 
 /// Frees the token. Delete callbacks of the program run in it and may use the communicator, so it is
-/// forgotten afterwards, at once: the vendor may use the handle again for a communicator that another
-/// thread makes, but does not give it out before the members of that one have agreed on it.
+/// forgotten afterwards; but another thread may be given the handle before the vendor has returned to this one.
 fn free<A: Abi>(rt: &Runtime<A>, unused: &Arc<Spanning<A>>) -> Result<()> {
     let mut token = unused.token;
-    {
-        let _lift = Lift::new();
-        // SAFETY: a token of ours that neither the program nor an operation holds.
-        check(unsafe { rt.vendor.comm_free(&raw mut token) })?;
-    }
-    if rt.tokens.forget_communicator(unused) {
-        rt.spanning.remove(unused.token.bits());
-    }
-    Ok(())
+    // SAFETY: a token of ours that neither the program nor an operation holds.
+    let free = || forward(|| unsafe { rt.vendor.comm_free(&raw mut token) });
+    rt.tokens.free_communicator(unused, free, || rt.spanning.remove(unused.token.bits()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gridmpi_abi::{Mpich, OpenMpi};
+    use crate::entry::spans;
+    use crate::vendor::Vendor;
+    use gridmpi_abi::{Handle, Mpich, OpenMpi};
+    use gridmpi_engine::{Communicator, JobMap};
+    use gridmpi_wire::ProcId;
+    use std::ffi::c_void;
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    static RT: OnceLock<&'static Runtime<Mpich>> = OnceLock::new();
+    /// Calls of [`free`] that have looked around.
+    static FREED: AtomicUsize = AtomicUsize::new(0);
+
+    fn adopt(rt: &Runtime<Mpich>, token: <Mpich as Abi>::Comm) {
+        let map = JobMap::contiguous([("a".into(), 1), ("b".into(), 1)]);
+        let view = Communicator::world(ProcId(0), &map).unwrap();
+        rt.adopt(Spanning::new(token, view));
+    }
+
+    fn is_known(token: <Mpich as Abi>::Comm) -> [bool; 2] {
+        let rt = RT.get().unwrap();
+        [spans(rt, token), rt.tokens.spanning(token).is_some()]
+    }
+
+    /// Where delete callbacks run, and the vendor may have given the handle to another thread. The second time that thread's communicator
+    /// spans clusters.
+    unsafe extern "C" fn vendors_free(comm: *mut <Mpich as Abi>::Comm) -> c_int {
+        let token = unsafe { *comm };
+        assert_eq!(is_known(token), [true; 2]);
+        let other = std::thread::spawn(move || {
+            assert_eq!(is_known(token), [false; 2]);
+            if FREED.fetch_add(1, Relaxed) == 1 {
+                adopt(RT.get().unwrap(), token);
+                assert_eq!(is_known(token), [true; 2]);
+            }
+        });
+        c_int::from(other.join().is_err())
+    }
+
+    #[test]
+    fn a_handle_that_the_vendor_frees_means_what_it_did_to_nobody_else() {
+        let free = (c"MPI_Comm_free", vendors_free as *const c_void);
+        let rt = Runtime::<Mpich>::over(unsafe { Vendor::of(&[free]) });
+        let rt = *RT.get_or_init(|| Box::leak(Box::new(rt)));
+        let token = Handle::from_bits(0x8400_0001);
+        adopt(rt, token);
+        assert!(rt.tokens.retire_communicator(token));
+        assert_eq!(reap(rt), Ok(()));
+        assert_eq!(is_known(token), [false; 2]);
+
+        adopt(rt, token);
+        assert!(rt.tokens.retire_communicator(token));
+        assert_eq!(reap(rt), Ok(()));
+        assert_eq!(is_known(token), [true; 2], "the other thread's");
+        assert_eq!((FREED.load(Relaxed), rt.tokens.are_being_freed()), (2, false));
+    }
 
     #[test]
     fn split_entries_cross_between_abis() {
