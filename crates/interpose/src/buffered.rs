@@ -20,12 +20,14 @@ struct UnderWay<A: Abi> {
     count: usize,
     /// Bytes of all of these.
     bytes: u64,
-    /// They are looked at when there are so many.
+    /// They are looked at when there are so many, or more bytes than this.
     look_at: usize,
+    look_at_bytes: u64,
 }
 
-/// So few are left alone while they fit.
+/// So few, and so few bytes, are left alone while they fit.
 const FEW: usize = 16;
+const FEW_BYTES: u64 = 1 << 20;
 
 struct Copied<A: Abi> {
     request: A::Request,
@@ -34,7 +36,8 @@ struct Copied<A: Abi> {
 
 impl<A: Abi> Default for Buffered<A> {
     fn default() -> Self {
-        Self(Mutex::new(UnderWay { sent: Vec::new(), count: 0, bytes: 0, look_at: FEW }))
+        let (look_at, look_at_bytes) = (FEW, FEW_BYTES);
+        Self(Mutex::new(UnderWay { sent: Vec::new(), count: 0, bytes: 0, look_at, look_at_bytes }))
     }
 }
 
@@ -75,12 +78,17 @@ impl<A: Abi> Buffered<A> {
     }
 
     /// Whether `len` bytes more fit into what is attached. What is under way is looked at where they do not, and when it has become twice as
-    /// many messages: a look at all for each would be quadratic where the receiver comes late.
+    /// many messages or bytes: a look at all for each would be quadratic where the receiver comes late, and what has left takes memory
+    /// until somebody looks.
     fn has_room(&self, rt: &Runtime<A>, attached: &Attached, len: u64) -> bool {
         let fits =
             |under_way: &UnderWay<A>| attached.check(under_way.bytes.saturating_add(len)).is_ok();
-        let is_due =
-            |under_way: &UnderWay<A>| under_way.count >= under_way.look_at || !fits(under_way);
+        let is_due = |under_way: &UnderWay<A>| {
+            let bytes = under_way.bytes.saturating_add(len);
+            let has_doubled =
+                under_way.count >= under_way.look_at || bytes > under_way.look_at_bytes;
+            has_doubled || !fits(under_way)
+        };
         // The lock ends with the statement: the vendor is called in a sweep.
         let due = is_due(&self.0.lock());
         if due {
@@ -129,6 +137,7 @@ impl<A: Abi> UnderWay<A> {
         self.count -= before.0 - after.0;
         self.bytes -= before.1 - after.1;
         self.look_at = (2 * self.count).max(FEW);
+        self.look_at_bytes = self.bytes.saturating_mul(2).max(FEW_BYTES);
         self.sent.append(&mut left);
         self.count == 0
     }
@@ -161,9 +170,18 @@ mod tests {
 
     /// Odd requests never end.
     unsafe extern "C" fn test(request: *mut Request, flag: *mut c_int, _: *mut Status) -> c_int {
-        TESTS.fetch_add(1, Relaxed);
         unsafe { *flag = c_int::from((*request).bits().is_multiple_of(2)) };
         0
+    }
+
+    /// The same, counted.
+    unsafe extern "C" fn counted(
+        request: *mut Request,
+        flag: *mut c_int,
+        at: *mut Status,
+    ) -> c_int {
+        TESTS.fetch_add(1, Relaxed);
+        unsafe { test(request, flag, at) }
     }
 
     fn copied(request: usize, len: usize) -> Copied<Mpich> {
@@ -172,7 +190,7 @@ mod tests {
 
     #[test]
     fn what_is_under_way_is_looked_at_when_there_is_no_room_or_when_it_has_doubled() {
-        let vendor = unsafe { Vendor::of(&[(c"MPI_Test", test as *const c_void)]) };
+        let vendor = unsafe { Vendor::of(&[(c"MPI_Test", counted as *const c_void)]) };
         let (rt, buffered) = (Runtime::<Mpich>::over(vendor), Buffered::default());
         let attached = Attached::default();
         attached.set::<Mpich>(std::ptr::null_mut(), 100_000);
@@ -193,6 +211,23 @@ mod tests {
         buffered.0.lock().sent.iter_mut().for_each(|sent| *sent = copied(2, 100));
         assert!(buffered.sweep(&rt));
         assert_eq!(buffered.0.lock().bytes, 0);
+    }
+
+    #[test]
+    fn what_has_left_is_not_kept_however_few_they_are() {
+        let vendor = unsafe { Vendor::of(&[(c"MPI_Test", test as *const c_void)]) };
+        let (rt, buffered) = (Runtime::<Mpich>::over(vendor), Buffered::default());
+        let attached = Attached::default();
+        attached.set::<Mpich>(Mpich::buffer_automatic(), 0);
+        let send = |request, len: usize| {
+            assert!(buffered.has_room(&rt, &attached, len as u64));
+            buffered.0.lock().add(copied(request, len));
+            assert!(buffered.0.lock().bytes <= 4 << 20);
+        };
+        // After many little ones that waited long, too.
+        (0..1000).for_each(|_| send(1, 8));
+        buffered.0.lock().sent.iter_mut().for_each(|sent| *sent = copied(2, 8));
+        (0..20).for_each(|_| send(2, 1 << 20));
     }
 
     #[test]
