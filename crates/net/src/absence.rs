@@ -55,6 +55,21 @@ impl State {
         if let Some(since) = self.forget_absence(id) {
             let seconds = since.elapsed().as_secs_f64();
             (self.config.warn)(&format!("{id} is reached again, after {seconds:.1} s"));
+            self.look_at_others(id);
+        }
+    }
+
+    /// Others of its cluster that are waited for may have been passed over, and nothing else looks at them before they are given up.
+    fn look_at_others(&mut self, of: ProcId) {
+        let place = self.paces.place_of(of);
+        let dials = self
+            .peers
+            .iter()
+            .flat_map(|(&id, peer)| peer.dials.iter().map(move |dial| (id, dial.strand)));
+        let is_other = |id| self.paces.place_of(id) == place && self.is_awaited(id);
+        let others: Vec<_> = dials.filter(|&(id, _)| is_other(id)).collect();
+        for (id, strand) in others {
+            self.timers.set(Instant::now(), Due::Dial(id, strand));
         }
     }
 
@@ -65,5 +80,35 @@ impl State {
         let since = told.1;
         self.absences.0.remove(&cluster);
         Some(since)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::Way;
+    use crate::paces::tests::{FAR, state_among};
+
+    static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+    #[test]
+    fn when_one_that_is_waited_for_has_come_the_others_are_looked_at() {
+        let other = ProcId(2);
+        let mut state = state_among(vec![0, 1, 1], 1e6);
+        state.config.peers = vec![Vec::new(), vec![Way::Awaited], vec![Way::Awaited]];
+        state.config.tells_of_absence = Some(Duration::ZERO);
+        state.config.warn = |text| SAID.lock().unwrap().push(text.to_owned());
+        [FAR, other].into_iter().for_each(|id| state.dial(id));
+        // What was to be looked at by now has been.
+        state.timers.expired(Instant::now());
+        [FAR, other].into_iter().for_each(|id| state.note_absence(id, Strand::FIRST));
+        assert_eq!(SAID.lock().unwrap().len(), 1, "one of each cluster");
+        state.note_presence(FAR);
+        let due = state.timers.expired(Instant::now());
+        assert!(due.contains(&Due::Dial(other, Strand::FIRST)), "{due:?}");
+        state.note_absence(other, Strand::FIRST);
+        assert_eq!(SAID.lock().unwrap().len(), 3, "{SAID:?}");
     }
 }

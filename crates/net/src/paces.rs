@@ -469,8 +469,13 @@ pub(crate) mod tests {
 
     /// A process of one cluster that sends to another at so many bits per second.
     pub(crate) fn state(rate: f64) -> State {
+        state_among(vec![0, 1], rate)
+    }
+
+    /// The first of processes of these clusters.
+    pub(crate) fn state_among(clusters: Vec<u16>, rate: f64) -> State {
         let rates = vec![None, Rate::from_bits_per_second(rate)];
-        let pacing = Pacing { clusters: vec![0, 1], rates, ..Pacing::default() };
+        let pacing = Pacing { clusters, rates, ..Pacing::default() };
         let config = NetConfig { pacing, ..config(ProcId(0)) };
         let listen = Listen { interface: Some("127.0.0.1".into()), port: 0 };
         State::new(bind(&listen).unwrap(), config).unwrap()

@@ -292,7 +292,9 @@ impl State {
             if let Some(paced) = self.paces.get(cluster) {
                 turn.end(&mut paced.pacer, id, wrote);
             }
-            if wrote == 0 || self.endpoint.unwritten_bytes(id) == 0 {
+            // A turn that ended just where the payload does may have left words behind.
+            let is_used_up = wrote >= turn.most;
+            if wrote == 0 || (!is_used_up && self.endpoint.unwritten_bytes(id) == 0) {
                 return;
             }
         }
