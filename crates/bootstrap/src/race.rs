@@ -22,7 +22,8 @@ use std::time::{Duration, Instant};
 const STAGGER: Duration = Duration::from_millis(250);
 /// Pause before what may help is tried again.
 pub(crate) const PAUSE: Duration = Duration::from_millis(100);
-/// Time for the ways that are known while names of others are looked up. Then all are gone again, with those known by then.
+/// Time for the ways that are known while names of others are looked up, at first and at most. Then all are gone again, with those known by then.
+const FIRST_ROUND: Duration = Duration::from_secs(1);
 const ROUND: Duration = Duration::from_secs(5);
 
 /// Who is looked for, and by whom.
@@ -100,7 +101,9 @@ impl Fate {
             Self::Other(error @ HandshakeError::Version(_)) => {
                 format!("{error}: install the same release of GridMPI at both ends")
             }
-            Self::Other(error) => error.to_string(),
+            Self::Other(error) => format!(
+                "{error}: where this is the right address, the token (or GRIDMPI_JOB and GRIDMPI_KEY) is that of another job"
+            ),
             Self::Broken(why) | Self::Useless(why) => why.clone(),
         }
     }
@@ -138,15 +141,20 @@ impl Lost {
     }
 
     /// Who is in his place, where all ways led to somebody else. What one address says is no word on another: of a machine's many some
-    /// are also those of others.
+    /// are also those of others. The loopback address is everybody's own, and a relay that does not know him says nothing of who is there: these
+    /// count only where there is nothing else.
     pub(crate) fn other(&self) -> Option<(SocketAddr, &HandshakeError)> {
-        let mut others = self.ways.iter().filter_map(|way| match &way.fate {
-            Some(Fate::Other(error)) => Some((way.address, error)),
+        let says_something = |way: &&Way| {
+            !way.address.ip().is_loopback() && !matches!(way.fate, Some(Fate::Unknown(_)))
+        };
+        let has_such = self.ways.iter().any(|way| says_something(&way));
+        let mut counted = self.ways.iter().filter(|way| !has_such || says_something(way));
+        let other = |way: &'_ Way| matches!(way.fate, Some(Fate::Other(_)));
+        let is_all = self.unknown.is_empty() && counted.clone().all(other);
+        match counted.next().filter(|_| is_all) {
+            Some(Way { address, fate: Some(Fate::Other(error)), .. }) => Some((*address, error)),
             _ => None,
-        });
-        let first = others.next()?;
-        let is_all = others.count() + 1 == self.ways.len() && self.unknown.is_empty();
-        is_all.then_some(first)
+        }
     }
 
     /// He is nowhere at present: nobody listens at any of his addresses, nor does a relay know him.
@@ -183,10 +191,12 @@ pub(crate) fn told(what: &str, is_relay: bool) -> String {
 /// again while others are under way.
 pub(crate) fn run(goal: &Goal<'_>, deadline: Instant) -> Result<Won, Lost> {
     let has_others = !goal.direct.is_empty();
+    let mut round = FIRST_ROUND;
     loop {
         let look_up = |access: &RelayAccess| names::look_up(&access.names, has_others, deadline);
         let Found { known, unknown, is_pending } = goal.relays.map(look_up).unwrap_or_default();
-        let until = if is_pending { deadline.min(Instant::now() + ROUND) } else { deadline };
+        let until = if is_pending { deadline.min(Instant::now() + round) } else { deadline };
+        round = (2 * round).min(ROUND);
         match Race::new(goal, &known, until).run() {
             Err(_) if is_pending && Instant::now() < deadline => {}
             outcome => return outcome.map_err(|lost| Lost { unknown, ..lost }),
@@ -692,7 +702,28 @@ pub(crate) mod tests {
         let (closed, (at, answer)) = (local().1, answering(&other));
         let lost = go(&ours, &[closed, at], soon()).err().unwrap();
         assert!(lost.other().is_none() && !answer.join().unwrap());
-        let told = [(closed, "connection refused"), (at, "belongs to another job")];
-        assert_eq!(lost.failures(), told.map(|(at, what)| (at, what.to_owned())));
+        let told = lost.failures();
+        assert_eq!(told[0], (closed, "connection refused".to_owned()));
+        assert!(told[1].0 == at && told[1].1.starts_with("belongs to another job: "), "{told:?}");
+    }
+
+    #[test]
+    fn what_everybody_has_for_himself_hides_nobody_who_is_there() {
+        let way = |address: &str, fate| Way {
+            address: address.parse().unwrap(),
+            is_relay: false,
+            fate: Some(fate),
+        };
+        let lost = |ways| Lost { ways, unknown: Vec::new(), listening: Listening::Now };
+        let somebody = || Fate::Other(HandshakeError::OtherJob);
+        let foreign = |lost: &Lost| lost.other().map(|(address, _)| address.to_string());
+        let public = "192.0.2.1:7000";
+        let told = lost(vec![way(public, somebody()), way("127.0.0.1:7000", Fate::Refused)]);
+        assert_eq!(foreign(&told).as_deref(), Some(public));
+        let silent = || Fate::Useless("no answer".to_owned());
+        let told = lost(vec![way(public, silent()), way("127.0.0.1:7000", somebody())]);
+        assert_eq!(foreign(&told), None);
+        let told = lost(vec![way("127.0.0.1:7000", somebody()), way("[::1]:7000", Fate::Refused)]);
+        assert_eq!(foreign(&told), None);
     }
 }
