@@ -20,7 +20,15 @@ pub(crate) fn read(path: &Path, what: &str, instead: &str) -> Result<String, Str
     match String::from_utf8(bytes) {
         Ok(text) if text.len() as u64 <= MOST => Ok(text),
         Ok(_) => Err(format!("{shown} is no {what}: it has more than {} MiB{instead}", MOST >> 20)),
-        Err(_) => Err(format!("{shown} is no {what}: it is no text{instead}")),
+        Err(error) if error.as_bytes().contains(&0) => {
+            Err(format!("{shown} is no {what}: it is no text{instead}"))
+        }
+        Err(error) => {
+            let at = error.utf8_error().valid_up_to();
+            Err(format!(
+                "cannot read the {what} {shown}: its byte {at} is not UTF-8; save it in that encoding"
+            ))
+        }
     }
 }
 
@@ -35,6 +43,11 @@ mod tests {
         let told = said(&program.display().to_string());
         assert!(told.contains("is no job file: it") && told.ends_with(". A hint"), "{told}");
         assert_eq!(said("/dev/zero"), "/dev/zero is no job file: it has more than 16 MiB. A hint");
+        let latin = std::env::temp_dir().join(format!("gridmpi-latin-{}", std::process::id()));
+        std::fs::write(&latin, b"# f\xfcr b").unwrap();
+        let told = said(latin.to_str().unwrap());
+        std::fs::remove_file(&latin).unwrap();
+        assert!(told.contains("its byte 3 is not UTF-8"), "{told}");
         assert!(said("/none").starts_with("cannot read the job file /none: "));
     }
 }

@@ -16,8 +16,8 @@ pub fn parse_cluster(text: &str) -> Result<ClusterSpec, String> {
         Some((launcher, ranks)) => {
             if is_ambiguous(launcher) {
                 return Err(format!(
-                    "`:{ranks}` may belong to the launcher's arguments: write a blank before the number of ranks (`{rest} :4` if \
-                     `:{ranks}` is none of it), or use a job file"
+                    "`:{ranks}` may be the number of ranks, or belong to the launcher's arguments. Write a blank before the number of ranks: \
+                     `{launcher} :{ranks}` if it is that, `{rest} :RANKS` if not; or use a job file"
                 ));
             }
             let count = ranks.parse::<u32>().ok().filter(|count| *count > 0);
@@ -61,7 +61,11 @@ mod tests {
     fn a_number_that_may_belong_to_a_host_is_not_taken_for_the_ranks() {
         for text in ["a=mpiexec --host x:2,y:2", "a=mpiexec --host x,y:2", "a=m -x a:b:2"] {
             let said = parse_cluster(text).unwrap_err();
-            assert!(said.contains("`:2` may belong") && said.contains("a blank before"), "{said}");
+            assert!(said.contains("`:2` may be the number"), "{said}");
+            assert!(
+                said.contains(" :2` if it is that, `") && said.contains(":2 :RANKS`"),
+                "{said}"
+            );
         }
         for (text, words) in [
             ("a=mpiexec --host x:2,y:2 :4", "mpiexec --host x:2,y:2"),

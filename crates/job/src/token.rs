@@ -44,7 +44,11 @@ impl TokenFile {
     pub(crate) fn publish(&self) -> Result<(), String> {
         let written = self.write(&self.secret.reveal());
         let done = written.and_then(|()| std::fs::rename(&self.ready, &self.path));
-        done.map_err(|error| cannot(&self.path, error))
+        done.map_err(|error| {
+            // The token is not left lying about.
+            let _ = std::fs::remove_file(&self.ready);
+            cannot(&self.path, error)
+        })
     }
 
     /// Writes the hidden file, which only its owner may read.
@@ -120,6 +124,11 @@ mod tests {
         for bad in [&directory, Path::new("/proc/none/token"), Path::new("/"), Path::new("")] {
             assert!(TokenFile::prepare(bad, &secret).is_err(), "{}", bad.display());
         }
+        // What cannot be replaced after all leaves the token nowhere.
+        let taken = TokenFile::prepare(&directory.join("taken"), &secret).unwrap();
+        std::fs::create_dir(directory.join("taken")).unwrap();
+        assert!(taken.publish().is_err());
+        assert_eq!(entries(), 2);
         std::fs::remove_dir_all(&directory).unwrap();
     }
 
