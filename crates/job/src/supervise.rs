@@ -28,7 +28,7 @@ const ORDERS_OUT: Duration = Duration::from_millis(200);
 const REMOTE_GRACE: Duration = Duration::from_secs(10);
 /// When a launcher behind a head node has ended, the ssh that led there gets this long to pass on what is left of its output.
 const SSH_END: Duration = Duration::from_secs(10);
-/// Exit code when all went well but for output that could not be written, or was cut off.
+/// Exit code when all went well but for output that could not be written.
 const UNWRITTEN: i32 = 1;
 /// Exit code when all programs ended well, but none knew of another cluster's.
 const UNJOINED: i32 = 1;
@@ -165,8 +165,6 @@ pub(crate) struct Supervisor {
     /// When this process stops, as the user wants it to.
     stop_at: Option<Instant>,
     closing: Option<Closing>,
-    /// A head node's ssh was ended while it may have had output.
-    is_cut: bool,
 }
 
 impl Supervisor {
@@ -203,7 +201,6 @@ impl Supervisor {
             doctor: None,
             stop_at: None,
             closing: None,
-            is_cut: false,
         }
     }
 
@@ -233,12 +230,11 @@ impl Supervisor {
             Some(closing) => closing.code,
             None => self.own_end(),
         };
-        let Self { mut crew, events, is_cut, .. } = self;
+        let Self { mut crew, events, .. } = self;
         crew.sweep();
         // Those who read our output may take their time, but the user need not.
         std::thread::spawn(move || heed(&events));
-        let is_whole = crew.close(None) && !is_cut;
-        if is_whole || code != 0 { code } else { UNWRITTEN }
+        if crew.close(None) || code != 0 { code } else { UNWRITTEN }
     }
 
     /// The exit code of a job whose launchers have all ended by themselves.
@@ -426,7 +422,6 @@ impl Supervisor {
                 }
                 Stage::Leaves { by } if now >= by => {
                     seat.stage = Stage::Over;
-                    self.is_cut = true;
                     seat.member.into_iter().for_each(|member| self.crew.kill(member));
                     say!(
                         "the ssh to the head node of cluster `{}` has not ended {} s after its launcher: ending it; the last of what its \
