@@ -180,16 +180,23 @@ fn interrupts_reach_the_launchers_and_a_second_one_kills() {
     assert!(matches!(outcome.code, Some(130 | 131)), "{outcome:?}");
 }
 
+/// A job whose launcher has set these traps, and waits for signals.
+fn trapping(bench: &Bench, traps: &str) -> Child {
+    let text = format!(
+        "#!/bin/sh\n[ \"$1\" = --version ] && {{ echo HYDRA build details; exit; }}\n\
+         {traps}\n>ready\nwhile :; do sleep 0.05; done\n"
+    );
+    bench.script("trapping", &text);
+    let mut command = bench.command();
+    let child = bench.start(command.args(["run", "--cluster", "a=./trapping:1", "--", "sh"]));
+    bench.until("the start", || bench.path("ready").exists());
+    child
+}
+
 #[test]
 fn a_program_that_has_survived_an_interrupt_may_save_when_it_is_to_end() {
     let bench = Bench::new();
-    let text = "#!/bin/sh\n[ \"$1\" = --version ] && { echo HYDRA build details; exit; }\n\
-                trap '>interrupted' INT\ntrap '>saved; exit 0' TERM\n>ready\n\
-                while :; do sleep 0.05; done\n";
-    bench.script("saver", text);
-    let mut command = bench.command();
-    let child = bench.start(command.args(["run", "--cluster", "a=./saver:1", "--", "sh"]));
-    bench.until("the start", || bench.path("ready").exists());
+    let child = trapping(&bench, "trap '>interrupted' INT\ntrap '>saved; exit 0' TERM");
     send("INT", child.id());
     bench.until("the signal", || bench.path("interrupted").exists());
     send("TERM", child.id());
@@ -259,14 +266,7 @@ fn a_launcher_is_asked_once_what_it_is() {
 #[test]
 fn user_signals_reach_the_launcher_once() {
     let bench = Bench::new();
-    let text = "#!/bin/sh\n[ \"$1\" = --version ] && { echo HYDRA build details; exit; }\n\
-                trap 'echo caught >>caught' USR1\ntrap 'exit 0' USR2\n>ready\n\
-                while :; do sleep 0.05; done\n";
-    bench.script("catcher", text);
-    let mut command = bench.command();
-    command.args(["run", "--cluster", "a=./catcher:1", "--", "sh"]);
-    let child = bench.start(&mut command);
-    bench.until("the start", || bench.path("ready").exists());
+    let child = trapping(&bench, "trap 'echo caught >>caught' USR1\ntrap 'exit 0' USR2");
     send("USR1", child.id());
     bench.until("the signal", || bench.path("caught").exists());
     send("USR2", child.id());
