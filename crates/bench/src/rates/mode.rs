@@ -23,10 +23,6 @@ pub(super) enum Mode {
 
 pub(super) const ALL_MODES: [Mode; 5] =
     [Mode::Off, Mode::Tbf, Mode::Static, Mode::Half, Mode::Auto];
-/// Of the bursts whose gain is judged; the first is what others are compared to.
-pub(super) const ALL_AND_VENDOR: [Mode; 6] =
-    [Mode::Off, Mode::Tbf, Mode::Static, Mode::Half, Mode::Auto, Mode::Vendor];
-pub(super) const WITHOUT_AND_AUTO: [Mode; 3] = [Mode::Off, Mode::Auto, Mode::Vendor];
 pub(super) const OFF_AND_AUTO: [Mode; 2] = [Mode::Off, Mode::Auto];
 
 /// Static rates from an eighth of an equal share to two of them; that of a receiver's interface by the nodes is among them.
@@ -93,7 +89,7 @@ mod tests {
         assert_eq!(Mode::Tbf.site(&SITE).interface_mbit, Some(20));
         assert_eq!(Mode::Auto.site(&SITE), SITE);
         assert!(Mode::Half.settings(&SITE).contains(&("GRIDMPI_MATB", "10000k".to_owned())));
-        assert_eq!(ALL_AND_VENDOR.iter().filter(|mode| mode.is_ours()).count(), 3);
-        assert!(Mode::Vendor.settings(&SITE).is_empty());
+        assert_eq!(ALL_MODES.iter().filter(|mode| mode.is_ours()).count(), 3);
+        assert!(!Mode::Vendor.is_ours() && Mode::Vendor.settings(&SITE).is_empty());
     }
 }
