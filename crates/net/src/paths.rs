@@ -21,6 +21,9 @@ const ALIKE: f64 = 1.25;
 /// Less that was acknowledged at a time is words, not data, and says nothing of how fast it might have come.
 const LEAST: u64 = 4 << 10;
 
+/// For so long at least, and no more than twice as long, it is remembered how soon a way has answered: ways may become longer.
+const LAG_MEMORY: Duration = Duration::from_secs(60);
+
 /// A way by which a process is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Path {
@@ -49,11 +52,38 @@ struct Evidence {
     /// What would have come if each peer's connections were all as fast as they are on average.
     expected: f64,
     at: Instant,
+    lag: Lag,
+}
+
+/// The shortest time that an acknowledgement has taken lately.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lag {
+    least: Option<Duration>,
+    since: Instant,
+    /// In the [`LAG_MEMORY`] before.
+    before: Option<Duration>,
+}
+
+impl Lag {
+    pub(crate) const fn new(now: Instant) -> Self {
+        Self { least: None, since: now, before: None }
+    }
+
+    pub(crate) fn note(&mut self, seen: Duration, now: Instant) {
+        if now.saturating_duration_since(self.since) >= LAG_MEMORY {
+            *self = Self { before: self.least, ..Self::new(now) };
+        }
+        self.least = Some(self.least.map_or(seen, |least| least.min(seen)));
+    }
+
+    pub(crate) fn known(&self) -> Option<Duration> {
+        self.least.into_iter().chain(self.before).min()
+    }
 }
 
 impl Evidence {
     const fn new(at: Instant) -> Self {
-        Self { came: 0.0, expected: 0.0, at }
+        Self { came: 0.0, expected: 0.0, at, lag: Lag::new(at) }
     }
 
     fn factor(&self) -> f64 {
@@ -67,17 +97,36 @@ impl Paths {
         if came.bytes < LEAST {
             return;
         }
-        let at = self.all.iter().position(|(known, _)| *known == path).unwrap_or_else(|| {
-            self.all.push((path, Evidence::new(now)));
-            self.all.len() - 1
-        });
-        let evidence = &mut self.all[at].1;
+        let evidence = self.of(path, now);
         // Time in which nothing was on its way makes nothing old.
         let passed = now.saturating_duration_since(evidence.at).min(came.span);
         let kept = (-passed.as_secs_f64() / MEMORY.as_secs_f64()).exp();
         evidence.came = evidence.came * kept + came.bytes as f64;
         evidence.expected = evidence.expected * kept + mean * came.span.as_secs_f64();
         evidence.at = now;
+    }
+
+    /// How long an acknowledgement takes by a way while little else waits there, as all connections by it have seen. `seen`: by one of
+    /// them, just now.
+    pub(crate) fn lag(
+        &mut self,
+        path: Path,
+        seen: Option<Duration>,
+        now: Instant,
+    ) -> Option<Duration> {
+        let lag = &mut self.of(path, now).lag;
+        if let Some(seen) = seen {
+            lag.note(seen, now);
+        }
+        lag.known()
+    }
+
+    fn of(&mut self, path: Path, now: Instant) -> &mut Evidence {
+        let at = self.all.iter().position(|(known, _)| *known == path).unwrap_or_else(|| {
+            self.all.push((path, Evidence::new(now)));
+            self.all.len() - 1
+        });
+        &mut self.all[at].1
     }
 
     /// By how much a peer's connection by this way is faster than its others are on average, as far as is known.
@@ -211,6 +260,25 @@ mod tests {
         }
         assert!((paths.factor(path(0)) - 1.0).abs() < 0.01, "{paths:?}");
         assert!((paths.factor(path(0)) - paths.factor(path(1))).abs() < 0.01, "{paths:?}");
+    }
+
+    #[test]
+    fn what_one_connection_saw_of_a_way_is_known_for_all_and_forgotten_when_it_holds_no_more() {
+        let (mut paths, now) = (Paths::default(), Instant::now());
+        let at = |seconds| now + Duration::from_secs(seconds);
+        let mut lag = |relay, ms: Option<u64>, seconds| {
+            let known = paths.lag(path(relay), ms.map(Duration::from_millis), at(seconds));
+            known.map(|known| known.as_millis())
+        };
+        assert_eq!(lag(0, None, 0), None);
+        assert_eq!(lag(0, Some(900), 0), Some(900));
+        assert_eq!(lag(0, Some(25), 1), Some(25));
+        assert_eq!(lag(0, Some(900), 2), Some(25), "its queue is not its length");
+        assert_eq!(lag(1, Some(300), 2), Some(300), "another way");
+        assert_eq!(lag(0, Some(310), 61), Some(25));
+        assert_eq!(lag(0, Some(320), 120), Some(25));
+        assert_eq!(lag(0, Some(330), 122), Some(310), "it has been longer for a minute");
+        assert_eq!(paths.factor(path(0)), 1.0, "that says nothing of how much it carries");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::link::{Left, Link, Most};
 use crate::options::window;
 use crate::pace::{Ask, Pacer, Turn};
 use crate::paces::{Paces, YOUNG};
-use crate::paths::{Came, Path};
+use crate::paths::{Came, Lag, Path};
 use crate::poller::{Interest, Slots, Token};
 use crate::state::{Peer, Socket, State};
 
@@ -35,7 +35,7 @@ const REACH_UNSEEN: u64 = 512 << 10;
 const REACH_LEAST: u64 = 64 << 10;
 
 /// What it may have on its way later, in seconds at the rate that it has been seen to have: more than most round trips, so that it
-/// never rests, and little enough that the connections end together.
+/// never rests, and little enough that the connections end together: what is not yet given away goes where there is room.
 const REACH_SECONDS: f64 = 0.25;
 
 /// How fast a connection has been seen to be: what the far process has acknowledged on it, by the time that took.
@@ -49,8 +49,9 @@ pub(crate) struct Speed {
     lately: (f64, f64),
     /// What will be delivered when all has come that was on its way at that time.
     mark: Option<(u64, Instant)>,
-    /// The shortest time that this has taken.
-    lag: Option<Duration>,
+    /// The time that this has taken, not yet told to its path; and on this connection lately.
+    waited: Option<Duration>,
+    lag: Lag,
     /// What has come and is not yet counted for its path.
     came: Option<Came>,
     /// Nothing has come for so long that it is slower than it was.
@@ -65,7 +66,8 @@ impl Speed {
             seen: None,
             lately: (0.0, 0.0),
             mark: None,
-            lag: None,
+            waited: None,
+            lag: Lag::new(now),
             came: None,
             is_late: false,
         }
@@ -101,9 +103,9 @@ impl Speed {
 
     fn note_lag(&mut self, (delivered, flight): (u64, u64), now: Instant) {
         if let Some((_, at)) = self.mark.filter(|&(all, _)| delivered >= all) {
-            let lag = now.saturating_duration_since(at);
-            self.lag = Some(self.lag.map_or(lag, |least| least.min(lag)));
-            self.mark = None;
+            let waited = now.saturating_duration_since(at);
+            self.lag.note(waited, now);
+            (self.waited, self.mark) = (Some(waited), None);
         }
         if flight > 0 {
             self.mark.get_or_insert((delivered + flight, now));
@@ -117,9 +119,9 @@ impl Speed {
         Some(by_path.unwrap_or(seen))
     }
 
-    /// What the connection may have on its way, bytes.
-    fn reach(&self) -> u64 {
-        let span = self.lag.map_or(0.0, |lag| 1.25 * lag.as_secs_f64()).max(REACH_SECONDS);
+    /// What the connection may have on its way, bytes, if an acknowledgement takes so long.
+    fn reach(&self, lag: Option<Duration>) -> u64 {
+        let span = lag.map_or(0.0, |lag| 1.25 * lag.as_secs_f64()).max(REACH_SECONDS);
         self.seen.map_or(REACH_UNSEEN, |rate| REACH_LEAST.max((rate * span) as u64))
     }
 }
@@ -184,13 +186,17 @@ impl State {
     /// Looks at all connections of `link`'s peer, and bounds what those may have on their way of which something new is known. What they
     /// carry on average, bytes per second, if there is such a one.
     fn look_at_speeds(&mut self, link: &mut Link, now: Instant) -> Option<f64> {
-        let Self { peers, sockets, endpoint, .. } = self;
+        let Self { peers, sockets, endpoint, paths, paces, config, .. } = self;
         let id = link.peer;
         let (mut is_new, mut bytes, mut seconds) = (false, 0.0, 0.0);
         for_each_link(peers.get(&id)?, sockets, link, |link| {
             let carried = endpoint.carried(id, link.strand);
             if carried.is_some_and(|carried| link.speed.look(carried, now).is_some()) {
-                endpoint.set_reach(id, link.strand, link.speed.reach());
+                let lag = match path(link, paces, config) {
+                    Some(path) => paths.lag(path, link.speed.waited.take(), now),
+                    None => link.speed.lag.known(),
+                };
+                endpoint.set_reach(id, link.strand, link.speed.reach(lag));
                 is_new = true;
             }
             bytes += link.speed.lately.0;
@@ -594,21 +600,22 @@ mod tests {
     fn what_may_be_on_its_way_follows_the_rate_and_the_round_trip() {
         let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);
+        let reach = |speed: &Speed| speed.reach(speed.lag.known());
         // 1 MB/s: half a second on their way, not the quarter that is the least.
         let mut speed = Speed::new(start);
-        assert_eq!(speed.reach(), REACH_UNSEEN);
+        assert_eq!(reach(&speed), REACH_UNSEEN);
         speed.look((0, 500_000), at(0));
         for ms in 1..=500 {
             speed.look((1000 * ms, 500_000), at(ms));
         }
-        assert!((600_000..650_000).contains(&speed.reach()), "{}", speed.reach());
+        assert!((600_000..650_000).contains(&reach(&speed)), "{}", reach(&speed));
         // A quick one, and a slow one.
         for (per_ms, least) in [(10_000, 2_499_000), (10, REACH_LEAST)] {
             let mut speed = Speed::new(start);
             for ms in 1..=500 {
                 speed.look((per_ms * ms, 10 * per_ms), at(ms));
             }
-            assert!((least..=least + least / 50).contains(&speed.reach()), "{}", speed.reach());
+            assert!((least..=least + least / 50).contains(&reach(&speed)), "{}", reach(&speed));
         }
     }
 }
