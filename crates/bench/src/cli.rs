@@ -96,7 +96,7 @@ struct RatesOptions {
     common: Options,
 
     /// Measure real programs, as --only programs does: 4 + 4 nodes, three times each at 0, 2, 5 and 10 ms (an hour and a half); with
-    /// --quick once each at 0 and 10 ms; five times what takes less than a second
+    /// --quick once each at 0 and 10 ms; five times what takes less than two seconds
     #[arg(long)]
     programs: bool,
 

@@ -18,7 +18,7 @@ const MOST_NODES: u32 = 8;
 /// What the others are compared to: the best of these.
 const REFERENCES: [Mode; 3] = [Mode::Off, Mode::Static, Mode::Half];
 /// A figure of less than so many seconds is measured in so many rounds at least: one alone says little of 2 %.
-const SHORT_SECONDS: f64 = 1.0;
+const SHORT_SECONDS: f64 = 2.0;
 const ROUNDS_OF_SHORT: usize = 5;
 /// What takes longer than the best of them by more than this is slowed down.
 const MOST: f64 = 1.02;
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn what_is_short_is_measured_again_and_every_round_begins_with_another_mode() {
-        assert!(outcome(&[1.8, 0.1]).is_short() && !outcome(&[1.0]).is_short());
+        assert!(outcome(&[3.5, 0.1]).is_short() && !outcome(&[2.0]).is_short());
         assert!(!Outcome::default().is_short());
         // More is better there: that it is small says nothing of time.
         let other =
