@@ -24,7 +24,8 @@ const WORTH_TIME: Duration = Duration::from_millis(1);
 /// Between two steps of a broker at least: what happens meanwhile is settled at once.
 const STEP: Duration = Duration::from_millis(1);
 
-/// Of a link's bandwidth what brokers grant where several nodes send.
+/// Where several nodes send brokers grant this part of a receiver that binds, of an uplink of several clusters, and of a link that has lost
+/// something lately; all of other links.
 const GRANTED: f64 = 0.98;
 
 /// On the wire.
