@@ -105,7 +105,7 @@ pub(crate) struct Estimate {
     /// When something was granted last, and when what was lost was not the link's.
     last: Option<Instant>,
     last_elsewhere: Option<Instant>,
-    /// When it is calm again after something was lost.
+    /// When it is calm again after something was lost, or since when something has arrived.
     calm_from: Option<Instant>,
 }
 
@@ -206,9 +206,9 @@ impl Estimate {
         self.rate
     }
 
-    /// Whether something was lost lately, by a queue that has not drained.
-    pub(crate) fn is_lossy(&self, now: Instant) -> bool {
-        self.calm_from.is_some_and(|from| now < from)
+    /// Whether something has been seen to arrive, and nothing was lost lately, by a queue that has not drained.
+    pub(crate) fn is_clean(&self, now: Instant) -> bool {
+        self.calm_from.is_some_and(|from| from <= now)
     }
 
     /// What has turned out to be safe, when that has come to rest.
@@ -234,6 +234,9 @@ impl Estimate {
         self.window.is_ours &= is_late(self.last_elsewhere);
         self.window.seen.arrived = self.window.seen.arrived.saturating_add(seen.arrived);
         self.window.seen.resent = self.window.seen.resent.saturating_add(seen.resent);
+        if seen.arrived > 0 {
+            self.calm_from.get_or_insert(now);
+        }
         if self.window.busy < WINDOW_LOOKS * every || self.window.seen.arrived < WINDOW_SEGMENTS {
             return false;
         }
@@ -430,22 +433,26 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_lossy_for_a_while_after_more_was_lost_than_probes_account_for() {
+    fn a_link_is_clean_once_something_has_arrived_and_not_for_a_while_after_losses() {
         let mut estimate = Estimate::new(160e6);
         let mut now = Instant::now();
-        let mut window = |estimate: &mut Estimate, resent| {
+        let mut window = |estimate: &mut Estimate, arrived, resent| {
             estimate.grant(160e6, true, now);
             now += WINDOW_LOOKS * EVERY;
-            estimate.see(Seen { arrived: 2600, resent }, EVERY, now);
+            estimate.see(Seen { arrived, resent }, EVERY, now);
             now
         };
-        let at = window(&mut estimate, PROBES);
-        assert!(!estimate.is_lossy(at));
-        let at = window(&mut estimate, PROBES + 1);
-        assert!(estimate.is_lossy(at) && estimate.is_lossy(at + CALM - MS));
-        assert!(!estimate.is_lossy(at + CALM));
-        let at = window(&mut estimate, 0);
-        assert!(estimate.is_lossy(at));
+        let at = window(&mut estimate, 0, 0);
+        assert!(!estimate.is_clean(at), "nobody knows");
+        let at = window(&mut estimate, 1, 0);
+        assert!(estimate.is_clean(at));
+        let at = window(&mut estimate, 2600, PROBES);
+        assert!(estimate.is_clean(at));
+        let at = window(&mut estimate, 2600, PROBES + 1);
+        assert!(!estimate.is_clean(at) && !estimate.is_clean(at + CALM - MS));
+        assert!(estimate.is_clean(at + CALM));
+        let at = window(&mut estimate, 2600, 0);
+        assert!(!estimate.is_clean(at), "that is not forgotten so soon");
         assert_eq!(estimate.rate(), 160e6);
     }
 

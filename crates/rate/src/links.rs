@@ -29,11 +29,10 @@ pub(crate) struct Links {
     /// The network, open to what comes to receivers: when only one node sends, and with what is granted of each link when several do.
     pub(crate) lone: Network,
     pub(crate) shared: Network,
-    /// Where several nodes send, what is granted of receivers, of links that have lost something lately, and of those that nothing is known of: by
-    /// what they carry.
+    /// What is granted of receivers and of most links where several nodes send, by what they carry.
     pub(crate) part: f64,
-    /// The clusters to which ours have lost something lately.
-    lossy: BTreeSet<ClusterId>,
+    /// The clusters to which ours are granted wholly: they are seen to lose nothing.
+    clean: BTreeSet<ClusterId>,
     /// What is believed of the link to each cluster, and what people were told of it last, or by the job file.
     estimates: BTreeMap<ClusterId, (Estimate, f64)>,
     corrections: Vec<Correction>,
@@ -42,9 +41,9 @@ pub(crate) struct Links {
 impl Links {
     pub(crate) fn new(cluster: ClusterId, network: &Network, part: f64) -> Self {
         let lone = network.with_open_receivers();
-        let shared = lone.with_common_links_scaled(part);
-        let (lossy, estimates, corrections) = Default::default();
-        Self { cluster, lone, shared, part, lossy, estimates, corrections }
+        let shared = lone.with_links_scaled(part);
+        let (clean, estimates, corrections) = Default::default();
+        Self { cluster, lone, shared, part, clean, estimates, corrections }
     }
 
     /// What ours to a cluster is believed to carry.
@@ -83,18 +82,18 @@ impl Links {
 
     /// So much of a link is granted where several nodes send.
     fn share(&mut self, from: ClusterId, to: ClusterId, of: Rate) {
-        let is_lossy = from == self.cluster && self.lossy.contains(&to);
-        let part = if is_lossy { self.part } else { 1.0 };
+        let is_clean = from == self.cluster && self.clean.contains(&to);
+        let part = if is_clean { 1.0 } else { self.part };
         let shared = Rate::from_bits_per_second(of.bits_per_second() * part);
         self.shared.set_between(from, to, shared.unwrap_or(of));
     }
 
-    /// Leaves something of links that have lost something lately, nothing of those that have not. Whether that is new of one.
+    /// Leaves nothing of links that are seen to lose nothing, something of the others. Whether that is new of one.
     pub(crate) fn spare(&mut self, now: Instant) -> bool {
-        let is_lossy = |(_, (estimate, _)): &(_, &(Estimate, _))| estimate.is_lossy(now);
-        let lossy = self.estimates.iter().filter(is_lossy).map(|(&to, _)| to).collect();
-        let before = std::mem::replace(&mut self.lossy, lossy);
-        let changed: Vec<_> = before.symmetric_difference(&self.lossy).copied().collect();
+        let is_clean = |(_, (estimate, _)): &(_, &(Estimate, _))| estimate.is_clean(now);
+        let clean = self.estimates.iter().filter(is_clean).map(|(&to, _)| to).collect();
+        let before = std::mem::replace(&mut self.clean, clean);
+        let changed: Vec<_> = before.symmetric_difference(&self.clean).copied().collect();
         for &to in &changed {
             self.share(self.cluster, to, self.to(to));
         }
@@ -140,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_lost_something_lately_is_not_granted_wholly_nor_what_nobody_can_judge() {
+    fn only_what_is_seen_to_lose_nothing_is_granted_wholly() {
         let mut network = Network::new();
         let ids = [0; 3].map(|_| network.add_cluster());
         let nodes = ids.map(|id| [0, 1].map(|_| network.add_node(id, Rate::UNBOUNDED)));
@@ -148,7 +147,7 @@ mod tests {
         network.add_link(mbit(200.0), &[(ids[0], ids[2]), (ids[1], ids[2])]);
         let mut links = Links::new(ids[0], &network, 0.9);
         let shared = |links: &Links, to| links.shared.between(ids[0], to);
-        assert_eq!([1, 2].map(|to| shared(&links, ids[to])), [mbit(100.0), mbit(180.0)]);
+        assert_eq!([1, 2].map(|to| shared(&links, ids[to])), [mbit(90.0), mbit(180.0)]);
 
         let (start, every) = (Instant::now(), Seen::every(2));
         let second = Duration::from_secs(1);
@@ -161,7 +160,8 @@ mod tests {
             );
             links.spare(now)
         };
-        assert!(!lose(&mut links, 0, start + second));
+        assert!(lose(&mut links, 0, start + second));
+        assert_eq!([1, 2].map(|to| shared(&links, ids[to])), [mbit(100.0), mbit(180.0)]);
         assert!(lose(&mut links, 20, start + 3 * second));
         assert_eq!(shared(&links, ids[1]), mbit(90.0));
         assert_eq!(links.lone.between(ids[0], ids[1]), mbit(100.0), "who is alone meets nobody");

@@ -126,12 +126,11 @@ impl Network {
         links.filter(move |link| carries(*link) == 1)
     }
 
-    /// The same network, but links that several pairs of clusters use carry this part of what these do.
+    /// The same network with links that carry this part of what these do.
     #[must_use]
-    pub(crate) fn with_common_links_scaled(&self, part: f64) -> Self {
+    pub(crate) fn with_links_scaled(&self, part: f64) -> Self {
         let mut scaled = self.clone();
-        let carries = |link| self.paths.values().filter(|path| path.contains(&link)).count();
-        for &link in self.links.iter().filter(|&&link| carries(link) > 1) {
+        for &link in &self.links {
             let capacity = &mut scaled.capacities[link as usize];
             *capacity =
                 Rate::from_bits_per_second(capacity.bits_per_second() * part).unwrap_or(*capacity);
