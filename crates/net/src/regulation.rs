@@ -24,7 +24,7 @@ const WORTH_TIME: Duration = Duration::from_millis(1);
 /// Between two steps of a broker at least: what happens meanwhile is settled at once.
 const STEP: Duration = Duration::from_millis(1);
 
-/// Where several nodes send brokers grant this part of a receiver that binds, and of a link that is not seen to lose nothing.
+/// Of a link's bandwidth what brokers grant where several nodes send.
 const GRANTED: f64 = 0.98;
 
 /// On the wire.

@@ -41,12 +41,6 @@ const LATE_LOOKS: u32 = 2;
 const LOSS: f64 = 0.02;
 const LOSS_TRYING: f64 = 0.005;
 
-/// A link has lost something when this part of a window was sent again, and more segments than probes of tails account for. For so long less than
-/// all of it is granted.
-const LOSS_SEEN: f64 = 0.001;
-const PROBES: u64 = 2;
-const CALM: Duration = Duration::from_secs(30);
-
 /// To this part grants sink at most for one window, and to that at least: where few are lost, and where many are.
 const SINK_MOST: f64 = 0.7;
 const SINK_LEAST: f64 = 0.95;
@@ -105,8 +99,6 @@ pub(crate) struct Estimate {
     /// When something was granted last, and when what was lost was not the link's.
     last: Option<Instant>,
     last_elsewhere: Option<Instant>,
-    /// When it is calm again after something was lost, or since when something has arrived.
-    calm_from: Option<Instant>,
 }
 
 /// How it was when it began to sink.
@@ -157,11 +149,6 @@ impl Window {
         is_ours: true,
     };
 
-    fn has_lost(&self) -> bool {
-        let Seen { arrived, resent } = self.seen;
-        resent > PROBES && resent as f64 > LOSS_SEEN * arrived as f64
-    }
-
     fn finding(&self, rate: f64) -> Finding {
         let Self { busy, full, granted_bits, seen, is_ours } = *self;
         let seconds = busy.as_secs_f64();
@@ -198,17 +185,11 @@ impl Estimate {
             since: None,
             last: None,
             last_elsewhere: None,
-            calm_from: None,
         }
     }
 
     pub(crate) const fn rate(&self) -> f64 {
         self.rate
-    }
-
-    /// Whether something has been seen to arrive, and nothing was lost lately, by a queue that has not drained.
-    pub(crate) fn is_clean(&self, now: Instant) -> bool {
-        self.calm_from.is_some_and(|from| from <= now)
     }
 
     /// What has turned out to be safe, when that has come to rest.
@@ -234,14 +215,8 @@ impl Estimate {
         self.window.is_ours &= is_late(self.last_elsewhere);
         self.window.seen.arrived = self.window.seen.arrived.saturating_add(seen.arrived);
         self.window.seen.resent = self.window.seen.resent.saturating_add(seen.resent);
-        if seen.arrived > 0 {
-            self.calm_from.get_or_insert(now);
-        }
         if self.window.busy < WINDOW_LOOKS * every || self.window.seen.arrived < WINDOW_SEGMENTS {
             return false;
-        }
-        if self.window.has_lost() {
-            self.calm_from = Some(now + CALM);
         }
         let before = self.rate;
         let finding = std::mem::replace(&mut self.window, Window::NEW).finding(self.rate);
@@ -430,30 +405,6 @@ mod tests {
         assert!((-0.35..0.06).contains(&world.off_by()), "{}", world.off_by());
         world.run(Duration::from_secs(120));
         assert!((-0.1..0.06).contains(&world.off_by()), "{}", world.off_by());
-    }
-
-    #[test]
-    fn a_link_is_clean_once_something_has_arrived_and_not_for_a_while_after_losses() {
-        let mut estimate = Estimate::new(160e6);
-        let mut now = Instant::now();
-        let mut window = |estimate: &mut Estimate, arrived, resent| {
-            estimate.grant(160e6, true, now);
-            now += WINDOW_LOOKS * EVERY;
-            estimate.see(Seen { arrived, resent }, EVERY, now);
-            now
-        };
-        let at = window(&mut estimate, 0, 0);
-        assert!(!estimate.is_clean(at), "nobody knows");
-        let at = window(&mut estimate, 1, 0);
-        assert!(estimate.is_clean(at));
-        let at = window(&mut estimate, 2600, PROBES);
-        assert!(estimate.is_clean(at));
-        let at = window(&mut estimate, 2600, PROBES + 1);
-        assert!(!estimate.is_clean(at) && !estimate.is_clean(at + CALM - MS));
-        assert!(estimate.is_clean(at + CALM));
-        let at = window(&mut estimate, 2600, 0);
-        assert!(!estimate.is_clean(at), "that is not forgotten so soon");
-        assert_eq!(estimate.rate(), 160e6);
     }
 
     #[test]

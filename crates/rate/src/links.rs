@@ -29,10 +29,8 @@ pub(crate) struct Links {
     /// The network, open to what comes to receivers: when only one node sends, and with what is granted of each link when several do.
     pub(crate) lone: Network,
     pub(crate) shared: Network,
-    /// What is granted of receivers and of most links where several nodes send, by what they carry.
+    /// What is granted of links and receivers where several nodes send, by what they carry.
     pub(crate) part: f64,
-    /// The clusters to which ours are granted wholly: they are seen to lose nothing.
-    clean: BTreeSet<ClusterId>,
     /// What is believed of the link to each cluster, and what people were told of it last, or by the job file.
     estimates: BTreeMap<ClusterId, (Estimate, f64)>,
     corrections: Vec<Correction>,
@@ -42,8 +40,7 @@ impl Links {
     pub(crate) fn new(cluster: ClusterId, network: &Network, part: f64) -> Self {
         let lone = network.with_open_receivers();
         let shared = lone.with_links_scaled(part);
-        let (clean, estimates, corrections) = Default::default();
-        Self { cluster, lone, shared, part, clean, estimates, corrections }
+        Self { cluster, lone, shared, part, estimates: BTreeMap::new(), corrections: Vec::new() }
     }
 
     /// What ours to a cluster is believed to carry.
@@ -77,27 +74,8 @@ impl Links {
     /// From now on a link carries so much.
     pub(crate) fn believe(&mut self, from: ClusterId, to: ClusterId, found: Rate) {
         self.lone.set_between(from, to, found);
-        self.share(from, to, found);
-    }
-
-    /// So much of a link is granted where several nodes send.
-    fn share(&mut self, from: ClusterId, to: ClusterId, of: Rate) {
-        let is_clean = from == self.cluster && self.clean.contains(&to);
-        let part = if is_clean { 1.0 } else { self.part };
-        let shared = Rate::from_bits_per_second(of.bits_per_second() * part);
-        self.shared.set_between(from, to, shared.unwrap_or(of));
-    }
-
-    /// Leaves nothing of links that are seen to lose nothing, something of the others. Whether that is new of one.
-    pub(crate) fn spare(&mut self, now: Instant) -> bool {
-        let is_clean = |(_, (estimate, _)): &(_, &(Estimate, _))| estimate.is_clean(now);
-        let clean = self.estimates.iter().filter(is_clean).map(|(&to, _)| to).collect();
-        let before = std::mem::replace(&mut self.clean, clean);
-        let changed: Vec<_> = before.symmetric_difference(&self.clean).copied().collect();
-        for &to in &changed {
-            self.share(self.cluster, to, self.to(to));
-        }
-        !changed.is_empty()
+        let shared = Rate::from_bits_per_second(found.bits_per_second() * self.part);
+        self.shared.set_between(from, to, shared.unwrap_or(found));
     }
 
     /// So much is granted to ours; `is_full`: what comes to this node is all that it takes.
@@ -127,48 +105,5 @@ impl Links {
     /// What people are to be told since this was last asked.
     pub(crate) fn corrections(&mut self) -> Vec<Correction> {
         std::mem::take(&mut self.corrections)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn mbit(value: f64) -> Rate {
-        Rate::from_bits_per_second(value * 1e6).unwrap()
-    }
-
-    #[test]
-    fn only_what_is_seen_to_lose_nothing_is_granted_wholly() {
-        let mut network = Network::new();
-        let ids = [0; 3].map(|_| network.add_cluster());
-        let nodes = ids.map(|id| [0, 1].map(|_| network.add_node(id, Rate::UNBOUNDED)));
-        network.add_link(mbit(100.0), &[(ids[0], ids[1])]);
-        network.add_link(mbit(200.0), &[(ids[0], ids[2]), (ids[1], ids[2])]);
-        let mut links = Links::new(ids[0], &network, 0.9);
-        let shared = |links: &Links, to| links.shared.between(ids[0], to);
-        assert_eq!([1, 2].map(|to| shared(&links, ids[to])), [mbit(90.0), mbit(180.0)]);
-
-        let (start, every) = (Instant::now(), Seen::every(2));
-        let second = Duration::from_secs(1);
-        let lose = |links: &mut Links, resent, now: Instant| {
-            let granted = Granted::from([(ids[1], (50e6, BTreeSet::from(nodes[1])))]);
-            links.grant(granted, &network, |_| false, now - second);
-            assert_eq!(
-                links.see(ids[1], (Seen { arrived: 8000, resent }, every), &network, now),
-                None
-            );
-            links.spare(now)
-        };
-        assert!(lose(&mut links, 0, start + second));
-        assert_eq!([1, 2].map(|to| shared(&links, ids[to])), [mbit(100.0), mbit(180.0)]);
-        assert!(lose(&mut links, 20, start + 3 * second));
-        assert_eq!(shared(&links, ids[1]), mbit(90.0));
-        assert_eq!(links.lone.between(ids[0], ids[1]), mbit(100.0), "who is alone meets nobody");
-        assert!(!lose(&mut links, 0, start + 5 * second), "that is not forgotten so soon");
-        links.believe(ids[0], ids[1], mbit(50.0));
-        assert_eq!(shared(&links, ids[1]), mbit(45.0));
-        assert!(!links.spare(start + 32 * second) && links.spare(start + 34 * second));
-        assert_eq!(shared(&links, ids[1]), mbit(50.0));
     }
 }
