@@ -202,12 +202,17 @@ def _relays(tally: Tally, vendors: list[Vendor]) -> None:
         job.write_text(remote.TWO.job([command_of(ring, vendor) for vendor in vendors], vendors, lab.token))
         log = job.with_suffix(".log")
         # Trunk connections between the relays are under way.
-        result = run(["sh", "-c", f"for i in 1 2 3 4 5 6; do {_words(lab, job)} && exit; done; exit 1"], log=log, seconds=120, env=env)
+        words = _words(lab, job, "--bandwidth")
+        result = run(["sh", "-c", f"for i in 1 2 3 4 5 6; do {words} && exit; done; exit 1"], log=log, seconds=120, env=env)
         output = result.output[result.output.rfind('{\n  "findings"') :]
         bad = [f for f in _findings(output) if f["severity"] in ("error", "warning")] if output else ["nothing"]
         circuits = json.loads(output)["facts"]["circuits"] if output else []
         good = result.code == 0 and not bad and len(circuits) == 16 and all(c["trip_us"] >= 20_000 for c in circuits)
-        _judge(tally, "relays", result, None if good else f"exit code {result.code}, {len(circuits)} circuits, {bad}", log)
+        wrong = None if good else f"exit code {result.code}, {len(circuits)} circuits, {bad}"
+        measured = json.loads(output)["facts"]["links"][0]["measured"] if output else None
+        if not measured or not 0.8e6 * remote.BANDWIDTH <= measured["bandwidth"] <= 1e6 * remote.BANDWIDTH:
+            wrong = wrong or f"measured {measured} through relays of {remote.BANDWIDTH} Mbit/s"
+        _judge(tally, "relays", result, wrong, log)
         words = [str(gridmpi()), "lab", "fault", "--name", lab.name, "kill", "pub", "relay --listen"]
         subprocess.run(words, capture_output=True, timeout=20, check=True)
         log = job.with_suffix(".killed.log")
@@ -234,8 +239,8 @@ def _closed(tally: Tally, vendors: list[Vendor]) -> None:
         _judge(tally, "job-relays", result, None if good else f"exit code {result.code}, {count} circuits, {bad}", log)
 
 
-def _words(lab: remote.Lab, job: Path) -> str:
-    return " ".join(lab.on(remote.PUBLIC, ["doctor", "--json", str(job)]))
+def _words(lab: remote.Lab, job: Path, *options: str) -> str:
+    return " ".join(lab.on(remote.PUBLIC, ["doctor", "--json", *options, str(job)]))
 
 
 def run_all(tally: Tally, patterns: list[str]) -> None:

@@ -17,6 +17,8 @@ from .vendors import Vendor
 PORT = 7118
 NODES = 2
 PUBLIC = "pub"
+#: What each link between a site and the public host carries, Mbit/s.
+BANDWIDTH = 160
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class Layout:
         parts.append(f'[[host]]\nname = "{PUBLIC}"\n')
         ends = [site.name for site in self.sites]
         # The public host is in the midst: from cluster to cluster it takes twice the delay.
-        parts += [f'[[link]]\nbetween = ["{end}", "{PUBLIC}"]\ndelay = "5 ms"\nbandwidth = "160 Mbit/s"\n' for end in ends]
+        parts += [f'[[link]]\nbetween = ["{end}", "{PUBLIC}"]\ndelay = "5 ms"\nbandwidth = "{BANDWIDTH} Mbit/s"\n' for end in ends]
         return "".join(parts)
 
     def cluster(self, site: Site) -> str:

@@ -55,24 +55,10 @@ pub struct Facts {
     /// Relays at which the machine of the command waits for clusters that cannot come to it.
     #[serde(default)]
     pub job_relays: Vec<JobRelay>,
-    /// What was asked for and is not measured on these ways, which lead through relays.
-    #[serde(default)]
-    pub unmeasured: Vec<Unmeasured>,
     /// What could not be looked at.
     pub troubles: Vec<Trouble>,
     /// Processes that the whole job has, if that is known.
     pub processes: Option<u32>,
-}
-
-/// What is not measured between two clusters that meet at relays.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Unmeasured {
-    /// Which.
-    pub between: [String; 2],
-    /// What the way carries.
-    pub bandwidth: bool,
-    /// How long idle connections are remembered on it.
-    pub idle: bool,
 }
 
 /// A relay at which the machine of the command waits for clusters.
@@ -359,6 +345,9 @@ pub struct Circuit {
     pub trip_us: Option<u32>,
     /// Why there is none.
     pub problem: Option<RelayProblem>,
+    /// Further ones there, left alone.
+    #[serde(default)]
+    pub idle: Vec<Idle>,
 }
 
 /// A relay that another one dials.
@@ -439,8 +428,8 @@ pub struct Measured {
     pub bandwidth: u64,
     /// Whether it is the link's own; else the link carries at least so much.
     pub is_links_own: bool,
-    /// Part of the segments that were sent again, in thousandths, of the worse direction.
-    pub again_permille: u32,
+    /// Part of the segments that were sent again, in thousandths, of the worse direction; unknown where relays sent them on.
+    pub again_permille: Option<u32>,
 }
 
 /// Two clusters.
@@ -580,6 +569,19 @@ impl Visit {
     }
 }
 
+impl fmt::Display for RelayProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoRoute => "no route",
+            Self::Unanswered => "no answer from the other end",
+            Self::Token => "another token",
+            Self::NotAllowed => "not allowed for this job",
+            Self::Stalled => "32 KiB did not arrive, small messages do",
+            Self::Name(why) | Self::Connect(why) | Self::Refused(why) | Self::Circuit(why) => why,
+        })
+    }
+}
+
 impl RelayProblem {
     fn is_sound(&self) -> bool {
         match self {
@@ -614,6 +616,7 @@ impl Circuit {
                 && circuit.to.is_sound()
                 && is_short(&circuit.relay)
                 && circuit.problem.as_ref().is_none_or(RelayProblem::is_sound)
+                && Idle::are_sound(&circuit.idle)
         };
         all.len() <= MAX_RELAYS && all.iter().all(one)
     }

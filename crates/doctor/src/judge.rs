@@ -1,6 +1,7 @@
 //! From facts to findings, without any I/O.
 
 mod buffers;
+mod idle;
 mod link;
 mod machine;
 mod path;
@@ -10,6 +11,9 @@ mod tests;
 
 use crate::facts::{Facts, Machine, Node};
 use crate::finding::{Finding, Place, Severity};
+
+/// Connections between clusters are kept alive by a packet after so many seconds of rest at most, some after half of that (`sock`'s `rest`).
+const KEEP_ALIVE_S: u32 = 10;
 
 /// All that is to be said of `facts`: the worst first, one finding for what is the same at several places.
 #[must_use]

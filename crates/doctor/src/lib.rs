@@ -14,7 +14,7 @@ pub mod route;
 pub use facts::{
     Attempt, BesideFact, BesideProblem, Bulk, Circuit, Depth, Facts, Idle, Interface, JobRelay,
     Kind, Link, Machine, Measured, Node, Outcome, Path, PeerFact, PeerProblem, RelayFact,
-    RelayProblem, Route, Trouble, Unmeasured, Visit,
+    RelayProblem, Route, Trouble, Visit,
 };
 pub use finding::{Finding, Place, Severity};
 pub use judge::findings;

@@ -1,9 +1,9 @@
 //! Small messages to and fro.
 
 use crate::message::Purpose;
-use gridmpi_bootstrap::line::{self, Pass};
+use crate::reach::{Feet, Reach};
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -14,16 +14,15 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Round trips to one node, microseconds: at most `count`, one each `every`, until `over` or the deadline.
 pub(crate) fn run(
-    to: &[SocketAddr],
-    pass: &Pass,
+    to: &Reach,
+    feet: &Feet,
     (count, every): (u32, Duration),
     deadline: Instant,
     over: &AtomicBool,
 ) -> Result<Vec<u32>, String> {
-    let patience = Instant::now() + PATIENCE;
     let broken = |error: std::io::Error| format!("an echo broke off: {error}");
-    let mut line = line::dial(to, pass, patience).map_err(|error| error.to_string())?;
-    line.send(&Purpose::Echo, patience).map_err(|error| error.to_string())?;
+    let mut line = feet.dial(to, 0)?;
+    line.send(&Purpose::Echo, Instant::now() + PATIENCE).map_err(|error| error.to_string())?;
     let mut stream = line.into_stream().map_err(broken)?;
     stream.set_read_timeout(Some(PATIENCE)).map_err(broken)?;
     stream.set_write_timeout(Some(PATIENCE)).map_err(broken)?;

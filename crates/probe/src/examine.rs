@@ -3,10 +3,12 @@
 use crate::conductor::{Conductor, HERE, THERE};
 use crate::error::ProbeError;
 use crate::measure::Options;
-use crate::message::{Order, Target, Word};
+use crate::message::{MAX_WAYS, Order, Target, Word};
+use crate::reach::Reach;
 use crate::result::PathReport;
-use gridmpi_doctor::{Facts, Idle, JobRelay, Link, Measured, Node, Path, Trouble, Unmeasured};
-use std::collections::BTreeSet;
+use crate::road::{Registered, Road};
+use gridmpi_doctor::{Circuit, Facts, Idle, JobRelay, Link, Measured, Node, Path, Trouble};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -80,13 +82,12 @@ impl Conductor<'_> {
         self.machines(&chosen, facts)?;
         let pairs = self.pairs(&direct, &chosen);
         self.paths(&pairs, facts)?;
-        self.relays(&relayed, &chosen, facts)?;
-        facts.unmeasured = unmeasured(&relayed, how);
+        let registered = self.relays(&relayed, &chosen, facts)?;
         if let Some(options) = &how.bandwidth {
-            self.links(&direct, options, facts)?;
+            self.links(ways, &registered, options, facts)?;
         }
         if how.long {
-            self.idle_times(&direct, &pairs, facts)?;
+            self.idle_times(ways, &chosen, &registered, facts)?;
         }
         Ok(())
     }
@@ -196,7 +197,7 @@ impl Conductor<'_> {
         ways: &[&Way],
         chosen: &[usize],
         facts: &mut Facts,
-    ) -> Result<(), ProbeError> {
+    ) -> Result<Registered, ProbeError> {
         let pairs = self.pairs(ways, chosen);
         let users: BTreeSet<usize> = pairs.iter().flat_map(|(a, b)| [*a, *b]).collect();
         // Numbered as ranks are, cluster by cluster.
@@ -213,7 +214,8 @@ impl Conductor<'_> {
         let told = self.hear(&users, PATIENCE, "how it stands with its relays", told)?;
         facts.relays = told.concat();
         facts.relays.sort_by(|a, b| (&a.node, &a.relay).cmp(&(&b.node, &b.relay)));
-        let number = |node: usize| users.iter().position(|user| *user == node).unwrap_or(0) as u32;
+        let registered: Registered = users.iter().copied().zip(0..).collect();
+        let number = |node: usize| registered.get(&node).copied().unwrap_or(u32::MAX);
         let circuits = &mut facts.circuits;
         self.in_turn(
             &pairs,
@@ -223,77 +225,102 @@ impl Conductor<'_> {
             |_, _, found| circuits.extend(found),
         )?;
         facts.circuits.sort_by(|a, b| (&a.from, &a.to, &a.relay).cmp(&(&b.from, &b.to, &b.relay)));
-        Ok(())
+        Ok(registered)
     }
 
+    /// Fills the ways that lead somewhere, one after the other.
     fn links(
         &mut self,
-        ways: &[&Way],
+        ways: &[Way],
+        registered: &Registered,
         options: &Options,
         facts: &mut Facts,
     ) -> Result<(), ProbeError> {
         self.set_clocks()?;
-        for way in ways {
-            let [a, b] = &way.link.between;
-            let link = facts.links.iter_mut().find(|link| link.joins(a, b));
-            // Where nothing crosses there is nothing to measure; why not is in the paths.
-            let crosses = |path: &Path| {
-                way.link.joins(&path.from.cluster, &path.to.cluster) && path.visit.depth.is_some()
+        for Way { link, by_relays } in ways {
+            let Some((between, road)) = Road::of(link, *by_relays, facts, registered) else {
+                continue;
             };
-            if let Some(link) = link.filter(|_| facts.paths.iter().any(crosses)) {
-                link.measured = Some(summary(&self.measure([a, b], options)?));
+            let report = self.measure_on(&road, between, options)?;
+            let [a, b] = between;
+            if let Some(link) = facts.links.iter_mut().find(|link| link.joins(a, b)) {
+                link.measured = Some(summary(&report, *by_relays));
             }
         }
         Ok(())
     }
 
-    /// One pair of nodes for each two clusters, both ways.
+    /// One pair of nodes for each two clusters, both ways; through relays by each that leads there.
     fn idle_times(
         &mut self,
-        ways: &[&Way],
-        pairs: &[Pair],
+        ways: &[Way],
+        chosen: &[usize],
+        registered: &Registered,
         facts: &mut Facts,
     ) -> Result<(), ProbeError> {
-        let is_between = |a: &str, b: &str, (from, to): &Pair| {
-            self.nodes[*from].cluster == a && self.nodes[*to].cluster == b
-        };
-        let both = ways.iter().flat_map(|way| {
-            let [a, b] = &way.link.between;
-            [(a, b), (b, a)]
-        });
-        let is_open = |(from, to): &Pair| {
-            let (from, to) = (self.node(*from), self.node(*to));
-            facts
-                .paths
-                .iter()
-                .any(|path| path.from == from && path.to == to && path.visit.depth.is_some())
-        };
-        let open: Vec<Pair> = pairs.iter().copied().filter(is_open).collect();
-        let one =
-            both.filter_map(|(a, b)| open.iter().copied().find(|pair| is_between(a, b, pair)));
-        let one: Vec<Pair> = one.collect();
-        let paths = &mut facts.paths;
+        let mut tried: BTreeMap<Pair, Vec<Reach>> = BTreeMap::new();
+        for way in ways {
+            let all = self.pairs(&[way], chosen);
+            for from in &way.link.between {
+                let ours = all.iter().filter(|pair| self.nodes[pair.0].cluster == *from);
+                let found = ours.map(|pair| (*pair, self.open_ways(*pair, registered, facts)));
+                tried.extend(found.into_iter().find(|(_, by)| !by.is_empty()));
+            }
+        }
+        let pairs: Vec<Pair> = tried.keys().copied().collect();
         self.in_turn(
-            &one,
+            &pairs,
             (IDLE_PATIENCE, "idle connections"),
-            |own, (_, to)| Order::Idle { to: own.target(to), seconds: IDLE.to_vec() },
+            |own, pair| {
+                let by = tried.get(&pair).cloned().unwrap_or_default();
+                Order::Idle { to: own.target(pair.1), by, seconds: IDLE.to_vec() }
+            },
             |word| if let Word::Idled(idle) = word { Some(idle) } else { None },
-            |own, (from, to), idle: Vec<Idle>| {
-                let (from, to) = (own.node(from), own.node(to));
-                if let Some(path) = paths.iter_mut().find(|path| path.from == from && path.to == to)
-                {
-                    path.idle = idle;
+            |own, pair, idle: Vec<Vec<Idle>>| {
+                let ends = (own.node(pair.0), own.node(pair.1));
+                for (way, idle) in tried.get(&pair).into_iter().flatten().zip(idle) {
+                    note_idle(&ends, way, idle, facts);
                 }
             },
         )
     }
+
+    /// The ways on which something came from one node to the other.
+    fn open_ways(&self, (from, to): Pair, registered: &Registered, facts: &Facts) -> Vec<Reach> {
+        let ends = (self.node(from), self.node(to));
+        let mut paths = facts.paths.iter();
+        let is_open =
+            |path: &Path| path.from == ends.0 && path.to == ends.1 && path.visit.depth.is_some();
+        if paths.any(is_open) {
+            return vec![self.reach(&Road::Direct, to)];
+        }
+        let stands =
+            |one: &&Circuit| one.from == ends.0 && one.to == ends.1 && one.problem.is_none();
+        let process = registered.get(&to).copied().unwrap_or(u32::MAX);
+        let by =
+            |circuit: &Circuit| Reach::Circuits { relays: vec![circuit.relay.clone()], process };
+        facts.circuits.iter().filter(stands).take(MAX_WAYS).map(by).collect()
+    }
 }
 
-/// What `how` asks for in vain.
-fn unmeasured(relayed: &[&Way], how: &How) -> Vec<Unmeasured> {
-    let (bandwidth, idle) = (how.bandwidth.is_some(), how.long);
-    let of = |way: &&Way| Unmeasured { between: way.link.between.clone(), bandwidth, idle };
-    relayed.iter().filter(|_| bandwidth || idle).map(of).collect()
+fn note_idle((from, to): &(Node, Node), way: &Reach, idle: Vec<Idle>, facts: &mut Facts) {
+    match way {
+        Reach::Direct(_) => {
+            let mut paths = facts.paths.iter_mut();
+            if let Some(path) = paths.find(|path| path.from == *from && path.to == *to) {
+                path.idle = idle;
+            }
+        }
+        Reach::Circuits { relays, .. } => {
+            let mut circuits = facts.circuits.iter_mut();
+            let is_it = |one: &&mut Circuit| {
+                one.from == *from && one.to == *to && relays.contains(&one.relay)
+            };
+            if let Some(circuit) = circuits.find(is_it) {
+                circuit.idle = idle;
+            }
+        }
+    }
 }
 
 /// What can be done at once, and what is left for later.
@@ -305,15 +332,17 @@ fn next(left: &[Pair]) -> (Vec<Pair>, Vec<Pair>) {
     })
 }
 
-fn summary(report: &PathReport) -> Measured {
+fn summary(report: &PathReport, by_relays: bool) -> Measured {
     let again = |transfer: &crate::result::Transfer| {
         let permille = transfer.retransmitted.saturating_mul(1000) / transfer.segments.max(1);
         u32::try_from(permille).unwrap_or(1000)
     };
+    let worse = report.together.iter().map(again).max();
     Measured {
         bandwidth: report.bandwidth(),
         is_links_own: report.is_links_own(),
-        again_permille: report.together.iter().map(again).max().unwrap_or(0),
+        // Nodes have counted what they sent to their own relays.
+        again_permille: worse.filter(|_| !by_relays),
     }
 }
 
@@ -370,27 +399,6 @@ mod tests {
         conductor.leave();
         assert_eq!(facts.paths.len(), 3);
         assert_eq!(nodes.map(|node| node.join().unwrap()), [4, 4, 4]);
-    }
-
-    #[test]
-    fn what_is_not_measured_through_relays_is_said_where_it_was_asked_for() {
-        let between = ["a".to_owned(), "b".to_owned()];
-        let link = Link { between, bandwidth: None, delay_us: None, dialler: None, measured: None };
-        let way = Way { link, by_relays: true };
-        let said = |how: &How| {
-            let facts = Facts { unmeasured: unmeasured(&[&way], how), ..Facts::default() };
-            let all = gridmpi_doctor::findings(&facts);
-            all.into_iter().map(|one| (one.code, one.severity, one.what)).collect::<Vec<_>>()
-        };
-        assert_eq!(said(&How::default()), []);
-        let long = How { long: true, ..How::default() };
-        let both = How { bandwidth: Some(Options::default()), ..long.clone() };
-        for (how, what) in [
-            (long, "how long idle connections stay open is not measured through relays"),
-            (both, "bandwidth and idle times are not measured through relays"),
-        ] {
-            assert_eq!(said(&how), [("not-measured", Severity::Note, what.to_owned())]);
-        }
     }
 
     #[test]

@@ -14,26 +14,40 @@ pub(crate) fn choose(stream: &TcpStream, name: &str) -> Result<(), String> {
     })
 }
 
-/// What has arrived on a connection, in order or not. What is read comes in bursts where a lost segment is waited for, which
-/// says nothing of the path.
-#[derive(Debug, Default)]
-pub(crate) struct Arrived {
-    segments: u32,
+/// What has arrived on a connection.
+#[derive(Debug)]
+pub(crate) enum Arrived {
+    /// In order or not: what is read comes in bursts where a lost segment is waited for, which says nothing of the path.
+    Segments(u32),
+    /// In order: a relay sends on what it has, in segments of all sizes, and has waited for what was lost before it.
+    Bytes(u64),
 }
 
 impl Arrived {
     /// Counts from now on.
-    pub(crate) fn at(stream: &TcpStream) -> Self {
-        Self { segments: TcpInfo::of(stream).map_or(0, |info| info.data_segs_in) }
+    pub(crate) fn at(stream: &TcpStream, is_circuit: bool) -> Self {
+        let info = TcpInfo::of(stream).ok();
+        if is_circuit {
+            Self::Bytes(info.map_or(0, |info| info.bytes_received))
+        } else {
+            Self::Segments(info.map_or(0, |info| info.data_segs_in))
+        }
     }
 
     /// Bytes since the last time.
     pub(crate) fn more(&mut self, stream: &TcpStream) -> u64 {
         let Ok(info) = TcpInfo::of(stream) else { return 0 };
-        // The kernel counts in 32 bits, and on.
-        let new = info.data_segs_in.wrapping_sub(self.segments);
-        self.segments = info.data_segs_in;
-        u64::from(new) * u64::from(info.rcv_mss)
+        match self {
+            Self::Segments(before) => {
+                // The kernel counts in 32 bits, and on.
+                let new =
+                    info.data_segs_in.wrapping_sub(std::mem::replace(before, info.data_segs_in));
+                u64::from(new) * u64::from(info.rcv_mss)
+            }
+            Self::Bytes(before) => {
+                info.bytes_received.saturating_sub(std::mem::replace(before, info.bytes_received))
+            }
+        }
     }
 }
 
@@ -78,11 +92,13 @@ mod tests {
         assert!(tally.congestion.is_some_and(|name| !name.is_empty()));
         let (packet, trip) = packet_and_trip(&near).unwrap();
         assert!((576..=65536).contains(&packet) && trip < 10_000_000, "{packet} {trip}");
-        let mut arrived = Arrived::at(&far);
-        assert_eq!(arrived.more(&far), 0);
+        let mut arrived = [false, true].map(|is_circuit| Arrived::at(&far, is_circuit));
+        assert_eq!(arrived.each_mut().map(|arrived| arrived.more(&far)), [0, 0]);
         near.write_all(&[0; 100_000]).unwrap();
         far.read_exact(&mut [0; 100_000]).unwrap();
-        assert!(arrived.more(&far) >= 50_000 && arrived.more(&far) == 0);
+        let [about, exactly] = arrived.each_mut().map(|arrived| arrived.more(&far));
+        assert!(about >= 50_000 && exactly == 100_000, "{about} {exactly}");
+        assert_eq!(arrived.each_mut().map(|arrived| arrived.more(&far)), [0, 0]);
         assert!(choose(&near, "nosuch").unwrap_err().contains("nosuch"));
     }
 }

@@ -6,6 +6,7 @@ use crate::figure::{Figure, Series, Window, median};
 use crate::message::{Dial, Order, Tally, Word};
 use crate::plan;
 use crate::result::{PathReport, Queueing, RoundTrip, Transfer, with_headers};
+use crate::road::Road;
 use std::time::{Duration, Instant};
 
 /// Time for connections to be made and for nodes to come to an end.
@@ -45,6 +46,8 @@ struct Task<'a> {
     /// Which of both sends.
     sender: usize,
     idle: RoundTrip,
+    /// From the former to the latter.
+    road: &'a Road,
 }
 
 impl Conductor<'_> {
@@ -65,19 +68,29 @@ impl Conductor<'_> {
         between: [&str; 2],
         options: &Options,
     ) -> Result<PathReport, ProbeError> {
-        let nodes = between.map(|cluster| self.of(cluster));
+        self.measure_on(&Road::Direct, between, options)
+    }
+
+    pub(crate) fn measure_on(
+        &mut self,
+        road: &Road,
+        between: [&str; 2],
+        options: &Options,
+    ) -> Result<PathReport, ProbeError> {
+        let nodes = between.map(|cluster| road.users(self.of(cluster)));
         if nodes.iter().any(Vec::is_empty) {
             return Err(ProbeError::Ended(format!("no node of {between:?} is here")));
         }
         self.keep_all();
-        let idle = self.idle(nodes[0][0], nodes[1][0])?;
+        let ends = [nodes[0][0], nodes[1][0]];
+        let idle = self.trips(road, ends, IDLE_ECHOES)?;
         let mut run = |sender: usize, all: bool| {
             let mut sides = [nodes[0].as_slice(), nodes[1].as_slice()];
             if !all {
                 sides[sender] = &sides[sender][..1];
             }
-            self.settle(sides[0][0], sides[1][0], idle)?;
-            self.transfer(&Task { options, sides, sender, idle })
+            self.settle(road, ends, idle)?;
+            self.transfer(&Task { options, sides, sender, idle, road })
         };
         let together = [run(0, true)?, run(1, true)?];
         let mut alone = together.clone();
@@ -91,18 +104,14 @@ impl Conductor<'_> {
         Ok(PathReport { between, nodes, round_trip: idle, together, alone })
     }
 
-    fn echo(&self, to: usize, count: u32, every: Duration, limit: Duration) -> Order {
-        Order::Echo {
-            to: self.nodes[to].addresses.clone(),
-            count,
-            every_us: every.as_micros() as u32,
-            for_ms: limit.as_millis() as u32,
-        }
-    }
-
-    fn trips(&mut self, from: usize, to: usize, count: u32) -> Result<RoundTrip, ProbeError> {
-        let limit = Duration::from_millis(IDLE_LIMIT_MS.into());
-        self.order(from, &self.echo(to, count, Duration::ZERO, limit))?;
+    fn trips(
+        &mut self,
+        road: &Road,
+        [from, to]: [usize; 2],
+        count: u32,
+    ) -> Result<RoundTrip, ProbeError> {
+        let to_it = self.reach(road, to);
+        self.order(from, &Order::Echo { to: to_it, count, every_us: 0, for_ms: IDLE_LIMIT_MS })?;
         let heard = self.hear(&[from], PATIENCE, "round trips", |_, word| match word {
             Word::Echoed(trips) => Some(trips),
             _ => None,
@@ -114,15 +123,11 @@ impl Conductor<'_> {
         Ok(RoundTrip { least_us: *least, median_us: median })
     }
 
-    fn idle(&mut self, from: usize, to: usize) -> Result<RoundTrip, ProbeError> {
-        self.trips(from, to, IDLE_ECHOES)
-    }
-
     /// Waits until what an earlier transfer has left in queues is gone.
-    fn settle(&mut self, from: usize, to: usize, idle: RoundTrip) -> Result<(), ProbeError> {
+    fn settle(&mut self, road: &Road, ends: [usize; 2], idle: RoundTrip) -> Result<(), ProbeError> {
         let calm = idle.median_us + idle.median_us / 4 + 1000;
         let deadline = Instant::now() + DRAIN;
-        while self.trips(from, to, 3)?.least_us > calm && Instant::now() < deadline {}
+        while self.trips(road, ends, 3)?.least_us > calm && Instant::now() < deadline {}
         Ok(())
     }
 
@@ -136,7 +141,12 @@ impl Conductor<'_> {
             self.order(*node, &go)?;
         }
         let echoes = u32::try_from(limit.as_millis() / ECHO_EVERY.as_millis()).unwrap_or(1);
-        let echo = self.echo(task.sides[1][0], echoes, ECHO_EVERY, limit);
+        let echo = Order::Echo {
+            to: self.reach(task.road, task.sides[1][0]),
+            count: echoes,
+            every_us: ECHO_EVERY.as_micros() as u32,
+            for_ms: limit.as_millis() as u32,
+        };
         self.order(task.sides[0][0], &echo)?;
         let watched = self.watch_flow(task)?;
         let (tally, trips) = self.end(task, watched.trips)?;
@@ -175,7 +185,7 @@ impl Conductor<'_> {
         for (index, node) in here.iter().enumerate() {
             let ours = flows.iter().filter(|flow| flow.here == index);
             let dial = |flow: &plan::Flow| Dial {
-                to: self.nodes[there[flow.there]].addresses.clone(),
+                to: self.reach(task.road, there[flow.there]),
                 connections: flow.connections,
                 sends: task.sender == 0,
             };

@@ -1,5 +1,6 @@
 //! What the conductor and the nodes tell each other over their lines, and the bounds that each side holds the other to.
 
+use crate::reach::Reach;
 use gridmpi_doctor::{Circuit, Idle, Machine, Node, RelayFact, Visit};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -15,6 +16,8 @@ pub(crate) const MAX_TRANSFER_MS: u32 = 60_000;
 /// Longest time that a connection is left alone, seconds, and most of them.
 pub(crate) const MAX_IDLE_S: u32 = 600;
 const MAX_IDLE: usize = 16;
+/// Most ways to one node that are left alone at a time.
+pub(crate) const MAX_WAYS: usize = 8;
 const MAX_NAME: usize = 255;
 /// Longest text of a complaint.
 const MAX_REASON: usize = 1000;
@@ -48,8 +51,8 @@ pub(crate) enum Order {
     Clock,
     /// Send small messages to and fro.
     Echo {
-        /// One node's addresses, best first.
-        to: Vec<SocketAddr>,
+        /// With one node.
+        to: Reach,
         /// How many.
         count: u32,
         /// Microseconds between two.
@@ -81,6 +84,8 @@ pub(crate) enum Order {
     Idle {
         /// The node.
         to: Target,
+        /// The ways there, each for itself.
+        by: Vec<Reach>,
         /// Seconds.
         seconds: Vec<u32>,
     },
@@ -125,8 +130,8 @@ pub(crate) struct Target {
 /// Connections to one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Dial {
-    /// The node's addresses, best first.
-    pub(crate) to: Vec<SocketAddr>,
+    /// The way there.
+    pub(crate) to: Reach,
     /// How many connections.
     pub(crate) connections: u32,
     /// Whether the dialer sends.
@@ -158,8 +163,8 @@ pub(crate) enum Word {
     Machine(Box<Machine>),
     /// What it sees of another node.
     Visited(Box<Visit>),
-    /// Connections that were left alone.
-    Idled(Vec<Idle>),
+    /// Connections that were left alone, way by way.
+    Idled(Vec<Vec<Idle>>),
     /// Its relays.
     Registered(Vec<RelayFact>),
     /// Circuits, one through each of its relays.
@@ -196,14 +201,10 @@ pub(crate) struct Tally {
 
 impl Target {
     fn is_sound(&self) -> bool {
-        are_addresses(&self.to)
+        (1..=MAX_ADDRESSES).contains(&self.to.len())
             && self.node.cluster.len() <= MAX_NAME
             && self.node.host.len() <= MAX_NAME
     }
-}
-
-fn are_addresses(addresses: &[SocketAddr]) -> bool {
-    (1..=MAX_ADDRESSES).contains(&addresses.len())
 }
 
 impl Order {
@@ -211,7 +212,7 @@ impl Order {
     pub(crate) fn is_sound(&self) -> bool {
         match self {
             Self::Echo { to, count, every_us, for_ms } => {
-                are_addresses(to)
+                to.is_sound()
                     && *count <= MAX_ECHOES
                     && *every_us <= 1_000_000
                     && *for_ms <= MAX_TRANSFER_MS
@@ -219,14 +220,16 @@ impl Order {
             Self::Open { dials, expects, congestion, .. } => {
                 let dialled = dials.iter().map(|dial| u64::from(dial.connections)).sum::<u64>();
                 let is_short = |name: &String| name.len() < 16;
-                dials.iter().all(|dial| are_addresses(&dial.to))
+                dials.iter().all(|dial| dial.to.is_sound())
                     && dialled + u64::from(*expects) <= u64::from(MAX_STREAMS)
                     && congestion.as_ref().is_none_or(is_short)
             }
             Self::Go { for_ms } => *for_ms <= MAX_TRANSFER_MS,
             Self::Visit(to) | Self::Circuits { to, .. } => to.is_sound(),
-            Self::Idle { to, seconds } => {
+            Self::Idle { to, by, seconds } => {
                 to.is_sound()
+                    && by.len() <= MAX_WAYS
+                    && by.iter().all(Reach::is_sound)
                     && seconds.len() <= MAX_IDLE
                     && seconds.iter().all(|seconds| *seconds <= MAX_IDLE_S)
             }
@@ -252,7 +255,9 @@ impl Word {
             Self::Failed(reason) => reason.len() <= MAX_REASON,
             Self::Machine(machine) => machine.is_sound(),
             Self::Visited(visit) => visit.is_sound(),
-            Self::Idled(idle) => Idle::are_sound(idle),
+            Self::Idled(ways) => {
+                ways.len() <= MAX_WAYS && ways.iter().all(|idle| Idle::are_sound(idle))
+            }
             Self::Registered(relays) => RelayFact::are_sound(relays),
             Self::Circuits(circuits) => Circuit::are_sound(circuits),
             Self::Clock(_) | Self::Ready | Self::Received { .. } => true,
@@ -270,7 +275,8 @@ mod tests {
     use super::*;
 
     fn open(connections: u32, expects: u32) -> Order {
-        let dial = Dial { to: vec!["127.0.0.1:1".parse().unwrap()], connections, sends: true };
+        let to = Reach::Direct(vec!["127.0.0.1:1".parse().unwrap()]);
+        let dial = Dial { to, connections, sends: true };
         Order::Open { round: 1, dials: vec![dial], expects, congestion: None }
     }
 
@@ -279,18 +285,24 @@ mod tests {
         assert!(open(200, 56).is_sound());
         assert!(!open(200, 57).is_sound() && !open(u32::MAX, u32::MAX).is_sound());
         assert!(!Order::Go { for_ms: MAX_TRANSFER_MS + 1 }.is_sound());
-        let echo = |to, count| Order::Echo { to, count, every_us: 0, for_ms: 10 };
-        let here: Vec<SocketAddr> = vec!["127.0.0.1:1".parse().unwrap()];
-        assert!(echo(here.clone(), 5).is_sound());
-        assert!(!echo(vec![], 5).is_sound() && !echo(here.clone(), 1001).is_sound());
-        assert!(!echo(here.repeat(17), 5).is_sound());
+        let here = Reach::Direct(vec!["127.0.0.1:1".parse().unwrap()]);
+        let echo =
+            |to: &Reach, count| Order::Echo { to: to.clone(), count, every_us: 0, for_ms: 10 };
+        assert!(echo(&here, 5).is_sound() && !echo(&here, 1001).is_sound());
+        assert!(!echo(&Reach::Direct(Vec::new()), 5).is_sound());
     }
 
     #[test]
     fn orders_to_look_keep_to_bounds() {
         let node = Node { cluster: "a".into(), host: "a1".into() };
         let to = Target { to: vec!["127.0.0.1:1".parse().unwrap()], id: 1, node };
-        let idle = |seconds| Order::Idle { to: to.clone(), seconds };
+        let here = Reach::Direct(to.to.clone());
+        let ways = |count, seconds| {
+            let by = vec![here.clone(); count];
+            Order::Idle { to: to.clone(), by, seconds }
+        };
+        let idle = |seconds| ways(1, seconds);
+        assert!(ways(MAX_WAYS, vec![1]).is_sound() && !ways(MAX_WAYS + 1, vec![1]).is_sound());
         assert!(idle(vec![1; 16]).is_sound() && Order::Visit(to.clone()).is_sound());
         assert!(!idle(vec![1; 17]).is_sound() && !idle(vec![601]).is_sound());
         assert!(!Order::Visit(Target { to: Vec::new(), ..to }).is_sound());

@@ -6,13 +6,14 @@ use crate::error::ProbeError;
 use crate::info;
 use crate::message::{Dial, Hello, MAX_STREAMS, Order, Purpose, Tally, Word};
 use crate::presence::Presence;
+use crate::reach::{Feet, Reach};
 use crate::streams::{Stream, Streams};
 use crate::visit::{self, Me};
 use gridmpi_bootstrap::RelayAccess;
 use gridmpi_bootstrap::line::{self, Line, LineError, LineReader, LineWriter, Pass};
 use gridmpi_doctor::{Node, machine};
 use std::collections::VecDeque;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -128,12 +129,12 @@ impl Post {
     ) -> std::io::Result<Door> {
         let post = Arc::clone(self);
         admission::open(listeners, pass, None, move |visitor| match visitor {
-            Visitor::Proven(line) => post.visit(line),
+            Visitor::Proven(line) => post.visit(line, false),
             Visitor::Stranger(peer, problem) => stranger(peer, problem),
         })
     }
 
-    fn visit(&self, mut line: Line) {
+    fn visit(&self, mut line: Line, is_circuit: bool) {
         match line.receive(Instant::now() + SHORT) {
             Ok(Purpose::Echo) => drop(line.into_stream().map(echo::answer)),
             Ok(Purpose::Visit) => visit::serve(line, &self.me),
@@ -144,7 +145,8 @@ impl Post {
                 if arrivals.streams.len() >= MAX_STREAMS as usize {
                     arrivals.streams.pop_front();
                 }
-                arrivals.streams.push_back((round, Stream { socket, sends: !dialer_sends }));
+                let stream = Stream { socket, sends: !dialer_sends, is_circuit };
+                arrivals.streams.push_back((round, stream));
             }
             Ok(Purpose::Orders) => {
                 let mut arrivals = self.lock();
@@ -205,15 +207,17 @@ fn serve(
     let Identity { cluster, host, of, addresses, interface, relays } = who;
     let told = addresses.clone();
     mouth.say(&Word::Hello(Hello { cluster, host, of, addresses, id: me.id }))?;
-    let presence = relays.map(|relays| Arc::new(Presence::new(relays, me.clone(), pass)));
+    let presence = relays.map(|relays| {
+        let post = Arc::clone(&post);
+        Arc::new(Presence::new(relays, me.clone(), pass, move |line| post.visit(line, true)))
+    });
     let desk = Desk {
         orders: listen(reader, IDLE),
         mouth,
         post,
-        pass: pass.clone(),
+        feet: Feet { pass: pass.clone(), presence },
         me,
         machine: (interface, told),
-        presence,
         began: Instant::now(),
         streams: Vec::new(),
         running: None,
@@ -262,12 +266,10 @@ struct Desk {
     orders: Receiver<Result<Order, LineError>>,
     mouth: Mouth,
     post: Arc<Post>,
-    pass: Pass,
+    feet: Feet,
     me: Me,
     /// The interface that it was told to use, and the addresses that it tells.
     machine: (Option<String>, Vec<SocketAddr>),
-    /// At its cluster's relays.
-    presence: Option<Arc<Presence>>,
     began: Instant,
     /// Made, not yet filled.
     streams: Vec<Stream>,
@@ -281,9 +283,8 @@ struct Desk {
 /// What a look needs of the desk.
 struct Looking {
     me: Me,
-    pass: Pass,
+    feet: Feet,
     machine: (Option<String>, Vec<SocketAddr>),
-    presence: Option<Arc<Presence>>,
 }
 
 impl Desk {
@@ -333,17 +334,18 @@ impl Desk {
                 let (interface, told) = desk.machine;
                 Word::Machine(Box::new(machine::look(desk.me.node, interface, told)))
             }),
-            Order::Visit(to) => self
-                .look(move |desk| Word::Visited(Box::new(visit::visit(&to, &desk.me, &desk.pass)))),
-            Order::Idle { to, seconds } => {
-                self.look(move |desk| Word::Idled(visit::idle(&to, &seconds, &desk.pass)))
+            Order::Visit(to) => self.look(move |desk| {
+                Word::Visited(Box::new(visit::visit(&to, &desk.me, &desk.feet.pass)))
+            }),
+            Order::Idle { to, by, seconds } => {
+                self.look(move |desk| Word::Idled(visit::idle(to.id, &by, &seconds, &desk.feet)))
             }
             Order::Register { me, first, count } => self.look(move |desk| {
-                let own = desk.presence;
+                let own = desk.feet.presence;
                 Word::Registered(own.map_or_else(Vec::new, |own| own.register(me, first, count)))
             }),
             Order::Circuits { to, process } => self.look(move |desk| {
-                let own = desk.presence;
+                let own = desk.feet.presence;
                 Word::Circuits(own.map_or_else(Vec::new, |own| own.circuits(&to, process)))
             }),
             Order::Stop => self.stop(),
@@ -354,12 +356,8 @@ impl Desk {
 
     /// Looks at something, beside whatever else is going on; the conductor is told what it is.
     fn look(&self, what: impl FnOnce(Looking) -> Word + Send + 'static) -> Result<(), ProbeError> {
-        let looking = Looking {
-            me: self.me.clone(),
-            pass: self.pass.clone(),
-            machine: self.machine.clone(),
-            presence: self.presence.clone(),
-        };
+        let looking =
+            Looking { me: self.me.clone(), feet: self.feet.clone(), machine: self.machine.clone() };
         let mouth = self.mouth.clone();
         // If nobody listens any more, the desk has noticed it.
         std::thread::spawn(move || drop(mouth.say(&what(looking))));
@@ -371,10 +369,10 @@ impl Desk {
     }
 
     /// Beside whatever else is going on.
-    fn echo(&self, to: Vec<SocketAddr>, how: (u32, Duration), limit: Duration) {
-        let (pass, mouth, over) = (self.pass.clone(), self.mouth.clone(), Arc::clone(&self.over));
+    fn echo(&self, to: Reach, how: (u32, Duration), limit: Duration) {
+        let (feet, mouth, over) = (self.feet.clone(), self.mouth.clone(), Arc::clone(&self.over));
         std::thread::spawn(move || {
-            let trips = echo::run(&to, &pass, how, Instant::now() + limit, &over);
+            let trips = echo::run(&to, &feet, how, Instant::now() + limit, &over);
             let word = trips.map_or_else(|reason| Word::failed(&reason), Word::Echoed);
             // If nobody listens any more, the desk has noticed it.
             let _ = mouth.say(&word);
@@ -390,10 +388,9 @@ impl Desk {
     ) -> Result<(), String> {
         self.streams.clear();
         for dial in dials {
-            for _ in 0..dial.connections {
-                let socket = self.dial(round, dial)?;
-                self.streams.push(Stream { socket, sends: dial.sends });
-            }
+            let is_circuit = matches!(dial.to, Reach::Circuits { .. });
+            let stream = |socket| Stream { socket, sends: dial.sends, is_circuit };
+            self.streams.extend(self.dial(round, dial)?.into_iter().map(stream));
         }
         let expected = self.post.streams(round, expects as usize);
         let missing = || "not all connections came: the far end could not make them".to_owned();
@@ -403,13 +400,21 @@ impl Desk {
         sending.try_for_each(|stream| info::choose(&stream.socket, name))
     }
 
-    fn dial(&self, round: u32, dial: &Dial) -> Result<std::net::TcpStream, String> {
-        let deadline = Instant::now() + SHORT;
-        let mut line =
-            line::dial(&dial.to, &self.pass, deadline).map_err(|error| error.to_string())?;
-        let purpose = Purpose::Stream { round, dialer_sends: dial.sends };
-        line.send(&purpose, deadline).map_err(|error| error.to_string())?;
-        line.into_stream().map_err(|error| error.to_string())
+    /// All connections of a dial, at once: each takes several round trips.
+    fn dial(&self, round: u32, dial: &Dial) -> Result<Vec<TcpStream>, String> {
+        let feet = &self.feet;
+        let one = |number: u32| {
+            let mut line = feet.dial(&dial.to, number as usize)?;
+            let purpose = Purpose::Stream { round, dialer_sends: dial.sends };
+            line.send(&purpose, Instant::now() + SHORT).map_err(|error| error.to_string())?;
+            line.into_stream().map_err(|error| error.to_string())
+        };
+        std::thread::scope(|scope| {
+            let making: Vec<_> =
+                (0..dial.connections).map(|number| scope.spawn(move || one(number))).collect();
+            let fault = |_| Err("a fault of ours while connecting".to_owned());
+            making.into_iter().map(|one| one.join().unwrap_or_else(fault)).collect()
+        })
     }
 
     /// What has come in, as long as something runs. What breaks is told at once, all else when it is asked for.

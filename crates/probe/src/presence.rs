@@ -2,7 +2,7 @@
 
 use crate::message::Target;
 use crate::visit::{self, Me};
-use gridmpi_bootstrap::line::{self, Pass};
+use gridmpi_bootstrap::line::{self, Line, Pass};
 use gridmpi_bootstrap::{RelayAccess, RelayError, Stranger, Strangers, Taking};
 use gridmpi_doctor::{Bulk, Circuit, Outcome, RelayFact, RelayProblem, Route, route};
 use gridmpi_leg::{LegError, Notices};
@@ -30,13 +30,20 @@ pub(crate) struct Presence {
     as_process: Mutex<ProcId>,
     /// Circuits whose other ends have not proven themselves.
     strangers: Arc<Strangers>,
+    /// Takes the lines of those that have.
+    came: Box<dyn Fn(Line) + Send + Sync>,
 }
 
 impl Presence {
-    pub(crate) fn new(relays: RelayAccess, me: Me, pass: &Pass) -> Self {
+    pub(crate) fn new(
+        relays: RelayAccess,
+        me: Me,
+        pass: &Pass,
+        came: impl Fn(Line) + Send + Sync + 'static,
+    ) -> Self {
         let as_process = Mutex::new(ProcId::NEWCOMER);
         let strangers = Arc::new(Strangers::new(MAX_STRANGERS));
-        Self { relays, me, pass: pass.clone(), as_process, strangers }
+        Self { relays, me, pass: pass.clone(), as_process, strangers, came: Box::new(came) }
     }
 
     fn process(&self) -> ProcId {
@@ -135,15 +142,26 @@ impl Presence {
         Some((stream, stranger))
     }
 
-    /// One who visits us by a circuit. Whoever waits at the other end tells what became of it.
+    /// One who comes to us by a circuit. Whoever waits at the other end tells what became of it.
     fn answer(&self, (stream, stranger): (TcpStream, Stranger)) {
-        let deadline = Instant::now() + SHORT;
-        let line = line::answer(stream, &self.pass, deadline);
+        let line = line::answer(stream, &self.pass, Instant::now() + SHORT);
         drop(stranger);
-        let Ok(mut line) = line else { return };
-        if matches!(line.receive(deadline), Ok(crate::message::Purpose::Visit)) {
-            visit::serve(line, &self.me);
+        if let Ok(line) = line {
+            (self.came)(line);
         }
+    }
+
+    /// A line to a process by a circuit through one of our relays.
+    pub(crate) fn line(&self, relay: &str, process: u32) -> Result<Line, String> {
+        let found = self.open(relay, ProcId(process));
+        found.map_err(|problem| format!("no circuit through relay {relay}: {problem}"))
+    }
+
+    fn open(&self, relay: &str, process: ProcId) -> Result<Line, RelayProblem> {
+        let (stream, _) = connect(address(relay)?)?;
+        self.ask(&stream, Errand::Open { to: process }, CIRCUIT)?;
+        let line = line::open(stream, &self.pass, Instant::now() + SHORT);
+        line.map_err(|error| RelayProblem::Circuit(error.to_string()))
     }
 
     /// A circuit to another node through each relay.
@@ -156,21 +174,18 @@ impl Presence {
                 relay: name.to_owned(),
                 trip_us: found.as_ref().ok().copied(),
                 problem: found.err(),
+                idle: Vec::new(),
             }
         })
     }
 
     fn circuit(&self, name: &str, to: &Target, process: ProcId) -> Result<u32, RelayProblem> {
-        let (stream, _) = connect(address(name)?)?;
-        self.ask(&stream, Errand::Open { to: process }, CIRCUIT)?;
         let of_circuit = |why: &str| RelayProblem::Circuit(why.to_owned());
-        let deadline = Instant::now() + SHORT;
-        let line = line::open(stream, &self.pass, deadline);
-        let line = line.map_err(|error| of_circuit(&error.to_string()))?;
-        let (mut line, greeting) = visit::greet(line).map_err(|outcome| match outcome {
-            Outcome::Mute => of_circuit("nothing comes back on it"),
-            _ => of_circuit("it broke"),
-        })?;
+        let (mut line, greeting) =
+            visit::greet(self.open(name, process)?).map_err(|outcome| match outcome {
+                Outcome::Mute => of_circuit("nothing comes back on it"),
+                _ => of_circuit("it broke"),
+            })?;
         if !greeting.is_of(to.id) {
             return Err(of_circuit("it leads to another node"));
         }
@@ -229,7 +244,7 @@ mod tests {
         let relays = RelayAccess { names: Vec::new(), token };
         let me = Me { id: 1, node: Node { cluster: String::new(), host: String::new() } };
         let pass = Pass::from(&Secret::random().unwrap());
-        let presence = Arc::new(Presence::new(relays, me, &pass));
+        let presence = Arc::new(Presence::new(relays, me, &pass, |_| {}));
         // It calls, takes connections, and says nothing.
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = listener.local_addr().unwrap();

@@ -18,6 +18,8 @@ pub(crate) struct Stream {
     pub(crate) socket: TcpStream,
     /// Whether we fill it.
     pub(crate) sends: bool,
+    /// Whether it is a circuit: what ends here is the last part of the way only.
+    pub(crate) is_circuit: bool,
 }
 
 /// A transfer under way on one node.
@@ -47,7 +49,7 @@ impl Streams {
         };
         let copy = |stream: &Stream| {
             let socket = stream.socket.try_clone().ok()?;
-            let arrived = Arrived::at(&socket);
+            let arrived = Arrived::at(&socket, stream.is_circuit);
             Some((socket, arrived))
         };
         let inward = streams.iter().filter(|stream| !stream.sends).filter_map(copy).collect();

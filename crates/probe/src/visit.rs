@@ -2,6 +2,7 @@
 
 use crate::info;
 use crate::message::{MAX_IDLE_S, Purpose, Target};
+use crate::reach::{Feet, Reach};
 use gridmpi_bootstrap::line::{self, Line, LineError, Pass};
 use gridmpi_doctor::{Attempt, Bulk, Depth, Idle, Node, Outcome, Route, Visit, route};
 use serde::{Deserialize, Serialize};
@@ -316,10 +317,29 @@ fn passing(
     })
 }
 
-/// Connections that are left alone for so many seconds each, all at once, and used then.
-pub(crate) fn idle(target: &Target, seconds: &[u32], pass: &Pass) -> Vec<Idle> {
+/// Connections that are left alone for so many seconds each, all at once, and used then; way by way.
+pub(crate) fn idle(id: u64, by: &[Reach], seconds: &[u32], feet: &Feet) -> Vec<Vec<Idle>> {
+    std::thread::scope(|scope| {
+        let begin = |way| scope.spawn(move || idle_on(id, way, seconds, feet));
+        let waiting: Vec<_> = by.iter().map(begin).collect();
+        waiting.into_iter().map(|one| one.join().unwrap_or_default()).collect()
+    })
+}
+
+/// A line that nothing but its traffic keeps alive, to the right node.
+fn quiet(id: u64, way: &Reach, feet: &Feet) -> Option<Line> {
+    match way {
+        Reach::Direct(to) => to.iter().find_map(|at| recall(*at, None, id, &feet.pass)),
+        Reach::Circuits { .. } => {
+            let (line, greeting) = greet(feet.dial(way, 0).ok()?).ok()?;
+            greeting.is_of(id).then_some(line)
+        }
+    }
+}
+
+fn idle_on(id: u64, way: &Reach, seconds: &[u32], feet: &Feet) -> Vec<Idle> {
     let survives = |seconds: u32| {
-        let mut line = target.to.iter().find_map(|at| recall(*at, None, target.id, pass))?;
+        let mut line = quiet(id, way, feet)?;
         trip(&mut line)?;
         let until = Instant::now() + Duration::from_secs(seconds.into());
         // Nothing is to come; that something does, or an end, is known at once.

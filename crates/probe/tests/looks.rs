@@ -5,7 +5,7 @@ use gridmpi_bootstrap::{RelayAccess, RelayToken, Secret};
 use gridmpi_doctor::{Bulk, Facts, Link, Outcome, RelayProblem, Severity, findings};
 use gridmpi_leg::{Host, HostStep, Request};
 use gridmpi_probe::node::{self, Identity};
-use gridmpi_probe::{Conductor, Gathering, How, Way};
+use gridmpi_probe::{Conductor, Gathering, How, Options, Way};
 use gridmpi_wire::{CircuitId, Errand, JobKey, LegNotice, LegVerdict};
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -98,6 +98,15 @@ fn splice(mut from: TcpStream, mut to: TcpStream, packet: usize) {
 
 /// One node of each cluster, each with its relays and with addresses of others' told before its own; what they see.
 fn look(relays: [Option<RelayAccess>; 2], wrong: &[SocketAddr], by_relays: bool) -> Facts {
+    look_how(relays, wrong, by_relays, &How::default())
+}
+
+fn look_how(
+    relays: [Option<RelayAccess>; 2],
+    wrong: &[SocketAddr],
+    by_relays: bool,
+    how: &How,
+) -> Facts {
     let secret = Secret::random().unwrap();
     let pass = Pass::from(&secret);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -118,7 +127,7 @@ fn look(relays: [Option<RelayAccess>; 2], wrong: &[SocketAddr], by_relays: bool)
     let mut conductor = Conductor::gather(gathering, &mut watch).unwrap();
     let between = ["a".to_owned(), "b".to_owned()];
     let link = Link { between, bandwidth: None, delay_us: None, dialler: None, measured: None };
-    let facts = conductor.examine(&[Way { link, by_relays }], &How::default());
+    let facts = conductor.examine(&[Way { link, by_relays }], how);
     conductor.leave();
     assert_eq!(facts.troubles, []);
     facts
@@ -169,6 +178,29 @@ fn circuits_through_a_relay_lead_to_the_right_node() {
         assert!(circuit.problem.is_none() && circuit.trip_us.is_some(), "{circuit:?}");
     }
     assert!(findings(&facts).iter().any(|f| f.code == "circuit" && f.severity == Severity::Ok));
+}
+
+#[test]
+fn what_circuits_carry_is_measured_from_the_side_whose_relay_leads_somewhere() {
+    let token = RelayToken::random().unwrap();
+    let at = relay(&token);
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let both = RelayAccess { names: vec![closed.to_string(), at.to_string()], token: token.clone() };
+    let bandwidth = Some(Options { limit: Duration::from_secs(1), ..Options::default() });
+    let how = How { bandwidth, ..How::default() };
+    for relays in [[Some(both.clone()), access(at, &token)], [access(at, &token), Some(both)]] {
+        let facts = look_how(relays, &[], true, &how);
+        assert_eq!(facts.paths, []);
+        let measured = facts.links[0].measured.as_ref().unwrap();
+        assert!(measured.bandwidth > 1_000_000 && measured.again_permille.is_none());
+        let all = findings(&facts);
+        let found = all.iter().find(|finding| finding.code == "bandwidth").unwrap();
+        assert!(found.evidence.contains("through relays"), "{found:?}");
+        // The other one is gone, and is told of as such.
+        assert!(all.iter().all(|finding| finding.severity != Severity::Error));
+    }
+    let facts = look_how([access(closed, &token), access(closed, &token)], &[], true, &how);
+    assert_eq!(facts.links[0].measured, None);
 }
 
 #[test]

@@ -24,17 +24,18 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
 
 fn fastest(facts: &Facts, link: &Link) -> Option<u64> {
     let ours = facts.paths.iter().filter(|path| link.joins(&path.from.cluster, &path.to.cluster));
-    ours.filter_map(|path| Some(u64::from(path.visit.depth.as_ref()?.trip_us))).min()
+    let direct = ours.filter_map(|path| Some(path.visit.depth.as_ref()?.trip_us));
+    let through =
+        facts.circuits.iter().filter(|one| link.joins(&one.from.cluster, &one.to.cluster));
+    direct.chain(through.filter_map(|circuit| circuit.trip_us)).min().map(u64::from)
 }
 
 fn bandwidth(link: &Link, measured: &Measured, place: &Place) -> Option<Finding> {
     let rate = |bits: u64| format_rate(bits as f64);
     let least = if measured.is_links_own { "" } else { "at least " };
-    let seen = format!(
-        "measured {least}{}, {:.1} % sent again",
-        rate(measured.bandwidth),
-        f64::from(measured.again_permille) / 10.0
-    );
+    let again = |permille| format!(", {:.1} % sent again", f64::from(permille) / 10.0);
+    let again = measured.again_permille.map_or(", through relays".to_owned(), again);
+    let seen = format!("measured {least}{}{again}", rate(measured.bandwidth));
     let [a, b] = &link.between;
     let line = format!("bandwidth = \"{}\"", rate(measured.bandwidth));
     let is_more = |said: u64| {

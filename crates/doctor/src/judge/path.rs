@@ -1,7 +1,7 @@
 //! From one node to another.
 
 use super::machine::choose;
-use super::{buffers, machine_of};
+use super::{KEEP_ALIVE_S, buffers, machine_of};
 use crate::facts::{Attempt, Bulk, Depth, Facts, Kind, Machine, Node, Outcome, Path};
 use crate::finding::{Finding, Place, Severity};
 use gridmpi_report::units::format_duration;
@@ -12,8 +12,6 @@ use std::time::Duration;
 const CLOCK_FAR_US: u64 = 5_000_000;
 /// And farther than this make logs hard to compare.
 const CLOCK_APART_US: u64 = 50_000;
-/// Connections between clusters are kept alive by a packet after so many seconds of rest at most, some after half of that (`sock`'s `rest`).
-const KEEP_ALIVE_S: u32 = 10;
 
 /// How strict all interfaces are at least.
 const ALL_FILTERS: &str = "net.ipv4.conf.all.rp_filter";
@@ -39,7 +37,7 @@ fn one(path: &Path, facts: &Facts) -> Vec<Finding> {
         more.extend(is_well.then(|| ends.well(depth)));
         all.extend(more);
     }
-    all.extend(idle(path));
+    all.extend(super::idle::judge(&path.idle, Place::way(&path.from, &path.to)));
     all
 }
 
@@ -553,40 +551,4 @@ fn clocks(depth: &Depth, path: &Path, is_only: bool) -> Option<Finding> {
     let finding =
         Finding::new(severity, "clock-offset", Place::way(&path.from, &path.to), what, evidence);
     Some(finding.remedy("on both: timedatectl set-ntp true (or chronyc makestep)"))
-}
-
-fn idle(path: &Path) -> Option<Finding> {
-    let tried = path.idle.iter().map(|idle| idle.seconds);
-    let longest = tried.max()?;
-    let dead = path.idle.iter().filter(|idle| !idle.is_alive).map(|idle| idle.seconds).min();
-    let alive = |below: u32| {
-        path.idle
-            .iter()
-            .filter(|idle| idle.is_alive && idle.seconds < below)
-            .map(|idle| idle.seconds)
-            .max()
-    };
-    let place = Place::way(&path.from, &path.to);
-    let Some(dead) = dead else {
-        let evidence = format!("{longest} s");
-        return Some(Finding::new(
-            Severity::Ok,
-            "idle",
-            place,
-            "idle connections stay open",
-            evidence,
-        ));
-    };
-    let evidence = format!("alive after {} s, dead after {dead} s", alive(dead).unwrap_or(0));
-    let what = "a NAT or firewall on the way forgets idle connections";
-    if dead > KEEP_ALIVE_S {
-        let finding = Finding::new(Severity::Note, "idle", place, what, evidence);
-        let line = format!(
-            "nothing for a job, whose connections are kept alive each {KEEP_ALIVE_S} s or sooner; for others: raise the idle timeout there (Linux: \
-            sysctl -w net.netfilter.nf_conntrack_tcp_timeout_established=86400)"
-        );
-        return Some(finding.remedy(line));
-    }
-    let finding = Finding::new(Severity::Error, "idle", place, what, evidence);
-    Some(finding.remedy("raise the idle timeout there (Linux: sysctl -w net.netfilter.nf_conntrack_tcp_timeout_established=86400)"))
 }

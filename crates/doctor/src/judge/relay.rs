@@ -2,7 +2,7 @@
 
 use crate::facts::{
     BesideFact, BesideProblem, Circuit, Facts, JobRelay, Node, PeerFact, PeerProblem, RelayFact,
-    RelayProblem, Trouble, Unmeasured,
+    RelayProblem, Trouble,
 };
 use crate::finding::{Finding, Place, Severity};
 use gridmpi_report::units::format_duration;
@@ -13,28 +13,10 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
     let mut all: Vec<Finding> = facts.relays.iter().map(|fact| one(fact, facts)).collect();
     all.extend(facts.job_relays.iter().filter_map(|relay| of_job(relay, facts)));
     all.extend(facts.circuits.iter().map(|circuit| through(circuit, facts)));
-    all.extend(facts.unmeasured.iter().map(unmeasured));
+    all.extend(facts.circuits.iter().filter_map(idle));
     all.extend(facts.peers.iter().map(joined));
     all.extend(facts.beside.iter().flat_map(told));
     all
-}
-
-/// What has no effect where connections between nodes would show another way.
-fn unmeasured(way: &Unmeasured) -> Finding {
-    let Unmeasured { between: [a, b], bandwidth, idle } = way;
-    let what = match (bandwidth, idle) {
-        (true, true) => "bandwidth and idle times are",
-        (true, false) => "bandwidth is",
-        _ => "how long idle connections stay open is",
-    };
-    let what = format!("{what} not measured through relays");
-    let link = "`gridmpi probe --listen` on the machine of one's relay and `gridmpi probe HOST:PORT` on that of the other's";
-    let rest = "`gridmpi doctor --listen` on a relay's machine and `gridmpi doctor --long HOST:PORT` on a node, and between relays";
-    let by_hand = [(bandwidth, link), (idle, rest)];
-    let by_hand: Vec<&str> =
-        by_hand.into_iter().filter(|(is_asked, _)| **is_asked).map(|(_, words)| words).collect();
-    let finding = Finding::new(Severity::Note, "not-measured", Place::link(a, b), what, "");
-    finding.remedy(by_hand.join("; "))
 }
 
 /// From a relay to one that it tells processes of.
@@ -241,7 +223,7 @@ fn described(problem: &RelayProblem, fact: &RelayFact, place: Place) -> Finding 
         RelayProblem::NotAllowed => error("relay-job", "the relay's token is not allowed for this job", at)
             .remedy("add the job or its token to the relay's configuration, and reload it"),
         RelayProblem::NoRoute | RelayProblem::Unanswered => {
-            error("relay-route", "the relay knows no way", format!("{at}: {}", said(problem)))
+            error("relay-route", "the relay knows no way", format!("{at}: {}", problem))
         }
         RelayProblem::Refused(why) | RelayProblem::Circuit(why) => {
             error("relay-refused", "the relay does not do it", format!("{at}: {why}"))
@@ -252,23 +234,18 @@ fn described(problem: &RelayProblem, fact: &RelayFact, place: Place) -> Finding 
     }
 }
 
-fn said(problem: &RelayProblem) -> String {
-    match problem {
-        RelayProblem::NoRoute => "no route".to_owned(),
-        RelayProblem::Unanswered => "no answer from the other end".to_owned(),
-        RelayProblem::Token => "another token".to_owned(),
-        RelayProblem::NotAllowed => "not allowed for this job".to_owned(),
-        RelayProblem::Stalled => "32 KiB did not arrive, small messages do".to_owned(),
-        RelayProblem::Name(why)
-        | RelayProblem::Connect(why)
-        | RelayProblem::Refused(why)
-        | RelayProblem::Circuit(why) => why.clone(),
-    }
+fn place(circuit: &Circuit) -> Place {
+    let Circuit { from, to, relay, .. } = circuit;
+    Place::way(from, format!("{to} through relay {relay}"))
+}
+
+fn idle(circuit: &Circuit) -> Option<Finding> {
+    super::idle::judge(&circuit.idle, place(circuit))
 }
 
 fn through(circuit: &Circuit, facts: &Facts) -> Finding {
-    let Circuit { from, to, relay, trip_us, problem } = circuit;
-    let place = Place::way(from, format!("{to} through relay {relay}"));
+    let Circuit { from, to, relay, trip_us, problem, .. } = circuit;
+    let place = place(circuit);
     let Some(problem) = problem else {
         return Finding::new(Severity::Ok, "circuit", place, "a circuit stands", show(*trip_us));
     };
@@ -307,7 +284,7 @@ fn through(circuit: &Circuit, facts: &Facts) -> Finding {
         |other: &Circuit| other.from == *from && other.to == *to && other.problem.is_none();
     let others = facts.circuits.iter().any(is_other);
     made_good(
-        Finding::new(Severity::Error, "circuit", place, what, said(problem)).remedy(remedy),
+        Finding::new(Severity::Error, "circuit", place, what, problem.to_string()).remedy(remedy),
         others,
     )
 }

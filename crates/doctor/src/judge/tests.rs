@@ -351,6 +351,7 @@ fn addresses_that_several_machines_have_are_named_once() {
         relay: "gw:7070".into(),
         trip_us: Some(1),
         problem: None,
+        idle: Vec::new(),
     };
     facts.circuits.push(circuit);
     assert!(wrong(&facts).iter().all(|f| f.code != "same-address"));
@@ -526,12 +527,24 @@ fn translated_addresses_and_idle_times_are_seen() {
     assert_eq!(finding.evidence, "alive after 30 s, dead after 60 s");
     facts.paths[0].idle = vec![idle(10, false)];
     expect(&only(&facts), Severity::Error, "idle", "nf_conntrack");
+    // Through relays alike.
+    facts.paths[0].idle.clear();
+    facts.circuits.push(Circuit {
+        from: node("a1"),
+        to: node("b1"),
+        relay: "gw:7070".into(),
+        trip_us: Some(20_000),
+        problem: None,
+        idle: vec![idle(10, false)],
+    });
+    expect(&only(&facts), Severity::Error, "idle", "nf_conntrack");
 }
 
 #[test]
 fn links_are_held_against_what_is_said() {
-    let measured =
-        |bandwidth, is_links_own| Some(Measured { bandwidth, is_links_own, again_permille: 3 });
+    let measured = |bandwidth, is_links_own| {
+        Some(Measured { bandwidth, is_links_own, again_permille: Some(3) })
+    };
     let mut facts = healthy();
     facts.links[0].measured = measured(158_000_000, true);
     assert_eq!(wrong(&facts), []);

@@ -97,6 +97,7 @@ fn relays_are_told_apart_by_what_is_wrong() {
         relay: "gw-a:7070".into(),
         trip_us: None,
         problem,
+        idle: Vec::new(),
     };
     let facts = |far, problem| Facts {
         relays: vec![relay("a1", None), relay("b1", far)],
@@ -134,6 +135,7 @@ fn one_relay_of_several_that_cannot_be_used_is_made_good_by_the_others() {
         relay: relay.into(),
         trip_us: None,
         problem,
+        idle: Vec::new(),
     };
     let mut facts = Facts {
         relays: vec![relay("a1", None), second("a1", gone()), relay("b1", None)],
