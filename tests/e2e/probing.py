@@ -10,7 +10,7 @@ import threading
 import time
 from pathlib import Path
 
-from . import jobs
+from . import jobs, remote
 from .build import build, command_of
 from .place import LOGS, gridmpi
 from .process import Result, run
@@ -19,6 +19,8 @@ from .report import Tally
 from .vendors import BY_TAG, Vendor
 
 LINK, INTERFACE, PART = 160, 50, 0.05
+# Layouts whose clusters are not all dialled, and what the way between carries from a to b and back: without relays one gateway sends it all.
+PRIVATE = [("relays", remote.CLOSED, [remote.BANDWIDTH] * 2), ("one-way", remote.ONE_WAY, [remote.BANDWIDTH, remote.GATEWAY])]
 # Vendors, delay (ms), nodes of each cluster: with three nodes the interfaces carry less than the link.
 CASES = [("o5+do", 0, 8), ("m5+im", 10, 8), ("im+o5", 0, 4), ("do+m5", 10, 3)]
 
@@ -119,6 +121,32 @@ def _by_hand(tally: Tally) -> None:
     _judge(tally, "join", result, wrong, log)
 
 
+def _private(tally: Tally, name: str, layout: remote.Layout, carried: list[int]) -> None:
+    """Clusters behind gateways, measured on the ways that a job would take: by circuits through relays, or from the one side that connects."""
+    ring = next(program for program in ALL if program.name == "ring")
+    vendors = [BY_TAG["do"], BY_TAG["do"]]
+    env = remote.roots(vendors)
+    with remote.Lab(LOGS / "probe" / name, layout) as lab:
+        job = lab.scratch / "job.toml"
+        job.write_text(layout.job([command_of(ring, vendor) for vendor in vendors], vendors, lab.token))
+        log = job.with_suffix(".log")
+        # Trunk connections between the relays are under way.
+        words = " ".join(lab.on(remote.PUBLIC, ["probe", "--json", str(job)]))
+        result = run(["sh", "-c", f"for i in 1 2 3 4 5 6; do {words} && exit; done; exit 1"], log=log, seconds=120, env=env)
+        wrong = f"exit code {result.code}, left {result.left}: {result.output.strip()[-300:]}" if result.code or result.left else None
+        if not wrong:
+            report = _found(result.output[result.output.rfind("[\n  {") :])[0]
+            seen = [transfer["bandwidth_bits_per_s"] / 1e6 for transfer in report["together"]]
+            if report["between"] != ["a", "b"] or any(abs(rate / truth - 1) > PART for rate, truth in zip(seen, carried, strict=True)):
+                wrong = f"{report['between']}: {seen} Mbit/s instead of {carried}"
+        _judge(tally, name, result, wrong, log)
+        log = job.with_suffix(".run.log")
+        result = run(lab.on(remote.PUBLIC, ["run", "--measure", str(job)]), log=log, seconds=120, env=env)
+        said = re.search(r"measured: a ↔ b: (at least )?[\d.]+ Mbit/s", result.output)
+        good = result.code == 0 and not result.left and said and re.search(r"ok ring on \d+ ranks", result.output)
+        _judge(tally, f"{name}-run", result, None if good else f"exit code {result.code}: {result.output.strip()[-300:]}", log)
+
+
 def _judge(tally: Tally, name: str, result: Result, wrong: str | None, log: Path) -> None:
     if wrong:
         tally.fails("probe", name, result.seconds, wrong, os.path.relpath(log))
@@ -131,6 +159,9 @@ def run_all(tally: Tally, patterns: list[str]) -> None:
     build([next(program for program in ALL if program.name == "ring")], list(BY_TAG.values()))
     if not patterns or any(fnmatch.fnmatch("join", pattern) for pattern in patterns):
         _by_hand(tally)
+    for name, layout, carried in PRIVATE:
+        if not patterns or any(fnmatch.fnmatch(name, pattern) for pattern in patterns):
+            _private(tally, name, layout, carried)
     for tags, delay_ms, nodes in CASES:
         if patterns and not any(fnmatch.fnmatch(f"{tags}-{delay_ms}-{nodes}", pattern) for pattern in patterns):
             continue

@@ -19,6 +19,8 @@ NODES = 2
 PUBLIC = "pub"
 #: What each link between a site and the public host carries, Mbit/s.
 BANDWIDTH = 160
+#: What a gateway sends, Mbit/s.
+GATEWAY = 100
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ class Layout:
         if not site.private:
             return text
         return text + (
-            'private = true\ngateways = 2\ngateway_interface = "100 Mbit/s"\nnetwork = "10.9.0.0/16"\n'
+            f'private = true\ngateways = 2\ngateway_interface = "{GATEWAY} Mbit/s"\nnetwork = "10.9.0.0/16"\n'
             f'nat = {str(self.nat).lower()}\nnat_timeout = "{self.nat_timeout} s"\nfirewall = "outbound"\n'
         )
 

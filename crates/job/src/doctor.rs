@@ -49,8 +49,7 @@ pub fn examine(spec: &JobSpec, gridmpi: &Path, how: &How) -> Result<Facts, Vec<S
     let names: Vec<ClusterName> = clusters.iter().map(|cluster| cluster.name.clone()).collect();
     let mut crew = Crew::new(gridmpi, secret.job(), &names)
         .map_err(|error| one(format!("cannot prepare to launch: {error}")))?;
-    let starter =
-        Starter { spec, gridmpi, secret: &secret, at: at.clone(), relays: true, settings };
+    let starter = Starter { spec, gridmpi, secret: &secret, at: at.clone(), settings };
     let launched = clusters.iter().try_for_each(|cluster| starter.launch(cluster, &mut crew));
     let found = launched.map_err(one).and_then(|()| {
         let expected = |c: &ClusterSpec| (c.name.to_string(), nodes(c).rank_count());
@@ -83,24 +82,29 @@ fn ways(spec: &JobSpec) -> Vec<Way> {
     let all = spec.clusters.iter().enumerate();
     let ours: Vec<(usize, &ClusterSpec)> =
         all.filter(|(_, c)| c.launcher != Launcher::Join).collect();
-    let way = |(a, one): (usize, &ClusterSpec), (b, other): (usize, &ClusterSpec)| {
-        let said: Option<&LinkInfo> = spec.links.iter().find(|link| link.joins(a, b));
-        let have_relays = !one.relays.is_empty() && !other.relays.is_empty();
-        let dial = said.and_then(|link| link.dial).map(usize::from);
-        let by_relays = said
-            .and_then(|link| link.via)
-            .map_or(have_relays && dial.is_none(), |via| via == Via::Relays);
-        let link = Link {
-            between: [one.name.to_string(), other.name.to_string()],
-            bandwidth: said.and_then(|link| link.bandwidth_bits_per_s),
-            delay_us: said.and_then(|link| link.delay_us),
-            dialler: dial.and_then(|at| spec.clusters.get(at)).map(|it| it.name.to_string()),
-            measured: None,
-        };
-        Way { link, by_relays }
-    };
     let later = |n: usize| ours[n + 1..].iter();
-    ours.iter().enumerate().flat_map(|(n, one)| later(n).map(|other| way(*one, *other))).collect()
+    let way = |(a, _): &(usize, _), (b, _): &(usize, _)| way(spec, [*a, *b]);
+    ours.iter().enumerate().flat_map(|(n, one)| later(n).map(|other| way(one, other))).collect()
+}
+
+/// How two clusters, by their positions, would be joined.
+pub(crate) fn way(spec: &JobSpec, between: [usize; 2]) -> Way {
+    let [a, b] = between;
+    let [one, other] = between.map(|n| &spec.clusters[n]);
+    let said: Option<&LinkInfo> = spec.links.iter().find(|link| link.joins(a, b));
+    let have_relays = !one.relays.is_empty() && !other.relays.is_empty();
+    let dial = said.and_then(|link| link.dial).map(usize::from);
+    let by_relays = said
+        .and_then(|link| link.via)
+        .map_or(have_relays && dial.is_none(), |via| via == Via::Relays);
+    let link = Link {
+        between: [one.name.to_string(), other.name.to_string()],
+        bandwidth: said.and_then(|link| link.bandwidth_bits_per_s),
+        delay_us: said.and_then(|link| link.delay_us),
+        dialler: dial.and_then(|at| spec.clusters.get(at)).map(|it| it.name.to_string()),
+        measured: None,
+    };
+    Way { link, by_relays }
 }
 
 fn conduct(

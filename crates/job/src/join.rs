@@ -96,7 +96,7 @@ fn start(options: &JoinOptions) -> Result<Part, (String, i32)> {
     let relays = relay_access(options).map_err(bad)?;
     let settings = settings(options).map_err(bad)?;
     if options.measure {
-        be_measured(options, &secret).map_err(failed)?;
+        be_measured(options, &secret, relays.clone()).map_err(failed)?;
     }
     let (sender, happenings) = channel();
     let orders = sender.clone();
@@ -143,12 +143,16 @@ fn sinks(options: &JoinOptions) -> (Sink, Sink) {
 }
 
 /// Nodes take part in measuring this cluster's links, until `gridmpi run` lets them go.
-fn be_measured(options: &JoinOptions, secret: &Secret) -> Result<(), String> {
+fn be_measured(
+    options: &JoinOptions,
+    secret: &Secret,
+    relays: Option<RelayAccess>,
+) -> Result<(), String> {
     let command = [options.gridmpi.display().to_string(), NODE.to_owned()];
     let resolved = resolve::line_of_tool(&options.line, options.style, &command);
     let resolved = resolved.map_err(|error| error.to_string())?;
     let cluster = ClusterSpec::new(options.cluster.clone(), Launcher::Join);
-    let env = measure::env(&Pass::from(secret), options.coordinators.clone(), &cluster, None);
+    let env = measure::env(&Pass::from(secret), options.coordinators.clone(), &cluster, relays);
     say!("cluster `{}`: its links are measured before the job starts", options.cluster);
     let line = resolved.command(&env);
     match measure::serve(&line, secret, &options.cluster, &options.gridmpi)? {

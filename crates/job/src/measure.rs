@@ -5,6 +5,7 @@ use crate::address::{self, ANYWHERE};
 use crate::compose::Surroundings;
 use crate::console::say;
 use crate::crew::{Crew, Streams};
+use crate::doctor::way;
 use crate::head::{self, Description};
 use crate::hidden::{NODE, NODES};
 use crate::input::Input;
@@ -15,9 +16,9 @@ use crate::run::own_interface;
 use crate::spec::{ClusterSpec, JobSpec, Launcher};
 use gridmpi_bootstrap::line::Pass;
 use gridmpi_bootstrap::{
-    ClusterName, JobEnv, LinkInfo, Listening, RelayAccess, RelayToken, Secret, Settings, Via,
+    ClusterName, JobEnv, LinkInfo, Listening, RelayAccess, RelayToken, Secret, Settings,
 };
-use gridmpi_probe::{Conductor, Gathering, Options, PathReport};
+use gridmpi_probe::{Conductor, Gathering, Options, PathReport, Way};
 use gridmpi_report::units::{format_duration, format_rate};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -101,8 +102,10 @@ fn measure_at(
         _ => Ok(()),
     };
     let wait = if others.is_empty() { WAIT } else { WAIT_BY_HAND };
+    let relays = relays::of_coordinator(spec).map_err(one)?;
+    relays.as_ref().map_or(Ok(Vec::new()), RelayAccess::resolve).map_err(one)?;
     let settings = Settings::default();
-    let starter = Starter { spec, gridmpi, secret: &secret, at, relays: false, settings };
+    let starter = Starter { spec, gridmpi, secret: &secret, at, settings };
     let launched = invited
         .and_then(|()| clusters.iter().try_for_each(|cluster| starter.launch(cluster, &mut crew)));
     let found = launched.and_then(|()| {
@@ -112,7 +115,7 @@ fn measure_at(
         };
         let gathering = Gathering {
             listeners: vec![listener],
-            relays: None,
+            relays,
             pass: Pass::from(&secret),
             clusters: involved.iter().map(expected).collect(),
             wait: spec.wait.unwrap_or(wait),
@@ -134,24 +137,6 @@ fn check(cluster: &ClusterSpec) -> Result<(), String> {
          write what it prints into the job file. A guess will do, too: `bandwidth = \"...\"` is put right while the job runs (pacing = \
          \"auto\")"
     ))
-}
-
-/// Whether processes of the two meet through relays, so that connections between nodes would show another path, or none.
-fn is_relayed(spec: &JobSpec, [a, b]: Pair) -> bool {
-    let has_relays =
-        |at: u16| spec.clusters.get(usize::from(at)).is_some_and(|c| !c.relays.is_empty());
-    let said =
-        spec.links.iter().find(|link| link.joins(a.into(), b.into())).and_then(|link| link.via);
-    said.map_or(has_relays(a) && has_relays(b), |via| via == Via::Relays)
-}
-
-fn relayed(spec: &JobSpec, pair: Pair) -> String {
-    let [a, b] = pair.map(|index| &spec.clusters[usize::from(index)].name);
-    format!(
-        "the link of clusters `{a}` and `{b}` leads through relays, so connections between their nodes cannot measure it: run `gridmpi \
-         probe --listen` on the machine of one's relay and `gridmpi probe HOST:PORT` on that of the other's, write `bandwidth` into the \
-         job file, and the same as `rate` into the relays' settings, which pace what they send to each other"
-    )
 }
 
 /// Where nodes come to: as the job says, so that a port that a firewall lets through serves both.
@@ -181,8 +166,6 @@ pub(crate) struct Starter<'a> {
     pub(crate) gridmpi: &'a Path,
     pub(crate) secret: &'a Secret,
     pub(crate) at: Vec<SocketAddr>,
-    /// Whether nodes are told of their cluster's relays.
-    pub(crate) relays: bool,
     /// What nodes are told of the user's tuning.
     pub(crate) settings: Settings,
 }
@@ -191,7 +174,7 @@ impl Starter<'_> {
     pub(crate) fn launch(&self, cluster: &ClusterSpec, crew: &mut Crew) -> Result<(), String> {
         let name = &cluster.name;
         let named = |problem: String| format!("cluster `{name}`: {problem}");
-        let relays = if self.relays { relays::of_cluster(self.spec, cluster)? } else { None };
+        let relays = relays::of_cluster(self.spec, cluster)?;
         let (line, first) = match &cluster.head {
             Some(head) => self.by_head(head, cluster, relays).map_err(named)?,
             None => {
@@ -289,11 +272,8 @@ fn conduct(
     };
     let mut conductor =
         Conductor::gather(gathering, &mut watch).map_err(|error| error.to_string())?;
-    let mut reports = Vec::new();
-    for pair in pairs {
-        let between = pair.map(|index| spec.clusters[usize::from(index)].name.as_str());
-        reports.push(conductor.measure(between, options).map_err(|error| error.to_string())?);
-    }
+    let ways: Vec<Way> = pairs.iter().map(|pair| way(spec, pair.map(usize::from))).collect();
+    let reports = conductor.measure_all(&ways, options).map_err(|error| error.to_string())?;
     conductor.leave();
     let_end(crew, launched.len());
     Ok(reports)
@@ -369,10 +349,6 @@ pub(crate) fn fill(
     if pairs.is_empty() {
         return Ok(spec);
     }
-    let problems: Vec<_> = pairs.iter().filter(|pair| is_relayed(&spec, **pair)).collect();
-    if !problems.is_empty() {
-        return Err(problems.into_iter().map(|pair| relayed(&spec, *pair)).collect());
-    }
     say!("measuring {} before the job starts", names(&spec, &pairs));
     let listening = listen(&spec).map_err(one)?;
     let at = listening.0.local_addr().map_err(|error| one(error.to_string()))?;
@@ -383,7 +359,7 @@ pub(crate) fn fill(
     }
     for (pair, report) in pairs.iter().zip(&reports) {
         enter(&mut spec, *pair, report);
-        say!("{}", told(report));
+        say!("{}", told(report, way(&spec, pair.map(usize::from)).by_relays));
     }
     Ok(spec)
 }
@@ -432,7 +408,7 @@ fn enter(spec: &mut JobSpec, pair: Pair, report: &PathReport) {
     }
 }
 
-fn told(report: &PathReport) -> String {
+fn told(report: &PathReport, by_relays: bool) -> String {
     let rate = |bits: u64| format_rate(bits as f64);
     let [a, b] = &report.between;
     let least = if report.is_links_own() { "" } else { "at least " };
@@ -443,6 +419,9 @@ fn told(report: &PathReport) -> String {
         if let Some(interface) = report.interface(side) {
             text += &format!("; each node of {}: {}", report.between[side], rate(interface));
         }
+    }
+    if by_relays {
+        text += "; through relays, which pace themselves by `rate` in their own settings: 6 % less, divided among those of a cluster";
     }
     text
 }
@@ -504,31 +483,12 @@ mod tests {
             let settings = Settings { congestion: Some("bbr".to_owned()), ..Settings::default() };
             let secret = Secret::random().unwrap();
             let (gridmpi, at) = (Path::new("x"), vec!["192.0.2.1:1".parse().unwrap()]);
-            let starter =
-                Starter { spec: &spec, gridmpi, secret: &secret, at, relays: false, settings };
+            let starter = Starter { spec: &spec, gridmpi, secret: &secret, at, settings };
             let (_, first) = starter.by_head("h", &spec.clusters[0], None).unwrap();
             String::from_utf8(first).unwrap()
         };
         assert!(of("").contains("\"GRIDMPI_CONGESTION\":\"bbr\""), "{}", of(""));
         let own = of("[job]\nenv = { GRIDMPI_CONGESTION = \"reno\" }\n");
         assert!(own.contains("\"GRIDMPI_CONGESTION\":\"reno\""), "{own}");
-    }
-
-    #[test]
-    fn links_through_relays_have_a_remedy() {
-        let two = "[job]\nrelay_token = \"t\"\n[[cluster]]\nname = \"a\"\nrelays = [\"x:1\"]\n\
-                   [[cluster]]\nname = \"b\"\nrelays = [\"y:1\"]\n[[cluster]]\nname = \"c\"\n";
-        let link = "[[link]]\nbetween = [\"a\", \"b\"]\nbandwidth = \"measure\"\n";
-        let secret = Secret::random().unwrap();
-        let by_hand = ByHand { secret: &secret, invite: &|_, _| Ok(()) };
-        let problems =
-            fill(&spec(&format!("{two}{link}")), false, Path::new("x"), &by_hand).unwrap_err();
-        assert!(
-            problems[0].contains("`a` and `b`") && problems[0].contains("`rate`"),
-            "{problems:?}"
-        );
-        assert!(!is_relayed(&spec(two), [0, 2]));
-        let direct = spec(&format!("{two}{link}via = \"direct\"\n"));
-        assert!(!is_relayed(&direct, [0, 1]));
     }
 }

@@ -6,7 +6,7 @@ use crate::message::{Hello, MAX_ADDRESSES, Order, Purpose, Word};
 use crate::node::{self, Identity};
 use gridmpi_bootstrap::RelayAccess;
 use gridmpi_bootstrap::line::{self, Line, LineError, LineReader, LineWriter, Pass};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -163,9 +163,18 @@ impl<'a> Conductor<'a> {
     /// When some do not come in time, or `watch` says that they will not.
     pub fn gather(gathering: Gathering, watch: Watch<'a>) -> Result<Self, ProbeError> {
         let (mut own, missing) = Self::gather_some(gathering, watch)?;
-        missing.map_or(Ok(()), Err)?;
+        missing.map_or(Ok(()), |error| Err(own.explained(error)))?;
         own.set_clocks()?;
         Ok(own)
+    }
+
+    /// With what may have kept nodes away: relays that cannot be used.
+    fn explained(&self, error: ProbeError) -> ProbeError {
+        let troubles = self.troubles.lock().unwrap_or_else(PoisonError::into_inner);
+        let newest: BTreeMap<_, _> = troubles.iter().map(|(relay, why)| (relay, why)).collect();
+        let told: String =
+            newest.into_iter().map(|(relay, why)| format!("; relay {relay}: {why}")).collect();
+        if told.is_empty() { error } else { ProbeError::Ended(format!("{error}{told}")) }
     }
 
     /// As [`Conductor::gather`]; those who have come by then stay, with the reason why others have not.

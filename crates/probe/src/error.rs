@@ -46,6 +46,17 @@ pub enum ProbeError {
         /// What was waited for.
         what: &'static str,
     },
+    /// Clusters that meet at relays do not.
+    #[error(
+        "clusters `{}` and `{}` meet at relays, and no circuit leads from one's nodes to the other's: {why}. `gridmpi doctor` with the job file \
+         says more", .between[0], .between[1]
+    )]
+    NoCircuit {
+        /// Which.
+        between: [String; 2],
+        /// The first thing that is wrong.
+        why: String,
+    },
     /// Connections were made, and nothing has crossed them.
     #[error(
         "nothing arrived from {from} at {to}, though connections were made: packets of full size may be dropped on the way"

@@ -78,11 +78,16 @@ impl Conductor<'_> {
 
     fn look(&mut self, ways: &[Way], how: &How, facts: &mut Facts) -> Result<(), ProbeError> {
         let (direct, relayed): (Vec<&Way>, Vec<&Way>) = ways.iter().partition(|way| !way.by_relays);
-        let chosen = self.chosen(ways, how.all_nodes);
+        let chosen = self.chosen(ways.iter(), how.all_nodes);
         self.machines(&chosen, facts)?;
         let pairs = self.pairs(&direct, &chosen);
         self.paths(&pairs, facts)?;
-        let registered = self.relays(&relayed, &chosen, facts)?;
+        let pairs = self.pairs(&relayed, &chosen);
+        let users: BTreeSet<usize> = pairs.iter().flat_map(|(a, b)| [*a, *b]).collect();
+        let users: Vec<usize> =
+            chosen.iter().copied().filter(|node| users.contains(node)).collect();
+        let registered = self.register(users, facts)?;
+        self.circuits(&pairs, &registered, facts)?;
         if let Some(options) = &how.bandwidth {
             self.links(ways, &registered, options, facts)?;
         }
@@ -103,9 +108,9 @@ impl Conductor<'_> {
     }
 
     /// The nodes that look and are looked at, cluster by cluster.
-    fn chosen(&self, ways: &[Way], all: bool) -> Vec<usize> {
+    fn chosen<'w>(&self, ways: impl Iterator<Item = &'w Way>, all: bool) -> Vec<usize> {
         let mut clusters: Vec<&String> = Vec::new();
-        for name in ways.iter().flat_map(|way| &way.link.between) {
+        for name in ways.flat_map(|way| &way.link.between) {
             if !clusters.contains(&name) {
                 clusters.push(name);
             }
@@ -192,17 +197,13 @@ impl Conductor<'_> {
         Ok(())
     }
 
-    fn relays(
+    /// Has nodes, cluster by cluster, be at their relays, numbered as ranks are.
+    fn register(
         &mut self,
-        ways: &[&Way],
-        chosen: &[usize],
+        mut users: Vec<usize>,
         facts: &mut Facts,
     ) -> Result<Registered, ProbeError> {
-        let pairs = self.pairs(ways, chosen);
-        let users: BTreeSet<usize> = pairs.iter().flat_map(|(a, b)| [*a, *b]).collect();
-        // Numbered as ranks are, cluster by cluster.
-        let users: Vec<usize> =
-            chosen.iter().copied().filter(|node| users.contains(node)).take(MOST).collect();
+        users.truncate(MOST);
         for (number, node) in users.iter().enumerate() {
             let is_same = |other: &&usize| self.nodes[**other].cluster == self.nodes[*node].cluster;
             let first = users.iter().position(|other| is_same(&other)).unwrap_or(number);
@@ -214,18 +215,57 @@ impl Conductor<'_> {
         let told = self.hear(&users, PATIENCE, "how it stands with its relays", told)?;
         facts.relays = told.concat();
         facts.relays.sort_by(|a, b| (&a.node, &a.relay).cmp(&(&b.node, &b.relay)));
-        let registered: Registered = users.iter().copied().zip(0..).collect();
+        Ok(users.into_iter().zip(0..).collect())
+    }
+
+    fn circuits(
+        &mut self,
+        pairs: &[Pair],
+        registered: &Registered,
+        facts: &mut Facts,
+    ) -> Result<(), ProbeError> {
         let number = |node: usize| registered.get(&node).copied().unwrap_or(u32::MAX);
         let circuits = &mut facts.circuits;
         self.in_turn(
-            &pairs,
+            pairs,
             (PATIENCE, "circuits to another node"),
             |own, (_, to)| Order::Circuits { to: own.target(to), process: number(to) },
             |word| if let Word::Circuits(circuits) = word { Some(circuits) } else { None },
             |_, _, found| circuits.extend(found),
         )?;
         facts.circuits.sort_by(|a, b| (&a.from, &a.to, &a.relay).cmp(&(&b.from, &b.to, &b.relay)));
-        Ok(registered)
+        Ok(())
+    }
+
+    /// Measures `ways`, one after the other; through relays by those that lead everywhere.
+    ///
+    /// # Errors
+    /// See [`ProbeError`].
+    pub fn measure_all(
+        &mut self,
+        ways: &[Way],
+        options: &Options,
+    ) -> Result<Vec<PathReport>, ProbeError> {
+        let mut facts = Facts::default();
+        let relayed: Vec<&Way> = ways.iter().filter(|way| way.by_relays).collect();
+        let all = self.chosen(relayed.iter().copied(), true);
+        let registered = self.register(all, &mut facts)?;
+        let few = self.chosen(relayed.iter().copied(), false);
+        let pairs = self.pairs(&relayed, &few);
+        self.circuits(&pairs, &registered, &mut facts)?;
+        let one = |way: &Way| {
+            let Way { link, by_relays } = way;
+            let (between, road) = if *by_relays {
+                let road = Road::of(link, true, &facts, &registered);
+                road.ok_or_else(|| no_circuit(link, &facts))?
+            } else {
+                (dialler_first(link), Road::Direct)
+            };
+            let report = self.measure_on(&road, between, options)?;
+            let is_turned = between[0] != link.between[0];
+            Ok(if is_turned { report.turned() } else { report })
+        };
+        ways.iter().map(one).collect()
     }
 
     /// Fills the ways that lead somewhere, one after the other.
@@ -301,6 +341,26 @@ impl Conductor<'_> {
             |circuit: &Circuit| Reach::Circuits { relays: vec![circuit.relay.clone()], process };
         facts.circuits.iter().filter(stands).take(MAX_WAYS).map(by).collect()
     }
+}
+
+/// The cluster first that makes the connections.
+fn dialler_first(link: &Link) -> [&str; 2] {
+    let [a, b] = link.between.each_ref().map(String::as_str);
+    if link.dialler.as_deref() == Some(b) { [b, a] } else { [a, b] }
+}
+
+fn no_circuit(link: &Link, facts: &Facts) -> ProbeError {
+    let of = |node: &Node| link.between.contains(&node.cluster);
+    let relays = facts.relays.iter().filter(|fact| of(&fact.node));
+    let relays = relays.filter_map(|fact| Some((&fact.relay, fact.problem.as_ref()?)));
+    let circuits = facts.circuits.iter().filter(|circuit| of(&circuit.from) && of(&circuit.to));
+    let circuits = circuits.filter_map(|circuit| Some((&circuit.relay, circuit.problem.as_ref()?)));
+    let said = relays.chain(circuits).next();
+    let why = said.map_or_else(
+        || "their nodes know of none".to_owned(),
+        |(relay, problem)| format!("relay {relay}: {problem}"),
+    );
+    ProbeError::NoCircuit { between: link.between.clone(), why }
 }
 
 fn note_idle((from, to): &(Node, Node), way: &Reach, idle: Vec<Idle>, facts: &mut Facts) {

@@ -94,6 +94,16 @@ impl PathReport {
         safe(each.min().unwrap_or(0))
     }
 
+    /// The same, with the clusters in the other order.
+    #[must_use]
+    pub fn turned(mut self) -> Self {
+        self.between.reverse();
+        self.nodes.reverse();
+        self.together.reverse();
+        self.alone.reverse();
+        self
+    }
+
     /// What limits the direction away from a cluster.
     #[must_use]
     pub fn bound(&self, from: usize) -> Bound {
@@ -164,6 +174,12 @@ pub(crate) mod tests {
         let few = report([3, 8], [149, 148], [50, 50]);
         assert_eq!((few.bound(0), few.bound(1)), (Bound::Interfaces, Bound::Interfaces));
         assert!(!few.is_links_own());
+        let turned = report([3, 8], [149, 100], [50, 40]).turned();
+        assert_eq!((turned.nodes, turned.between[0].as_str()), ([8, 3], "b"));
+        assert_eq!(
+            (turned.interface(0), turned.interface(1)),
+            (Some(39_600_000), Some(49_500_000))
+        );
         let pair = report([1, 1], [50, 50], [50, 50]);
         assert!(!pair.is_links_own() && pair.interface(0).is_none());
         let narrow = report([4, 4], [10, 10], [10, 10]);

@@ -185,7 +185,8 @@ fn what_circuits_carry_is_measured_from_the_side_whose_relay_leads_somewhere() {
     let token = RelayToken::random().unwrap();
     let at = relay(&token);
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let both = RelayAccess { names: vec![closed.to_string(), at.to_string()], token: token.clone() };
+    let both =
+        RelayAccess { names: vec![closed.to_string(), at.to_string()], token: token.clone() };
     let bandwidth = Some(Options { limit: Duration::from_secs(1), ..Options::default() });
     let how = How { bandwidth, ..How::default() };
     for relays in [[Some(both.clone()), access(at, &token)], [access(at, &token), Some(both)]] {

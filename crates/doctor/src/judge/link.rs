@@ -11,6 +11,8 @@ const SLACK: u64 = 3;
 const DELAY_SLACK_US: u64 = 1000;
 
 const WRITE: &str = "in the job file, beside what else it says of this link, the lines below";
+const WRITE_BOTH: &str = "6 % less, divided among a cluster's relays, as `rate` in their settings; and in the job file, beside what else it says of this link, \
+                          the lines below";
 
 pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
     let mut all = Vec::new();
@@ -45,7 +47,8 @@ fn bandwidth(link: &Link, measured: &Measured, place: &Place) -> Option<Finding>
     let finding = |severity, code, what: &str| {
         Finding::new(severity, code, place.clone(), what, seen.clone())
     };
-    let mended = |finding: Finding| finding.remedy(WRITE).of_link([a, b], line);
+    let write = if measured.again_permille.is_some() { WRITE } else { WRITE_BOTH };
+    let mended = |finding: Finding| finding.remedy(write).of_link([a, b], line);
     Some(match link.bandwidth {
         Some(said) if is_more(said) => {
             let what =
