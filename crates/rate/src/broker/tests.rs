@@ -1,0 +1,325 @@
+//! Brokers that are told of transfers, and what they grant.
+
+use super::*;
+
+fn mbit(value: f64) -> Rate {
+    Rate::from_bits_per_second(value * 1e6).unwrap()
+}
+
+/// Clusters of four nodes, interfaces of 50 Mbit/s, each pair joined by 160 Mbit/s.
+fn site(clusters: u32) -> (Network, Vec<ClusterId>, Vec<Vec<NodeId>>, Instant) {
+    let mut network = Network::new();
+    let ids: Vec<_> = (0..clusters).map(|_| network.add_cluster()).collect();
+    let mut add = |&id: &ClusterId| (0..4).map(|_| network.add_node(id, mbit(50.0))).collect();
+    let nodes: Vec<Vec<NodeId>> = ids.iter().map(&mut add).collect();
+    for &from in &ids {
+        for &to in ids.iter().filter(|&&to| to != from) {
+            network.add_link(mbit(160.0), &[(from, to)]);
+        }
+    }
+    (network, ids, nodes, Instant::now())
+}
+
+/// A step when what comes to receivers has piled up there for a while.
+fn later(broker: &mut Broker, now: Instant) -> Vec<(Process, Order)> {
+    broker.step(now);
+    broker.step(now + 10 * YOUNG)
+}
+
+/// Grants, in Mbit/s.
+fn rates(orders: &[(Process, Order)]) -> Vec<(Process, f64)> {
+    let grants = orders.iter().filter_map(|&(process, order)| match order {
+        Order::Grant { rate, .. } => Some((process, (rate.bits_per_second() / 1e5).round() / 10.0)),
+        _ => None,
+    });
+    grants.collect()
+}
+
+#[test]
+fn a_lone_sender_has_its_interface_and_gives_way() {
+    let (network, ids, nodes, now) = site(2);
+    let mut broker = Broker::new(ids[0], network, 1.0);
+    broker.begin(0, nodes[0][0], nodes[1][0], now);
+    assert_eq!(rates(&broker.step(now + YOUNG)), [(0, 50.0)]);
+    assert!(broker.step(now + YOUNG).is_empty() && !broker.wants_step(now));
+    // Four nodes fill the link; each sends to one.
+    (1..4).for_each(|n| broker.begin(n, nodes[0][n as usize], nodes[1][n as usize], now));
+    assert_eq!(rates(&broker.step(now + YOUNG)), [(0, 40.0), (1, 40.0), (2, 40.0), (3, 40.0)]);
+    broker.end(2, nodes[0][2], nodes[1][2]);
+    assert_eq!(rates(&broker.step(now + YOUNG)), [(0, 50.0), (1, 50.0), (3, 50.0)]);
+    assert!(broker.notices().is_empty(), "with two clusters nobody else is concerned");
+}
+
+#[test]
+fn nodes_count_alike_and_their_processes_share() {
+    let (network, ids, nodes, now) = site(2);
+    let mut broker = Broker::new(ids[0], network, 1.0);
+    // Node 0 has two processes that send to one node, node 1 one that sends to all.
+    broker.begin(0, nodes[0][0], nodes[1][0], now);
+    broker.begin(1, nodes[0][0], nodes[1][0], now);
+    nodes[1].iter().for_each(|&to| broker.begin(2, nodes[0][1], to, now));
+    // All of the receiver's interface that is wanted: 5 parts, of which node 1 has one; it fills its own interface.
+    let orders = later(&mut broker, now);
+    assert_eq!(rates(&orders), [(0, 20.0), (1, 20.0), (2, 50.0)]);
+    let share = |(process, order): &(Process, Order)| match *order {
+        Order::Share { to, share } => Some((*process, to, (share * 100.0).round() / 100.0)),
+        _ => None,
+    };
+    // Of 50, 10 and three times 13.3.
+    let mut wanted: Vec<_> = nodes[1][1..].iter().map(|&to| (2, to, 1.07)).collect();
+    wanted.insert(0, (2, nodes[1][0], 0.8));
+    assert_eq!(orders.iter().filter_map(share).collect::<Vec<_>>(), wanted);
+}
+
+#[test]
+fn an_old_share_is_taken_back_even_if_it_was_told_late() {
+    let (network, ids, nodes, now) = site(2);
+    let mut broker = Broker::new(ids[0], network, 1.0);
+    let to = nodes[1][0];
+    let share = |orders: Vec<(Process, Order)>| {
+        let of_it = |(process, order): (Process, Order)| match order {
+            Order::Share { to: node, share } if (process, node) == (2, to) => Some(share),
+            _ => None,
+        };
+        orders.into_iter().find_map(of_it)
+    };
+    (0..2).for_each(|process| broker.begin(process, nodes[0][0], to, now));
+    nodes[1].iter().for_each(|&to| broker.begin(2, nodes[0][1], to, now));
+    assert!(share(later(&mut broker, now)).is_some_and(|share| share < 0.9));
+    // The word is on its way while it ends and begins again, and now all of its are alike.
+    broker.end(2, nodes[0][1], to);
+    (0..2).for_each(|process| broker.end(process, nodes[0][0], to));
+    broker.begin(2, nodes[0][1], to, now);
+    assert_eq!(share(broker.step(now + 20 * YOUNG)), Some(1.0));
+    broker.lost(2);
+    assert!(broker.shares.keys().all(|of| of.0 != 2), "nothing is kept of who is gone");
+}
+
+#[test]
+fn an_uplink_that_several_share_is_left_as_it_was_said() {
+    let (mut network, now) = (Network::new(), Instant::now());
+    let ids = [0; 3].map(|_| network.add_cluster());
+    let nodes = ids.map(|id| [0, 1].map(|_| network.add_node(id, mbit(50.0))));
+    network.add_link(mbit(1000.0), &[(ids[0], ids[1]), (ids[0], ids[2])]);
+    let mut broker = Broker::new(ids[0], network, 1.0);
+    (0..2).for_each(|n| broker.begin(n, nodes[0][n as usize], nodes[1][n as usize], now));
+    for window in 0..100 {
+        let at = now + YOUNG + Duration::from_millis(200 * window);
+        broker.step(at);
+        broker.seen(
+            ids[1],
+            Seen { arrived: 1000, resent: if window < 50 { 200 } else { 0 } },
+            Seen::every(8),
+            at,
+        );
+    }
+    assert_eq!(broker.corrections(), []);
+}
+
+#[test]
+fn a_lone_sender_has_all_of_a_link_and_several_leave_something() {
+    let (mut network, ids, _, now) = site(2);
+    let fast = network.add_node(ids[0], mbit(1000.0));
+    let other = network.add_node(ids[0], mbit(1000.0));
+    let far = [1000.0, 1000.0].map(|rate| network.add_node(ids[1], mbit(rate)));
+    let mut broker = Broker::new(ids[0], network, 0.95);
+    far.iter().for_each(|&to| broker.begin(0, fast, to, now));
+    assert_eq!(rates(&broker.step(now)), [(0, 160.0)]);
+    broker.begin(1, other, far[0], now);
+    assert_eq!(rates(&broker.step(now)), [(0, 76.0), (1, 76.0)]);
+}
+
+#[test]
+fn the_young_are_settled_when_they_are_no_longer() {
+    let (network, ids, nodes, now) = site(2);
+    let mut broker = Broker::new(ids[0], network, 1.0);
+    let grant = |process, mbits, is_settled| {
+        (process, Order::Grant { to: ids[1], rate: mbit(mbits), is_settled })
+    };
+    let ms = Duration::from_millis(1);
+    broker.begin(0, nodes[0][0], nodes[1][0], now);
+    assert_eq!(broker.step(now), [grant(0, 50.0, false)]);
+    broker.begin(1, nodes[0][1], nodes[1][1], now + ms);
+    assert_eq!(broker.step(now + ms), [grant(1, 50.0, false)]);
+    assert_eq!(broker.due(), Some(now + YOUNG));
+    assert!(!broker.wants_step(now + 2 * ms) && broker.wants_step(now + YOUNG));
+    assert_eq!(broker.step(now + YOUNG), [grant(0, 50.0, true)]);
+    // One that ends young and begins again is young again.
+    broker.end(1, nodes[0][1], nodes[1][1]);
+    broker.begin(1, nodes[0][1], nodes[1][1], now + 4 * ms);
+    assert_eq!(broker.step(now + ms + YOUNG), [grant(1, 50.0, false)]);
+    assert_eq!(broker.step(now + 4 * ms + YOUNG), [grant(1, 50.0, true)]);
+    assert_eq!(broker.due(), None);
+}
+
+#[test]
+fn what_changes_nothing_for_a_process_is_not_told() {
+    let (network, ids, nodes, now) = site(2);
+    let mut broker = Broker::new(ids[0], network, 1.0);
+    (0..4).for_each(|n| broker.begin(n, nodes[0][n as usize], nodes[1][0], now));
+    assert_eq!(rates(&broker.step(now + YOUNG)).len(), 4);
+    // More destinations, or fewer, of a process that is held to the link's share anyway.
+    (0..4).for_each(|n| broker.end(n, nodes[0][n as usize], nodes[1][0]));
+    (0..4).for_each(|n| {
+        nodes[1].iter().for_each(|&to| broker.begin(n, nodes[0][n as usize], to, now))
+    });
+    assert_eq!(rates(&broker.step(now + YOUNG)).len(), 4);
+    broker.end(2, nodes[0][2], nodes[1][3]);
+    broker.end(2, nodes[0][2], nodes[1][1]);
+    assert_eq!(broker.step(now + YOUNG), []);
+}
+
+#[test]
+fn an_incast_is_shared_with_other_clusters() {
+    let (network, ids, nodes, now) = site(3);
+    let mut a = Broker::new(ids[0], network.clone(), 1.0);
+    let mut b = Broker::new(ids[1], network, 1.0);
+    a.begin(0, nodes[0][0], nodes[2][0], now);
+    assert_eq!(rates(&a.step(now + YOUNG)), [(0, 50.0)]);
+    let told = a.notices();
+    assert_eq!(told.iter().map(|(to, _)| *to).collect::<Vec<_>>(), [ids[1], ids[2]]);
+    b.heard(ids[0], told[0].1);
+    b.begin(9, nodes[1][3], nodes[2][0], now);
+    assert_eq!(rates(&later(&mut b, now)), [(9, 25.0)]);
+    b.notices().iter().filter(|(to, _)| *to == ids[0]).for_each(|(_, n)| a.heard(ids[1], *n));
+    assert_eq!(rates(&a.step(now + YOUNG)), [], "the receiver's switch holds that for a moment");
+    assert_eq!(rates(&a.step(now + 2 * YOUNG)), [(0, 25.0)]);
+    a.deaf_to(ids[1]);
+    assert_eq!(rates(&a.step(now + 20 * YOUNG)), [(0, 50.0)]);
+}
+
+#[test]
+fn a_link_that_carries_less_than_was_said_is_granted_less_and_people_are_told() {
+    let (mut network, ids, nodes, now) = site(2);
+    network.set_between(ids[0], ids[1], mbit(1600.0));
+    let mut broker = Broker::new(ids[0], network, 1.0);
+    (0..4).for_each(|n| broker.begin(n, nodes[0][n as usize], nodes[1][n as usize], now));
+    assert_eq!(rates(&broker.step(now + YOUNG)).len(), 4);
+    let ms = Duration::from_millis(1);
+    // 100 of the 200 Mbit/s arrive.
+    for window in 1..=20 {
+        let arrived = (100e6 * 0.2 / 1538.0 / 8.0) as u64;
+        let granted = broker.granted[&(0, ids[1])].0 * 4.0;
+        let resent = ((granted - 100e6).max(0.0) * 0.2 / 1538.0 / 8.0) as u64;
+        let later = now + YOUNG + 200 * window * ms;
+        broker.seen(ids[1], Seen { arrived, resent }, Seen::every(4), later);
+        broker.step(later);
+    }
+    let rate = broker.granted[&(0, ids[1])].0 / 1e6;
+    assert!((23.0..27.0).contains(&rate), "{rate}");
+    let told = broker.corrections();
+    assert_eq!((told[0].to, told[0].said), (ids[1], mbit(1600.0)));
+    assert!(told[0].found < mbit(110.0) && told.len() == 1, "{told:?}");
+    assert!(broker.corrections().is_empty());
+}
+
+#[test]
+fn what_a_link_has_turned_out_to_carry_is_known_to_brokers_whose_transfers_meet_ours() {
+    let (mut network, now) = (Network::new(), Instant::now());
+    let ids = [0; 3].map(|_| network.add_cluster());
+    let nodes = ids.map(|id| [0, 1].map(|_| network.add_node(id, mbit(500.0))));
+    network.add_link(mbit(800.0), &[(ids[0], ids[2])]);
+    network.add_link(mbit(1000.0), &[(ids[1], ids[2])]);
+    let [mut a, mut b] = [0, 1].map(|of| Broker::new(ids[of], network.clone(), 1.0));
+    let begin = |broker: &mut Broker, of: usize, now| {
+        let pairs = nodes[of].iter().flat_map(|&from| nodes[2].map(|to| (from, to)));
+        pairs.zip(0..).for_each(|((from, to), n)| broker.begin(n / 2, from, to, now));
+    };
+    let tell = |from: &mut Broker, of: usize, to: &mut Broker| {
+        let its = to.cluster;
+        let told = from.notices().into_iter().filter(|(cluster, _)| *cluster == its);
+        told.for_each(|(_, notice)| to.heard(ids[of], notice));
+    };
+    let granted = |broker: &Broker| broker.granted[&(0, ids[2])].0 / 1e6;
+    begin(&mut a, 0, now);
+    a.step(now);
+    let mut at = now;
+    // 100 of the 800 Mbit/s arrive.
+    for _ in 0..50 {
+        at += Duration::from_millis(200);
+        let of = |bits: f64| (bits * 0.2 / 1538.0 / 8.0) as u64;
+        let sent = 2.0 * granted(&a) * 1e6;
+        let seen = Seen { arrived: of(sent.min(100e6)), resent: of((sent - 100e6).max(0.0)) };
+        a.seen(ids[2], seen, Seen::every(2), at);
+        a.step(at);
+    }
+    tell(&mut a, 0, &mut b);
+    begin(&mut b, 1, at);
+    tell(&mut b, 1, &mut a);
+    for broker in [&mut a, &mut b] {
+        later(broker, at);
+    }
+    assert!((45.0..55.0).contains(&granted(&a)), "{}", granted(&a));
+    assert!((445.0..455.0).contains(&granted(&b)), "{}", granted(&b));
+}
+
+#[test]
+fn members_learn_how_many_are_to_be_expected() {
+    let (network, ids, nodes, now) = site(2);
+    let mut broker = Broker::new(ids[0], network, 1.0);
+    (0..4).for_each(|n| broker.join(n, nodes[0][n as usize]));
+    let round = |broker: &mut Broker, senders: u32| {
+        let pair = |n: u32| (nodes[0][n as usize], nodes[1][n as usize]);
+        (0..senders).for_each(|n| broker.begin(n, pair(n).0, pair(n).1, now));
+        (0..senders).for_each(|n| broker.end(n, pair(n).0, pair(n).1));
+    };
+    (0..3).for_each(|_| round(&mut broker, 1));
+    assert_eq!(broker.step(now + YOUNG), [], "that is too early to tell");
+    round(&mut broker, 1);
+    let start = |process, mbits| {
+        (process, Order::Start { to: ids[1], rate: mbit(mbits), link: mbit(160.0) })
+    };
+    assert_eq!(broker.step(now + YOUNG), [0, 1, 2, 3].map(|process| start(process, 50.0)));
+    round(&mut broker, 4);
+    assert_eq!(broker.step(now + YOUNG).last(), Some(&start(3, 40.0)));
+    broker.join(7, nodes[0][1]);
+    broker.join(7, nodes[0][1]);
+    assert!(broker.wants_step(now));
+    assert_eq!(broker.step(now + YOUNG), [start(7, 40.0)]);
+}
+
+#[test]
+fn those_who_send_to_several_clusters_begin_with_what_one_uplink_leaves_them() {
+    let mut network = Network::new();
+    let ids = [(); 3].map(|()| network.add_cluster());
+    let nodes: Vec<_> = (0..4).map(|_| network.add_node(ids[0], mbit(50.0))).collect();
+    let far = [network.add_node(ids[1], mbit(50.0)), network.add_node(ids[2], mbit(50.0))];
+    network.add_link(mbit(160.0), &[(ids[0], ids[1]), (ids[0], ids[2])]);
+    let mut broker = Broker::new(ids[0], network, 1.0);
+    (0..4).for_each(|n| broker.join(n, nodes[n as usize]));
+    let now = Instant::now();
+    for round in 1..=5 {
+        let transfers = (0..4).flat_map(|n| far.map(|to| (n, nodes[n as usize], to)));
+        transfers.clone().for_each(|(n, from, to)| broker.begin(n, from, to, now));
+        let told = broker.step(now);
+        let starts = told.iter().filter_map(|(process, order)| match order {
+            Order::Start { to, rate, .. } => {
+                Some((*process, *to, (rate.bits_per_second() / 1e6).round()))
+            }
+            _ => None,
+        });
+        // Told once each, however often it has changed until then.
+        let all = ids[1..].iter().flat_map(|&to| (0..4).map(move |n| (n, to, 20.0)));
+        let expected: Vec<_> = all.filter(|_| round == 1).collect();
+        assert_eq!(starts.collect::<Vec<_>>(), expected, "round {round}");
+        transfers.for_each(|(n, from, to)| broker.end(n, from, to));
+    }
+}
+
+#[test]
+fn what_is_gone_counts_no_longer_and_nonsense_never_did() {
+    let (network, ids, nodes, now) = site(2);
+    let mut broker = Broker::new(ids[0], network, 1.0);
+    broker.begin(0, nodes[0][0], nodes[1][0], now);
+    broker.begin(0, nodes[0][0], nodes[1][0], now);
+    broker.begin(1, nodes[0][1], nodes[1][0], now);
+    assert_eq!(rates(&later(&mut broker, now)), [(0, 25.0), (1, 25.0)]);
+    broker.lost(0);
+    assert_eq!(rates(&broker.step(now + 20 * YOUNG)), [(1, 50.0)]);
+    broker.end(0, nodes[0][0], nodes[1][0]);
+    broker.end(1, nodes[0][0], nodes[1][0]);
+    // A node that is not the teller's own.
+    let nonsense = Notice::Transfer { from: nodes[0][0], to: nodes[1][0], is_active: true };
+    broker.heard(ids[1], nonsense);
+    assert!(!broker.wants_step(now));
+}
