@@ -232,7 +232,11 @@ impl Broker {
         let theirs = &mut self.theirs;
         self.has_changed |= match notice {
             Notice::Transfer { from, to, is_active } if is_its(from, to) => {
-                theirs.entry(cluster).or_default().set((from, to), is_active)
+                let is_new = theirs.entry(cluster).or_default().set((from, to), is_active);
+                if is_new {
+                    self.meet((cluster, from), self.network.cluster(to), is_active);
+                }
+                is_new
             }
             Notice::Part { from, to, process, is_active } if is_its(from, to) => {
                 theirs.entry(cluster).or_default().split((from, to), process, is_active)
@@ -248,8 +252,18 @@ impl Broker {
         };
     }
 
+    fn meet(&mut self, from: (ClusterId, NodeId), to: ClusterId, is_active: bool) {
+        if is_active {
+            self.crowds.meet(from, to);
+            self.restarted.extend(self.crowds.news(to));
+        } else {
+            self.crowds.part(from, to);
+        }
+    }
+
     /// The broker of another cluster cannot be heard any more: what it has told counts no longer.
     pub fn deaf_to(&mut self, cluster: ClusterId) {
+        self.crowds.part_from(cluster);
         let had_limits = cluster != self.cluster && self.limits.forget(cluster);
         let had_transfers = self.theirs.remove(&cluster).is_some_and(|rival| !rival.is_idle());
         self.has_changed |= had_limits || had_transfers;

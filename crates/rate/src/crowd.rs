@@ -1,8 +1,8 @@
 //! How many transfers share the links out of a cluster at the same time: what new ones may begin with, before the broker knows of
-//! them.
+//! them. Another cluster's way in is such a link, too, and others than we may send over it.
 
 use crate::network::Resource;
-use crate::{ClusterId, Network, Process, Rate};
+use crate::{ClusterId, Network, NodeId, Process, Rate};
 use std::collections::{BTreeMap, HashMap};
 
 /// More or fewer than were told of, as a part of those, are not worth a word to every process.
@@ -16,23 +16,35 @@ const LEAST_SPAN: usize = 4;
 pub(crate) struct Crowds {
     /// Transfers of each process that has any to a cluster.
     active: HashMap<(Process, ClusterId), u32>,
-    /// The links to each cluster.
+    /// Nodes of other clusters that send to clusters over links of ours, and to how many nodes there.
+    others: HashMap<(ClusterId, NodeId, ClusterId), u32>,
+    /// The links to each cluster; and those of them that are on the way from another cluster to it.
     ways: BTreeMap<ClusterId, Vec<Resource>>,
+    met: BTreeMap<(ClusterId, ClusterId), Vec<Resource>>,
     crowds: BTreeMap<Resource, Crowd>,
 }
 
-/// The senders over one link. It counts in transfers, not in time: a program that computes for a minute is the same afterwards.
+/// The senders over one link.
 #[derive(Clone, Debug, Default)]
 struct Crowd {
-    /// To how many clusters it leads.
+    /// To how many clusters it leads, and how many nodes of others it leads there, too.
     clusters: usize,
+    strangers: usize,
+    /// Our processes, and those nodes.
+    own: Peak,
+    others: Peak,
+    told: Option<usize>,
+}
+
+/// How many there are at the same time. It counts in transfers, not in time: a program that computes for a minute is the same afterwards.
+#[derive(Clone, Debug, Default)]
+struct Peak {
     active: usize,
     /// How many have begun in the present span.
     begun: usize,
     /// The most at the same time in the present span, and in the one before: `None` if there was none.
-    peak: usize,
+    most: usize,
     before: Option<usize>,
-    told: Option<usize>,
 }
 
 impl Crowds {
@@ -41,7 +53,18 @@ impl Crowds {
         let ways: BTreeMap<_, _> = network.ways(ours).collect();
         let mut crowds: BTreeMap<Resource, Crowd> = BTreeMap::new();
         ways.values().flatten().for_each(|&link| crowds.entry(link).or_default().clusters += 1);
-        Self { active: HashMap::new(), ways, crowds }
+        let mut met = BTreeMap::new();
+        for from in network.rivals(ours) {
+            for (to, mut links) in network.ways(from) {
+                links.retain(|link| crowds.contains_key(link));
+                for link in &links {
+                    let crowd = crowds.get_mut(link).into_iter();
+                    crowd.for_each(|crowd| crowd.strangers += network.nodes_of(from));
+                }
+                met.insert((from, to), links);
+            }
+        }
+        Self { active: HashMap::new(), others: HashMap::new(), ways, met, crowds }
     }
 
     /// A transfer begins, in a cluster of so many members; whether it is the first of its process to that cluster.
@@ -63,8 +86,44 @@ impl Crowds {
             return false;
         }
         self.active.remove(&(process, to));
-        self.over(to, |crowd| crowd.active -= 1);
+        self.over(to, |crowd| crowd.own.active -= 1);
         true
+    }
+
+    /// A transfer of another cluster's begins.
+    pub(crate) fn meet(&mut self, from: (ClusterId, NodeId), to: ClusterId) {
+        let count = self.others.entry((from.0, from.1, to)).or_default();
+        *count = count.saturating_add(1);
+        if *count == 1 {
+            self.where_met(from.0, to, |crowd| {
+                crowd.others.begin();
+                crowd.others.pass(crowd.strangers);
+            });
+        }
+    }
+
+    /// One has ended.
+    pub(crate) fn part(&mut self, from: (ClusterId, NodeId), to: ClusterId) {
+        let Some(count) = self.others.get_mut(&(from.0, from.1, to)) else { return };
+        *count -= 1;
+        if *count == 0 {
+            self.others.remove(&(from.0, from.1, to));
+            self.where_met(from.0, to, |crowd| crowd.others.active -= 1);
+        }
+    }
+
+    /// All of a cluster have.
+    pub(crate) fn part_from(&mut self, cluster: ClusterId) {
+        let gone: Vec<_> = self.others.extract_if(|(of, ..), _| *of == cluster).collect();
+        for ((from, _, to), _) in gone {
+            self.where_met(from, to, |crowd| crowd.others.active -= 1);
+        }
+    }
+
+    fn where_met(&mut self, from: ClusterId, to: ClusterId, change: impl Fn(&mut Crowd)) {
+        for link in self.met.get(&(from, to)).into_iter().flatten() {
+            self.crowds.get_mut(link).into_iter().for_each(&change);
+        }
     }
 
     /// The clusters to which transfers begin with more or less than they did when this was last asked, a transfer to this one having begun.
@@ -109,23 +168,41 @@ impl Crowds {
 
 impl Crowd {
     fn begin(&mut self, members: usize) {
-        self.active += 1;
-        self.peak = self.peak.max(self.active);
-        self.begun += 1;
-        if self.begun >= LEAST_SPAN.max(members * self.clusters) {
-            self.before = Some(self.peak);
-            self.peak = self.active;
-            self.begun = 0;
-        }
+        self.own.begin();
+        self.own.pass(members * self.clusters);
+        // Others who send no more are forgotten while we go on.
+        self.others.pass(self.strangers);
     }
 
+    /// Others count from when they are heard of.
     fn size(&self) -> Option<usize> {
-        Some(self.peak.max(self.before?))
+        self.own.before.map(|_| self.own.size() + self.others.size())
     }
 
     fn has_news(&self) -> bool {
         let Some(size) = self.size() else { return false };
         self.told.is_none_or(|told| size.abs_diff(told) as f64 > WORTH_TELLING * told as f64)
+    }
+}
+
+impl Peak {
+    fn begin(&mut self) {
+        self.active += 1;
+        self.most = self.most.max(self.active);
+    }
+
+    /// One has begun where so many could.
+    fn pass(&mut self, all: usize) {
+        self.begun += 1;
+        if self.begun >= LEAST_SPAN.max(all) {
+            self.before = Some(self.most);
+            self.most = self.active;
+            self.begun = 0;
+        }
+    }
+
+    fn size(&self) -> usize {
+        self.most.max(self.before.unwrap_or(0))
     }
 }
 
@@ -201,6 +278,42 @@ mod tests {
         );
         assert!(crowds.begin(110, to, 4));
         assert_eq!((crowds.news(to).len(), sizes(&crowds, to)), (2, Some(vec![111])));
+    }
+
+    #[test]
+    fn others_on_the_way_into_a_cluster_count_until_they_are_forgotten() {
+        let mut network = Network::new();
+        let [ours, theirs, to, third] = [(); 4].map(|()| network.add_cluster());
+        let far: Vec<_> = (0..3).map(|_| network.add_node(theirs, Rate::UNBOUNDED)).collect();
+        network.add_link(Rate::UNBOUNDED, &[(ours, to), (theirs, to), (third, to)]);
+        network.add_link(Rate::UNBOUNDED, &[(theirs, third), (ours, third)]);
+        let mut crowds = Crowds::new(ours, &network);
+        alone(&mut crowds, to, LEAST_SPAN);
+        assert_eq!((sizes(&crowds, to), crowds.news(to).len()), (Some(vec![1]), 1));
+        // Twice from one node is one sender; what goes elsewhere meets us there.
+        for node in [far[0], far[0], far[1]] {
+            crowds.meet((theirs, node), to);
+        }
+        crowds.meet((theirs, far[2]), third);
+        assert_eq!((sizes(&crowds, to), crowds.news(to)), (Some(vec![3]), vec![to]));
+        crowds.part((theirs, far[0]), to);
+        crowds.part((theirs, far[1]), to);
+        assert_eq!(sizes(&crowds, to), Some(vec![3]));
+        // Of the two who may be there one is.
+        alone(&mut crowds, to, 2 * LEAST_SPAN);
+        assert_eq!(sizes(&crowds, to), Some(vec![2]));
+        crowds.part_from(theirs);
+        crowds.part((theirs, far[0]), to);
+        alone(&mut crowds, to, 2 * LEAST_SPAN);
+        assert_eq!(sizes(&crowds, to), Some(vec![1]));
+        // However many of theirs begin: ours are not forgotten by that.
+        assert!((0..4).all(|process| crowds.begin(process, to, 4)));
+        assert!((0..4).all(|process| crowds.end(process, to)));
+        for _ in 0..9 * LEAST_SPAN {
+            crowds.meet((theirs, far[0]), to);
+            crowds.part((theirs, far[0]), to);
+        }
+        assert_eq!(sizes(&crowds, to), Some(vec![5]));
     }
 
     #[test]

@@ -323,3 +323,44 @@ fn what_is_gone_counts_no_longer_and_nonsense_never_did() {
     broker.heard(ids[1], nonsense);
     assert!(!broker.wants_step(now));
 }
+
+#[test]
+fn those_who_gather_into_one_cluster_begin_with_what_its_uplink_leaves_them_all() {
+    let mut network = Network::new();
+    let ids = [(); 3].map(|()| network.add_cluster());
+    let mut add = |id| (0..4).map(|_| network.add_node(id, mbit(50.0))).collect::<Vec<_>>();
+    let [ours, theirs, far] = ids.map(&mut add);
+    network.add_link(mbit(160.0), &[(ids[0], ids[2]), (ids[1], ids[2])]);
+    let mut broker = Broker::new(ids[0], network, 1.0);
+    (0..4).for_each(|n| broker.join(n, ours[n as usize]));
+    let now = Instant::now();
+    let starts = |broker: &mut Broker| {
+        let start = |(process, order)| match order {
+            Order::Start { rate, .. } => Some((process, (rate.bits_per_second() / 1e6).round())),
+            _ => None,
+        };
+        broker.step(now).into_iter().filter_map(start).collect::<Vec<_>>()
+    };
+    let all = |rate: f64| (0..4).map(|process| (process, rate)).collect::<Vec<_>>();
+    (0..4).for_each(|n| broker.begin(n, ours[n as usize], far[n as usize], now));
+    assert_eq!(starts(&mut broker), all(40.0));
+    for node in &theirs {
+        let notice = Notice::Transfer { from: *node, to: far[0], is_active: true };
+        broker.heard(ids[1], notice);
+        broker.heard(ids[1], notice);
+    }
+    assert_eq!(starts(&mut broker), all(20.0));
+    // Who cannot be heard any more is still remembered for a while, and then not.
+    broker.deaf_to(ids[1]);
+    assert_eq!(starts(&mut broker), []);
+    for _ in 0..4 {
+        broker.end(0, ours[0], far[0]);
+        broker.begin(0, ours[0], far[0], now);
+    }
+    assert_eq!(starts(&mut broker), []);
+    for _ in 0..4 {
+        broker.end(0, ours[0], far[0]);
+        broker.begin(0, ours[0], far[0], now);
+    }
+    assert_eq!(starts(&mut broker), all(40.0));
+}
