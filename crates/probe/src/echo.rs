@@ -1,7 +1,7 @@
 //! Small messages to and fro.
 
 use crate::message::Purpose;
-use crate::reach::{Feet, Reach};
+use crate::reach::{Dialler, Reach};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,13 +15,13 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Round trips to one node, microseconds: at most `count`, one each `every`, until `over` or the deadline.
 pub(crate) fn run(
     to: &Reach,
-    feet: &Feet,
+    dialler: &Dialler,
     (count, every): (u32, Duration),
     deadline: Instant,
     over: &AtomicBool,
 ) -> Result<Vec<u32>, String> {
     let broken = |error: std::io::Error| format!("an echo broke off: {error}");
-    let mut line = feet.dial(to, 0)?;
+    let mut line = dialler.dial(to, 0)?;
     line.send(&Purpose::Echo, Instant::now() + PATIENCE).map_err(|error| error.to_string())?;
     let mut stream = line.into_stream().map_err(broken)?;
     stream.set_read_timeout(Some(PATIENCE)).map_err(broken)?;

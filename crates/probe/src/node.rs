@@ -6,7 +6,7 @@ use crate::error::ProbeError;
 use crate::info;
 use crate::message::{Dial, Hello, MAX_STREAMS, Order, Purpose, Tally, Word};
 use crate::presence::Presence;
-use crate::reach::{Feet, Reach};
+use crate::reach::{Dialler, Reach};
 use crate::streams::{Stream, Streams};
 use crate::visit::{self, Me};
 use gridmpi_bootstrap::RelayAccess;
@@ -215,7 +215,7 @@ fn serve(
         orders: listen(reader, IDLE),
         mouth,
         post,
-        feet: Feet { pass: pass.clone(), presence },
+        dialler: Dialler { pass: pass.clone(), presence },
         me,
         machine: (interface, told),
         began: Instant::now(),
@@ -266,7 +266,7 @@ struct Desk {
     orders: Receiver<Result<Order, LineError>>,
     mouth: Mouth,
     post: Arc<Post>,
-    feet: Feet,
+    dialler: Dialler,
     me: Me,
     /// The interface that it was told to use, and the addresses that it tells.
     machine: (Option<String>, Vec<SocketAddr>),
@@ -283,7 +283,7 @@ struct Desk {
 /// What a look needs of the desk.
 struct Looking {
     me: Me,
-    feet: Feet,
+    dialler: Dialler,
     machine: (Option<String>, Vec<SocketAddr>),
 }
 
@@ -335,17 +335,17 @@ impl Desk {
                 Word::Machine(Box::new(machine::look(desk.me.node, interface, told)))
             }),
             Order::Visit(to) => self.look(move |desk| {
-                Word::Visited(Box::new(visit::visit(&to, &desk.me, &desk.feet.pass)))
+                Word::Visited(Box::new(visit::visit(&to, &desk.me, &desk.dialler.pass)))
             }),
             Order::Idle { to, by, seconds } => {
-                self.look(move |desk| Word::Idled(visit::idle(to.id, &by, &seconds, &desk.feet)))
+                self.look(move |desk| Word::Idled(visit::idle(to.id, &by, &seconds, &desk.dialler)))
             }
             Order::Register { me, first, count } => self.look(move |desk| {
-                let own = desk.feet.presence;
+                let own = desk.dialler.presence;
                 Word::Registered(own.map_or_else(Vec::new, |own| own.register(me, first, count)))
             }),
             Order::Circuits { to, process } => self.look(move |desk| {
-                let own = desk.feet.presence;
+                let own = desk.dialler.presence;
                 Word::Circuits(own.map_or_else(Vec::new, |own| own.circuits(&to, process)))
             }),
             Order::Stop => self.stop(),
@@ -356,8 +356,11 @@ impl Desk {
 
     /// Looks at something, beside whatever else is going on; the conductor is told what it is.
     fn look(&self, what: impl FnOnce(Looking) -> Word + Send + 'static) -> Result<(), ProbeError> {
-        let looking =
-            Looking { me: self.me.clone(), feet: self.feet.clone(), machine: self.machine.clone() };
+        let looking = Looking {
+            me: self.me.clone(),
+            dialler: self.dialler.clone(),
+            machine: self.machine.clone(),
+        };
         let mouth = self.mouth.clone();
         // If nobody listens any more, the desk has noticed it.
         std::thread::spawn(move || drop(mouth.say(&what(looking))));
@@ -370,9 +373,10 @@ impl Desk {
 
     /// Beside whatever else is going on.
     fn echo(&self, to: Reach, how: (u32, Duration), limit: Duration) {
-        let (feet, mouth, over) = (self.feet.clone(), self.mouth.clone(), Arc::clone(&self.over));
+        let (dialler, mouth, over) =
+            (self.dialler.clone(), self.mouth.clone(), Arc::clone(&self.over));
         std::thread::spawn(move || {
-            let trips = echo::run(&to, &feet, how, Instant::now() + limit, &over);
+            let trips = echo::run(&to, &dialler, how, Instant::now() + limit, &over);
             let word = trips.map_or_else(|reason| Word::failed(&reason), Word::Echoed);
             // If nobody listens any more, the desk has noticed it.
             let _ = mouth.say(&word);
@@ -402,9 +406,9 @@ impl Desk {
 
     /// All connections of a dial, at once: each takes several round trips.
     fn dial(&self, round: u32, dial: &Dial) -> Result<Vec<TcpStream>, String> {
-        let feet = &self.feet;
+        let dialler = &self.dialler;
         let one = |number: u32| {
-            let mut line = feet.dial(&dial.to, number as usize)?;
+            let mut line = dialler.dial(&dial.to, number as usize)?;
             let purpose = Purpose::Stream { round, dialer_sends: dial.sends };
             line.send(&purpose, Instant::now() + SHORT).map_err(|error| error.to_string())?;
             line.into_stream().map_err(|error| error.to_string())

@@ -42,15 +42,15 @@ impl Reach {
     }
 }
 
-/// What a node needs to come to others.
+/// Connects a node to others.
 #[derive(Clone)]
-pub(crate) struct Feet {
+pub(crate) struct Dialler {
     pub(crate) pass: Pass,
     /// At its cluster's relays.
     pub(crate) presence: Option<Arc<Presence>>,
 }
 
-impl Feet {
+impl Dialler {
     /// A new line to `to`, the `number`th.
     pub(crate) fn dial(&self, to: &Reach, number: usize) -> Result<Line, String> {
         match to {
@@ -87,8 +87,8 @@ mod tests {
 
     #[test]
     fn who_has_no_relay_says_so() {
-        let feet = Feet { pass: Pass::from(&Secret::random().unwrap()), presence: None };
+        let dialler = Dialler { pass: Pass::from(&Secret::random().unwrap()), presence: None };
         let to = Reach::Circuits { relays: vec!["gw:7070".into()], process: 1 };
-        assert!(feet.dial(&to, 7).is_err_and(|why| why.contains("no relay")));
+        assert!(dialler.dial(&to, 7).is_err_and(|why| why.contains("no relay")));
     }
 }

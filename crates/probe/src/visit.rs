@@ -2,7 +2,7 @@
 
 use crate::info;
 use crate::message::{MAX_IDLE_S, Purpose, Target};
-use crate::reach::{Feet, Reach};
+use crate::reach::{Dialler, Reach};
 use gridmpi_bootstrap::line::{self, Line, LineError, Pass};
 use gridmpi_doctor::{Attempt, Bulk, Depth, Idle, Node, Outcome, Route, Visit, route};
 use serde::{Deserialize, Serialize};
@@ -318,28 +318,28 @@ fn passing(
 }
 
 /// Connections that are left alone for so many seconds each, all at once, and used then; way by way.
-pub(crate) fn idle(id: u64, by: &[Reach], seconds: &[u32], feet: &Feet) -> Vec<Vec<Idle>> {
+pub(crate) fn idle(id: u64, by: &[Reach], seconds: &[u32], dialler: &Dialler) -> Vec<Vec<Idle>> {
     std::thread::scope(|scope| {
-        let begin = |way| scope.spawn(move || idle_on(id, way, seconds, feet));
+        let begin = |way| scope.spawn(move || idle_on(id, way, seconds, dialler));
         let waiting: Vec<_> = by.iter().map(begin).collect();
         waiting.into_iter().map(|one| one.join().unwrap_or_default()).collect()
     })
 }
 
 /// A line that nothing but its traffic keeps alive, to the right node.
-fn quiet(id: u64, way: &Reach, feet: &Feet) -> Option<Line> {
+fn quiet(id: u64, way: &Reach, dialler: &Dialler) -> Option<Line> {
     match way {
-        Reach::Direct(to) => to.iter().find_map(|at| recall(*at, None, id, &feet.pass)),
+        Reach::Direct(to) => to.iter().find_map(|at| recall(*at, None, id, &dialler.pass)),
         Reach::Circuits { .. } => {
-            let (line, greeting) = greet(feet.dial(way, 0).ok()?).ok()?;
+            let (line, greeting) = greet(dialler.dial(way, 0).ok()?).ok()?;
             greeting.is_of(id).then_some(line)
         }
     }
 }
 
-fn idle_on(id: u64, way: &Reach, seconds: &[u32], feet: &Feet) -> Vec<Idle> {
+fn idle_on(id: u64, way: &Reach, seconds: &[u32], dialler: &Dialler) -> Vec<Idle> {
     let survives = |seconds: u32| {
-        let mut line = quiet(id, way, feet)?;
+        let mut line = quiet(id, way, dialler)?;
         trip(&mut line)?;
         let until = Instant::now() + Duration::from_secs(seconds.into());
         // Nothing is to come; that something does, or an end, is known at once.
