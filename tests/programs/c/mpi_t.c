@@ -249,6 +249,7 @@ static void count_crossings(char *data)
     SAME(number_of(session, level), read_matb());
     FINE(MPI_T_pvar_start(session, MPI_T_PVAR_ALL_HANDLES));
     CHECK(number_of(session, counters[SENT]) < BYTES, "it counts what was before");
+    MPI_Barrier(MPI_COMM_WORLD); /* Nobody sends before all count. */
 
     /* At a rate of its own. */
     write_matb(rate);

@@ -1,7 +1,9 @@
 //! What the kernel counts for a process.
 
 use crate::error::BenchError;
-use std::fs;
+use rustix::io::Errno;
+use std::path::Path;
+use std::{fs, io};
 
 /// What a process has used and holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -40,10 +42,25 @@ fn wakeups(pid: u32) -> Option<f64> {
     of_threads(pid, "status", |text| field(&text, "voluntary_ctxt_switches:"))
 }
 
-/// The sum over all threads of what one of their files says.
+/// The sum over all threads of what one of their files says; threads that end meanwhile count for nothing.
 fn of_threads(pid: u32, file: &str, value: impl Fn(String) -> Option<f64>) -> Option<f64> {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
-    tasks.map(|task| value(fs::read_to_string(task.ok()?.path().join(file)).ok()?)).sum()
+    let mut sum = None;
+    for task in fs::read_dir(format!("/proc/{pid}/task")).ok()? {
+        if let Some(text) = unless_ended(&task.ok()?.path().join(file)).ok()? {
+            sum = Some(sum.unwrap_or(0.0) + value(text)?);
+        }
+    }
+    sum
+}
+
+/// What a file of a thread says; `None` if the thread has ended, as the file or its reader finds.
+fn unless_ended(path: &Path) -> io::Result<Option<String>> {
+    match fs::read_to_string(path) {
+        Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::NOENT | Errno::SRCH)) => {
+            Ok(None)
+        }
+        said => said.map(Some),
+    }
 }
 
 /// Memory that the kernel holds for itself on the whole machine and cannot drop, bytes.
@@ -61,15 +78,45 @@ pub(super) fn field(text: &str, name: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{BufRead, BufReader, Write};
+    use std::process::{Command, Stdio};
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     #[test]
     fn a_process_costs_something() {
-        let before = Cost::of(std::process::id()).unwrap();
+        let mut cat = Command::new("cat");
+        let mut cat = cat.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut said = BufReader::new(cat.stdout.take().unwrap());
+        let mut echo = |line: &mut String| {
+            cat.stdin.as_mut().unwrap().write_all(b"up\n").unwrap();
+            said.read_line(line).unwrap();
+            Cost::of(cat.id())
+        };
+        let mut lines = String::new();
+        let before = echo(&mut lines).unwrap();
         assert!(before.cpu > 0.0 && before.resident > 100_000.0);
-        std::thread::sleep(std::time::Duration::from_millis(5));
-        assert!(Cost::of(std::process::id()).unwrap().wakeups > before.wakeups);
+        // It need not sleep between two lines, and what runs is counted when it stops.
+        let costs_more = |after: Cost| after.wakeups > before.wakeups && after.cpu > before.cpu;
+        assert!((0..10_000).any(|_| costs_more(echo(&mut lines).unwrap())));
+        drop(cat.stdin.take());
+        assert!(cat.wait().unwrap().success() && lines == "up\n".repeat(lines.len() / 3));
+        assert!(Cost::of(cat.id()).is_err(), "it has ended");
         assert!(of_kernel().unwrap() > 0.0);
-        assert!(Cost::of(u32::MAX).is_err());
+    }
+
+    #[test]
+    fn threads_that_end_meanwhile_count_for_nothing() {
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    std::thread::spawn(|| ()).join().unwrap();
+                }
+            });
+            let known = (0..500).all(|_| Cost::of(std::process::id()).is_ok());
+            over.store(true, Ordering::Relaxed);
+            assert!(known);
+        });
     }
 
     #[test]
