@@ -38,15 +38,16 @@ fn clusters_that_come_get_one_table_and_what_they_tell_is_heard() {
         _ => None,
     });
     assert_eq!((cluster, code), (0, 7));
-    job.coordinator.end(7, "cluster a aborted");
-    control_b.finalized();
-    job.expect(|event| matches!(event, Event::Finalized(who) if who.cluster == 1).then_some(()));
+    // Before it is sent anything more: a connection that ends with something unread looks broken.
     drop(control_a);
     let away = job.expect(|event| match event {
         Event::Away(who, parting) => Some((who.cluster, *parting)),
         _ => None,
     });
     assert_eq!(away, (0, Parting::Closed), "its process has ended, as far as one can see");
+    job.coordinator.end(7, "cluster a aborted");
+    control_b.finalized();
+    job.expect(|event| matches!(event, Event::Finalized(who) if who.cluster == 1).then_some(()));
 }
 
 #[test]

@@ -85,10 +85,12 @@ fn who_waits_is_told_for_whom_and_when_that_is_over() {
     let nets = relayed(&relays, |config| {
         config.warn = |text| SAID.lock().unwrap().push(text.to_owned());
         let is_first = config.me == ProcId(0);
-        config.tells_of_absence = is_first.then_some(Duration::from_millis(30));
+        config.tells_of_absence = is_first.then_some(Duration::from_millis(500));
     });
     exchange(&nets, 1, 1000);
-    assert_eq!(said(), [""; 0]);
+    // A machine that is busy may have taken so long to begin.
+    eventually("what was said of the beginning is over", || said().len().is_multiple_of(2));
+    SAID.lock().unwrap().clear();
     relays.iter().for_each(Relay::close);
     eventually("something is said", || !said().is_empty());
     relays.iter().for_each(Relay::reopen);
@@ -97,7 +99,7 @@ fn who_waits_is_told_for_whom_and_when_that_is_over() {
     let [away, back] = said().try_into().unwrap();
     assert!(away.starts_with("rank 1: the connection was lost"), "{away}");
     assert!(away.contains("tried on for up to 59 s") && away.contains("through the relay 127."));
-    assert!(back.starts_with("rank 1 is reached again, after 0."), "{back}");
+    assert!(back.starts_with("rank 1 is reached again, after "), "{back}");
     shutdown(nets);
 }
 
