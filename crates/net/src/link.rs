@@ -146,17 +146,17 @@ impl Link {
         }
     }
 
-    /// The kernel spaces out what is sent for this rate, bytes per second. Next to nothing is no other rate.
-    pub(crate) fn pace(&mut self, rate: u64) -> io::Result<()> {
+    /// The kernel spaces out what is sent for this rate, bytes per second. Next to nothing is no other rate. `is_behind`: so far it would
+    /// for less, whatever it was told.
+    pub(crate) fn pace(&mut self, rate: u64, is_behind: bool) -> io::Result<()> {
         let known = self.paced_to;
-        if known.is_some_and(|known| known.abs_diff(rate) <= known / 64) {
-            return Ok(());
+        let is_told = known.is_some_and(|known| known.abs_diff(rate) <= known / 64);
+        if !is_told {
+            set_pacing_rate(&self.carrier.fd, rate)?;
+            self.paced_to = Some(rate);
         }
-        set_pacing_rate(&self.carrier.fd, rate)?;
-        self.paced_to = Some(rate);
-        if let Some(control) =
-            self.control.as_ref().filter(|_| known.is_some_and(|known| known < rate))
-        {
+        let is_raised = !is_told && known.is_some_and(|known| known < rate);
+        if let Some(control) = self.control.as_ref().filter(|_| is_raised || is_behind) {
             control.hasten(&self.carrier.fd, rate);
         }
         Ok(())

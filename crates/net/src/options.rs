@@ -110,12 +110,12 @@ impl CongestionControl {
         }
     }
 
-    /// The kernel has been told that more may be sent, bytes per second. By itself it follows with the next acknowledgement, which
+    /// The kernel has been told that so much may be sent, bytes per second. By itself it follows with the next acknowledgement, which
     /// after a rest is a whole round trip away: an opener that begins anew follows at once.
     pub(crate) fn hasten(&self, fd: &OwnedFd, rate: u64) {
         let Some(own) = &self.own else { return };
-        let is_silent = || TcpInfo::of(fd).is_ok_and(|info| lags_behind(&info, rate));
-        if matches!(self.state, Control::Own { .. }) || !is_silent() {
+        let lags = || TcpInfo::of(fd).is_ok_and(|info| Spacing::of(&info).lags_behind(rate));
+        if matches!(self.state, Control::Own { .. }) || !lags() {
             return;
         }
         // Set to what it is it would go on as it is.
@@ -168,10 +168,41 @@ pub(crate) fn window(fd: &OwnedFd) -> io::Result<usize> {
     Ok(room(&TcpInfo::of(fd)?))
 }
 
-/// The same, and how far the kernel is.
-pub(crate) fn window_and_progress(fd: &OwnedFd) -> io::Result<(usize, Progress)> {
+/// What comes of what is written on a connection now.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outlook {
+    /// As [`window`] has it.
+    pub(crate) room: usize,
+    /// How far the kernel is.
+    pub(crate) progress: Progress,
+    /// For what rate it spaces out.
+    pub(crate) spacing: Spacing,
+}
+
+pub(crate) fn outlook(fd: &OwnedFd) -> io::Result<Outlook> {
     let info = TcpInfo::of(fd)?;
-    Ok((room(&info), progress_of(&info)))
+    let spacing = Spacing::of(&info);
+    Ok(Outlook { room: room(&info), progress: progress_of(&info), spacing })
+}
+
+/// For what rate a connection's segments are spaced out, which an acknowledgement may change.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spacing {
+    /// Bytes per second.
+    rate: u64,
+    /// Since the last acknowledgement.
+    silent_ms: u32,
+}
+
+impl Spacing {
+    const fn of(info: &TcpInfo) -> Self {
+        Self { rate: info.pacing_rate, silent_ms: info.last_ack_recv_ms }
+    }
+
+    /// Whether it is for less than this, with no acknowledgement in sight that would change it.
+    pub(crate) fn lags_behind(self, rate: u64) -> bool {
+        (self.rate as f64) < FOLLOWED * rate as f64 && self.silent_ms >= SILENT_MS
+    }
 }
 
 /// How far the kernel is with what it was given of a connection.
@@ -235,11 +266,6 @@ fn is_short(info: &TcpInfo, rate: u64) -> bool {
 fn fills(info: &TcpInfo, rate: u64, turn: usize) -> bool {
     let on_the_way = rate as f64 * f64::from(info.rtt) / 1e6;
     turn != usize::MAX || f64::from(info.unacked * info.snd_mss) >= FILLED * on_the_way
-}
-
-/// Whether what is sent is spaced out for a lower rate than this, with no acknowledgement in sight that would change it.
-fn lags_behind(info: &TcpInfo, rate: u64) -> bool {
-    (info.pacing_rate as f64) < FOLLOWED * rate as f64 && info.last_ack_recv_ms >= SILENT_MS
 }
 
 /// Segments that are on their way.

@@ -38,7 +38,12 @@ const FRAME_BESIDE: usize = 2 * SEGMENT;
 const CREDIT: f64 = 0.4;
 
 /// A kernel that is held up is told to be faster by this part of what it is told: three times as fast. Who holds it up has more in the queue.
+/// So is one whose interface holds back what it sends.
 const HASTE: f64 = 2.0 / 3.0;
+
+/// The same where the rate is all that an interface carries, of a connection that goes on: a moment in which the interface has nothing is
+/// lost. What piles up there is what TCP lets be there by itself, about a millisecond.
+const FILL: f64 = 0.1;
 
 /// Where the kernel still has something that should have left it is looked at again after this part of a turn, at least.
 const LINGER: f64 = 0.25;
@@ -80,7 +85,7 @@ pub(crate) struct Pacer {
     rate: f64,
     /// How long the kernel is busy from `seen` on, in bytes at the rate; not less than 0.
     level: f64,
-    /// What it has missed since somebody waits, bytes.
+    /// What it has missed since somebody waits, or in the pause before, bytes.
     missed: f64,
     /// By so much `level` has risen for what leaves beside the turns, since one was given.
     beside: f64,
@@ -105,6 +110,10 @@ pub(crate) struct Pacer {
     is_cut: bool,
     /// How many have been put back since somebody wrote.
     shut: usize,
+    /// The interface carries no more than the rate.
+    is_filling: bool,
+    /// What a pause is worth at most, bytes.
+    allowance: f64,
     /// How the kernel keeps up with those whose turn it is.
     upkeep: Upkeep,
 }
@@ -127,6 +136,8 @@ impl Pacer {
             waiting: HashMap::new(),
             leaving: Vec::new(),
             shut: 0,
+            is_filling: false,
+            allowance: 0.0,
             is_first: false,
             is_cut: false,
             upkeep: Upkeep::default(),
@@ -145,8 +156,22 @@ impl Pacer {
     /// What a socket is to be told that may write so many bytes now, bytes per second: it makes up for what has been missed.
     pub(crate) fn socket_rate(&self, bytes: usize) -> u64 {
         let made_up = self.made_up_by(bytes) / (bytes as f64).max(1.0);
-        let faster = if self.is_held_up() { HASTE } else { made_up };
-        ((self.rate / (1.0 - faster)) as u64).max(1)
+        let fills = self.is_filling && bytes as u64 > SMALL;
+        let least = if fills { FILL } else { 0.0 };
+        faster(self.rate, if self.is_held_up() { HASTE } else { made_up.max(least) })
+    }
+
+    /// The same where these bytes are all that there is: what the interface holds back by itself need not be spaced out before that.
+    pub(crate) fn socket_rate_of_all(&self, bytes: usize) -> u64 {
+        if self.is_filling && bytes as u64 > SMALL {
+            return faster(self.rate, HASTE);
+        }
+        self.socket_rate(bytes)
+    }
+
+    /// Whether the rate is all that the interface carries; and so many bytes may leave at once after a pause, beside it.
+    pub(crate) const fn set_slack(&mut self, is_filling: bool, allowance: f64) {
+        (self.is_filling, self.allowance) = (is_filling, allowance);
     }
 
     /// The whole rate, bytes per second.
@@ -225,8 +250,8 @@ impl Pacer {
         }
         self.settle(now);
         if !self.has_waiting() {
-            // A moment that nobody wanted to use is no credit.
-            self.missed = 0.0;
+            // A moment that nobody wanted to use is worth no more.
+            self.missed = self.missed.min(self.allowance);
             if self.writer() != Some(peer) {
                 // Processes that ended with the same one do not begin with the same one.
                 self.cursor = self.first;
@@ -433,10 +458,8 @@ impl Pacer {
         let level = self.level - passed * self.rate;
         self.level = level.max(0.0);
         self.leaving.iter_mut().for_each(|(_, left)| *left -= passed * self.rate);
-        if self.has_waiting() {
-            self.missed -= level.min(0.0);
-        }
-        self.missed = self.missed.min(self.most_missed());
+        let most = if self.has_waiting() { f64::MAX } else { self.allowance.max(self.missed) };
+        self.missed = (self.missed - level.min(0.0)).min(most).min(self.most_missed());
         self.seen = self.seen.max(now);
     }
 }
@@ -444,6 +467,11 @@ impl Pacer {
 /// How long a turn takes at so many bytes per second, more than 0.
 pub(crate) fn turn_time(rate: f64) -> Duration {
     Duration::try_from_secs_f64(TURN_LEAST as f64 / rate).unwrap_or(Duration::MAX).max(TURN)
+}
+
+/// A rate by which a part of what is sent takes no time.
+fn faster(rate: f64, part: f64) -> u64 {
+    ((rate / (1.0 - part)) as u64).max(1)
 }
 
 const fn after(peer: ProcId) -> ProcId {

@@ -10,7 +10,7 @@ use gridmpi_wire::ProcId;
 
 use crate::Pacing;
 use crate::link::{Left, Link, Most, Written};
-use crate::options::{progress, window_and_progress};
+use crate::options::{Outlook, outlook, progress};
 use crate::pace::{Ask, Pacer, Progress, SMALL, Turn, turn_time};
 use crate::poller::{Interest, Slots, Token};
 use crate::state::{Socket, State};
@@ -61,6 +61,7 @@ impl Paced {
     fn follow_claims(&mut self, now: Instant) -> Option<Repaced> {
         let (before, rate) = (self.pacer.rate(), payload(self.claims.rate()));
         self.pacer.set_rate(rate, now);
+        self.pacer.set_slack(self.claims.fills_interface(), payload_bits(self.claims.allowance()));
         self.pacer.owe(payload_bits(self.claims.debt()));
         // What is left in the kernel when nothing more is to be sent leaves as it was to.
         let is_other = rate != before && self.claims.has_some();
@@ -312,23 +313,27 @@ impl State {
         let ask = Ask { backlog, frame, is_young: link.written < YOUNG, share };
         let Turn::Now(most) = pacer.ask(link.peer, ask, now) else { return Ok(None) };
         let is_bounded = pacer.is_bounded_by_window() && backlog > 0;
-        let most = if is_bounded {
+        let (most, is_behind) = if is_bounded {
             self.within_window(cluster, link, ask, most, now)?
         } else {
-            Some(most)
+            (Some(most), false)
         };
         let (Some(Paced { pacer, .. }), Some(most)) = (self.paces.get(cluster), most) else {
             return Ok(None);
         };
-        let rate = pacer.socket_rate(usize::try_from(backlog).map_or(most, |all| most.min(all)));
+        let rate = match usize::try_from(backlog) {
+            Ok(all) if all <= most => pacer.socket_rate_of_all(all),
+            _ => pacer.socket_rate(most),
+        };
         // What needs no spacing does not slow the kernel down: it is not as easily made faster again.
         if backlog > SMALL || link.paced_to.is_none_or(|known| known < rate) {
-            link.pace(rate)?;
+            link.pace(rate, is_behind)?;
         }
         Ok(Some(most))
     }
 
-    /// How much of a turn of so many bytes the connection's window lets out; if that is nothing others go first.
+    /// How much of a turn of so many bytes the connection's window lets out; if that is nothing others go first. And whether the kernel
+    /// would space it out for less than the rate, because of what was sent before a rest.
     fn within_window(
         &mut self,
         cluster: u16,
@@ -336,18 +341,19 @@ impl State {
         ask: Ask,
         most: usize,
         now: Instant,
-    ) -> io::Result<Option<usize>> {
-        let (room, progress) = window_and_progress(&link.carrier.fd)?;
-        let Some(Paced { pacer, .. }) = self.paces.get(cluster) else { return Ok(None) };
+    ) -> io::Result<(Option<usize>, bool)> {
+        let Outlook { room, progress, spacing } = outlook(&link.carrier.fd)?;
+        let Some(Paced { pacer, .. }) = self.paces.get(cluster) else { return Ok((None, false)) };
         pacer.begins(link.peer, progress, now);
         if room == 0 && ask.backlog > SMALL {
             pacer.put_back(link.peer, ask.is_young, now);
-            return Ok(None);
+            return Ok((None, false));
         }
         if room < most {
             pacer.cut();
         }
-        Ok(Some(most.min(room.max(SEGMENT))))
+        let is_behind = spacing.lags_behind(pacer.rate() as u64);
+        Ok((Some(most.min(room.max(SEGMENT))), is_behind))
     }
 
     /// What the kernel still has to send leaves at this rate.
@@ -363,7 +369,7 @@ impl State {
         for &(_, token) in links {
             if let Some(Socket::Link(link)) = self.sockets.get(token) {
                 // A connection that fails says so by itself.
-                let _ = link.pace(rate);
+                let _ = link.pace(rate, false);
             }
         }
     }
@@ -424,7 +430,7 @@ impl State {
 fn unpace(link: &mut Link) {
     if link.paced_to.is_some() {
         // A connection that fails says so by itself.
-        let _ = link.pace(u64::MAX);
+        let _ = link.pace(u64::MAX, false);
         link.paced_to = None;
     }
     // The opener is for those that are paced: at next to no rate any window is wide enough for the connection's own.

@@ -359,7 +359,7 @@ impl State {
             if turn.is_bounded {
                 most = most.min(window(&link.carrier.fd)?.max(SEGMENT));
             }
-            link.pace(rate.max(1))?;
+            link.pace(rate.max(1), false)?;
         }
         let written = self.write_most(link, Most::Bytes(most))?;
         *bytes = link.carrier.on_wire(written.bytes);

@@ -13,6 +13,9 @@ use std::time::{Duration, Instant};
 /// No word takes longer, as far as debts are concerned.
 const LAG_MOST: Duration = Duration::from_millis(4);
 
+/// What may pile up before a link where all begin at once after a pause, bits: a quarter of a small switch's buffer.
+const ALLOWANCE: f64 = 16384.0 * 8.0;
+
 /// What a broker is to be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claimed {
@@ -268,6 +271,21 @@ impl Claims {
         }
     }
 
+    /// How many bits may leave at once after a pause, beside the rate: the process's part of what may pile up before the link. None where
+    /// there is no broker, or the program's own rate counts.
+    #[must_use]
+    pub fn allowance(&self) -> f64 {
+        let Some(path) = self.path.filter(|_| self.held.is_none()) else { return 0.0 };
+        let part = self.rate().bits_per_second() / path.link.bits_per_second();
+        if part.is_finite() { ALLOWANCE * part.min(1.0) } else { 0.0 }
+    }
+
+    /// Whether that is all that the node's interface carries: it holds back more by itself.
+    #[must_use]
+    pub fn fills_interface(&self) -> bool {
+        self.held.is_none() && self.path.is_some_and(|path| self.rate() >= path.interface)
+    }
+
     /// The part of one destination process in that, by what an equal one would be: 1 where all are granted the same.
     #[must_use]
     pub fn share(&self, to: NodeId) -> f64 {
@@ -341,6 +359,29 @@ mod tests {
         assert_eq!(claims.rate(), mbit(7.0));
         claims.hold(None);
         assert_eq!(claims.rate(), mbit(50.0));
+    }
+
+    #[test]
+    fn a_pause_is_worth_the_same_part_of_a_buffer_as_the_rate_is_of_the_link() {
+        let (mut claims, nodes, now) = claims();
+        assert_eq!((claims.allowance(), claims.fills_interface()), (0.0, false));
+        let path = Path { node: nodes[0], interface: mbit(50.0), link: mbit(160.0) };
+        claims.go_over(path, Rate::UNBOUNDED);
+        assert_eq!((claims.allowance(), claims.fills_interface()), (ALLOWANCE / 8.0, false));
+        claims.begin(nodes[0], 7, now);
+        claims.grant(mbit(50.0), true, now);
+        assert_eq!(
+            (claims.allowance(), claims.fills_interface()),
+            (ALLOWANCE * 50.0 / 160.0, true)
+        );
+        // Who wants a rate wants that.
+        claims.hold(Some(mbit(50.0)));
+        assert_eq!((claims.allowance(), claims.fills_interface()), (0.0, false));
+        claims.hold(None);
+        claims.go_over(Path { link: Rate::UNBOUNDED, ..path }, Rate::UNBOUNDED);
+        assert_eq!(claims.allowance(), 0.0);
+        claims.forsake();
+        assert!(!claims.fills_interface());
     }
 
     #[test]

@@ -211,6 +211,47 @@ fn a_late_turn_is_faster_by_what_was_missed() {
 }
 
 #[test]
+fn a_pause_is_worth_what_it_took_and_no_more_than_allowed() {
+    const ALLOWANCE: f64 = 2.0 * SEGMENT as f64;
+    for (pause, worth) in
+        [(Duration::from_micros(500), 1000.0), (Duration::from_secs(1), ALLOWANCE)]
+    {
+        let mut world = World::new(1);
+        world.pacer.set_slack(false, ALLOWANCE);
+        let turn = world.pacer.turn();
+        // It has begun with nothing saved.
+        assert_eq!(world.ask(0, 1 << 20), Turn::Now(turn));
+        assert_eq!(world.pacer.socket_rate(turn), RATE as u64);
+        world.pacer.wrote(ProcId(0), turn, world.now);
+        world.now += Duration::from_secs_f64(turn as f64 / RATE) + pause;
+        assert_eq!(world.ask(0, 1 << 20), Turn::Now(turn));
+        let wanted = RATE * turn as f64 / (turn as f64 - worth);
+        assert!((world.pacer.socket_rate(turn) as f64 - wanted).abs() < 10.0, "{pause:?}");
+        world.pacer.wrote(ProcId(0), turn, world.now);
+        assert!((world.pacer.level - (turn as f64 - worth)).abs() < 1.0, "{}", world.pacer.level);
+        // It counts once.
+        world.now += Duration::from_secs_f64(world.pacer.level / RATE);
+        assert!(matches!(world.ask(0, 1 << 20), Turn::Now(_)));
+        assert!((world.pacer.socket_rate(turn) as f64 - RATE).abs() < 10.0);
+    }
+}
+
+#[test]
+fn what_the_interface_holds_back_by_itself_is_not_spaced_out_before() {
+    let mut world = World::new(1);
+    let (turn, all) = (world.pacer.turn(), 6 * SEGMENT);
+    let faster = (RATE / (1.0 - HASTE)) as u64;
+    assert_eq!(world.pacer.socket_rate_of_all(all), RATE as u64);
+    world.pacer.set_slack(true, 0.0);
+    assert_eq!(world.pacer.socket_rate_of_all(all), faster);
+    // What goes on has to give way when it is told to; a word needs no other rate.
+    assert_eq!(world.pacer.socket_rate(turn), (RATE / (1.0 - FILL)) as u64);
+    assert_eq!(world.pacer.socket_rate_of_all(SMALL as usize), RATE as u64);
+    world.pacer.set_slack(false, 0.0);
+    assert_eq!(world.pacer.socket_rate_of_all(all), RATE as u64);
+}
+
+#[test]
 fn what_comes_in_takes_its_acknowledgements() {
     let mut world = World::new(1);
     world.go(0);
