@@ -29,6 +29,24 @@ pub(crate) enum Most {
     Bytes(usize),
 }
 
+/// How fast the kernel is to be, bytes per second.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    /// What it is told.
+    pub(crate) told: u64,
+    /// What it should be able to at least, before the next acknowledgement.
+    pub(crate) rate: u64,
+    /// So far it would space out for less, whatever it was told.
+    pub(crate) is_behind: bool,
+}
+
+impl Pace {
+    /// Neither more nor less than this.
+    pub(crate) const fn plain(rate: u64) -> Self {
+        Self { told: rate, rate, is_behind: false }
+    }
+}
+
 /// Payloads with at least this much to come are read straight to where they belong.
 pub(crate) const DIRECT_ABOVE: usize = 8 * 1024;
 
@@ -146,17 +164,17 @@ impl Link {
         }
     }
 
-    /// The kernel spaces out what is sent for this rate, bytes per second. Next to nothing is no other rate. `is_behind`: so far it would
-    /// for less, whatever it was told.
-    pub(crate) fn pace(&mut self, rate: u64, is_behind: bool) -> io::Result<()> {
+    /// The kernel spaces out what is sent as it is told. Next to nothing is no other rate.
+    pub(crate) fn pace(&mut self, pace: Pace) -> io::Result<()> {
+        let Pace { told, rate, is_behind } = pace;
         let known = self.paced_to;
-        let is_told = known.is_some_and(|known| known.abs_diff(rate) <= known / 64);
+        let is_told = known.is_some_and(|known| known.abs_diff(told) <= known / 64);
         if !is_told {
-            set_pacing_rate(&self.carrier.fd, rate)?;
-            self.paced_to = Some(rate);
+            set_pacing_rate(&self.carrier.fd, told)?;
+            self.paced_to = Some(told);
         }
         let is_raised = !is_told && known.is_some_and(|known| known < rate);
-        if let Some(control) = self.control.as_ref().filter(|_| is_raised || is_behind) {
+        if let Some(control) = self.control.as_mut().filter(|_| is_raised || is_behind) {
             control.hasten(&self.carrier.fd, rate);
         }
         Ok(())

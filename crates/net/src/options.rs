@@ -34,6 +34,8 @@ const SILENT_MS: u32 = 2;
 /// paced they take their own pace for the path's and open it slowly. In the long run BBR sends a thirtieth less than it may, and
 /// without pacing loses several times as much as cubic where senders meet.
 const OPENER: &str = "bbr";
+/// So many windows in a round trip it begins with (BBR, high gain: 2/ln 2).
+const OPENS_BY: f64 = 2.885;
 /// Every kernel lets a socket have this.
 const PLAIN: &str = "reno";
 
@@ -53,6 +55,8 @@ pub(crate) struct CongestionControl {
     /// `None`: the same at all times.
     own: Option<OsString>,
     state: Control,
+    /// The kernel does not have the opener, or not for us.
+    lacks_opener: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -71,10 +75,11 @@ impl CongestionControl {
         if let Some(name) = wanted {
             // Where the kernel does not let us have it, the connection keeps its own.
             let _ = setsockopt(fd, TcpCongestion, &OsString::from(name));
-            return Self { own: None, state: Control::Resting };
+            return Self { own: None, state: Control::Resting, lacks_opener: false };
         }
         let own = getsockopt(fd, TcpCongestion).ok();
-        let mut control = Self { own, state: Control::Own { rate: 0, is_short: false } };
+        let state = Control::Own { rate: 0, is_short: false };
+        let mut control = Self { own, state, lacks_opener: false };
         control.rest(fd);
         control
     }
@@ -112,15 +117,16 @@ impl CongestionControl {
 
     /// The kernel has been told that so much may be sent, bytes per second. By itself it follows with the next acknowledgement, which
     /// after a rest is a whole round trip away: an opener that begins anew follows at once.
-    pub(crate) fn hasten(&self, fd: &OwnedFd, rate: u64) {
+    pub(crate) fn hasten(&mut self, fd: &OwnedFd, rate: u64) {
         let Some(own) = &self.own else { return };
         let lags = || TcpInfo::of(fd).is_ok_and(|info| Spacing::of(&info).lags_behind(rate));
-        if matches!(self.state, Control::Own { .. }) || !lags() {
+        if matches!(self.state, Control::Own { .. }) || self.lacks_opener || !lags() {
             return;
         }
         // Set to what it is it would go on as it is.
         let _ = setsockopt(fd, TcpCongestion, &OsString::from(PLAIN));
         if setsockopt(fd, TcpCongestion, &OsString::from(OPENER)).is_err() {
+            self.lacks_opener = true;
             let _ = setsockopt(fd, TcpCongestion, own);
         }
     }
@@ -139,6 +145,7 @@ impl CongestionControl {
         }
         // Kernels without it, or that do not let us have it, forget later by a longer timeout.
         if setsockopt(fd, TcpCongestion, &OsString::from(OPENER)).is_err() {
+            self.lacks_opener = true;
             let _ = setsockopt(fd, RtoMin, &RTO_MIN_RESTING_US);
         }
     }
@@ -185,23 +192,30 @@ pub(crate) fn outlook(fd: &OwnedFd) -> io::Result<Outlook> {
     Ok(Outlook { room: room(&info), progress: progress_of(&info), spacing })
 }
 
-/// For what rate a connection's segments are spaced out, which an acknowledgement may change.
+/// For what rate a connection's segments are spaced out, which an acknowledgement may change, and an opener that begins anew.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spacing {
     /// Bytes per second.
     rate: u64,
+    /// What an opener begins with.
+    anew: f64,
     /// Since the last acknowledgement.
     silent_ms: u32,
 }
 
 impl Spacing {
-    const fn of(info: &TcpInfo) -> Self {
-        Self { rate: info.pacing_rate, silent_ms: info.last_ack_recv_ms }
+    fn of(info: &TcpInfo) -> Self {
+        let window = f64::from(info.snd_cwnd) * f64::from(info.snd_mss);
+        let anew = OPENS_BY * window / (f64::from(info.rtt.max(1)) / 1e6);
+        Self { rate: info.pacing_rate, anew, silent_ms: info.last_ack_recv_ms }
     }
 
-    /// Whether it is for less than this, with no acknowledgement in sight that would change it.
+    /// Whether it is for less than this, with no acknowledgement in sight that would change it, and an opener would be faster.
     pub(crate) fn lags_behind(self, rate: u64) -> bool {
-        (self.rate as f64) < FOLLOWED * rate as f64 && self.silent_ms >= SILENT_MS
+        let known = self.rate as f64;
+        known < FOLLOWED * rate as f64
+            && self.silent_ms >= SILENT_MS
+            && self.anew > known / FOLLOWED
     }
 }
 
@@ -305,7 +319,7 @@ mod tests {
         let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut far, _) = listener.accept().unwrap();
         let fd: OwnedFd = stream.try_clone().unwrap().into();
-        let control = CongestionControl::new(&fd, None);
+        let mut control = CongestionControl::new(&fd, None);
         set_pacing_rate(&fd, 100_000).unwrap();
         stream.write_all(&[0; 1000]).unwrap();
         far.read_exact(&mut [0; 1000]).unwrap();
@@ -323,6 +337,22 @@ mod tests {
             .is_ok_and(|name| name.as_encoded_bytes().starts_with(b"bbr"));
         assert_eq!(info().pacing_rate > 4_000_000, has_opener, "{:?}", info());
         assert!(info().pacing_rate <= 5_000_000, "{:?}", info());
+    }
+
+    #[test]
+    fn an_opener_begins_anew_only_where_that_is_faster_and_nothing_else_changes_it() {
+        let spacing = Spacing { rate: 4_000_000, anew: 11e6, silent_ms: SILENT_MS };
+        assert!(spacing.lags_behind(6_000_000));
+        assert!(!spacing.lags_behind(4_000_000));
+        assert!(!Spacing { anew: 4_100_000.0, ..spacing }.lags_behind(6_000_000));
+        assert!(!Spacing { silent_ms: SILENT_MS - 1, ..spacing }.lags_behind(6_000_000));
+        // Ten segments at 20 ms; before anything was acknowledged nothing is known.
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let fd: OwnedFd = TcpStream::connect(listener.local_addr().unwrap()).unwrap().into();
+        let info = TcpInfo::of(&fd).unwrap();
+        let info = TcpInfo { snd_cwnd: 10, snd_mss: 1448, rtt: 20_000, ..info };
+        assert!((Spacing::of(&info).anew - 2_088_740.0).abs() < 1.0);
+        assert!(Spacing::of(&TcpInfo { rtt: 0, ..info }).anew.is_finite());
     }
 
     #[test]

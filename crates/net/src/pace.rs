@@ -34,11 +34,11 @@ const REST: f64 = 2.0 / 3.0;
 /// The same of a frame that others are behind, with what is on the wire beside it.
 const FRAME_BESIDE: usize = 2 * SEGMENT;
 
-/// What late wake-ups have missed is made up for by a faster turn, up to this part of it.
+/// What late wake-ups have missed, and what a pause is worth, is made up for by a faster turn, up to this part of it.
 const CREDIT: f64 = 0.4;
 
 /// A kernel that is held up is told to be faster by this part of what it is told: three times as fast. Who holds it up has more in the queue.
-/// So is one whose interface holds back what it sends.
+/// The same where the rate is all that the interface carries, of a message that is all there is: the interface spaces it out.
 const HASTE: f64 = 2.0 / 3.0;
 
 /// The same where the rate is all that an interface carries, of a connection that goes on: a moment in which the interface has nothing is
@@ -153,24 +153,24 @@ impl Pacer {
         self.rate = rate;
     }
 
-    /// What a socket is to be told that may write so many bytes now, bytes per second: it makes up for what has been missed.
+    /// What a socket is to be told that may write so many bytes now, bytes per second: it makes up for what has been missed, and sees to it
+    /// that an interface which it fills has no gaps.
     pub(crate) fn socket_rate(&self, bytes: usize) -> u64 {
         let made_up = self.made_up_by(bytes) / (bytes as f64).max(1.0);
-        let fills = self.is_filling && bytes as u64 > SMALL;
-        let least = if fills { FILL } else { 0.0 };
+        let least = if self.is_filling { FILL } else { 0.0 };
         faster(self.rate, if self.is_held_up() { HASTE } else { made_up.max(least) })
     }
 
-    /// The same where these bytes are all that there is: what the interface holds back by itself need not be spaced out before that.
-    pub(crate) fn socket_rate_of_all(&self, bytes: usize) -> u64 {
-        if self.is_filling && bytes as u64 > SMALL {
-            return faster(self.rate, HASTE);
-        }
-        self.socket_rate(bytes)
+    /// The same where its peer has no more than these: what the interface holds back by itself need not be spaced out before that.
+    pub(crate) fn socket_rate_of_last(&self, bytes: usize) -> u64 {
+        if self.is_filling { faster(self.rate, HASTE) } else { self.socket_rate(bytes) }
     }
 
     /// Whether the rate is all that the interface carries; and so many bytes may leave at once after a pause, beside it.
-    pub(crate) const fn set_slack(&mut self, is_filling: bool, allowance: f64) {
+    pub(crate) fn set_slack(&mut self, is_filling: bool, allowance: f64) {
+        if allowance < self.allowance && !self.has_waiting() {
+            self.missed = self.missed.min(allowance);
+        }
         (self.is_filling, self.allowance) = (is_filling, allowance);
     }
 
@@ -188,6 +188,11 @@ impl Pacer {
     /// when nobody knows yet whether others will.
     pub(crate) fn is_bounded_by_window(&self) -> bool {
         self.has_waiting() || self.is_first
+    }
+
+    /// Whether it is the first one after a rest.
+    pub(crate) const fn is_after_rest(&self) -> bool {
+        self.is_first
     }
 
     /// That turn is cut short by the window.

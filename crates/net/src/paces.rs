@@ -9,7 +9,7 @@ use gridmpi_rate::{ACKNOWLEDGEMENT, Claims, PAYLOAD, Rate, SEGMENT};
 use gridmpi_wire::ProcId;
 
 use crate::Pacing;
-use crate::link::{Left, Link, Most, Written};
+use crate::link::{Left, Link, Most, Pace, Written};
 use crate::options::{Outlook, outlook, progress};
 use crate::pace::{Ask, Pacer, Progress, SMALL, Turn, turn_time};
 use crate::poller::{Interest, Slots, Token};
@@ -321,19 +321,21 @@ impl State {
         let (Some(Paced { pacer, .. }), Some(most)) = (self.paces.get(cluster), most) else {
             return Ok(None);
         };
-        let rate = match usize::try_from(backlog) {
-            Ok(all) if all <= most => pacer.socket_rate_of_all(all),
+        let rate = (pacer.rate() as u64).max(1);
+        let told = match usize::try_from(backlog) {
+            _ if backlog <= SMALL => rate,
+            Ok(all) if all <= most => pacer.socket_rate_of_last(all),
             _ => pacer.socket_rate(most),
         };
         // What needs no spacing does not slow the kernel down: it is not as easily made faster again.
         if backlog > SMALL || link.paced_to.is_none_or(|known| known < rate) {
-            link.pace(rate, is_behind)?;
+            link.pace(Pace { told, rate, is_behind })?;
         }
         Ok(Some(most))
     }
 
     /// How much of a turn of so many bytes the connection's window lets out; if that is nothing others go first. And whether the kernel
-    /// would space it out for less than the rate, because of what was sent before a rest.
+    /// would space it out for less than the rate, as it did before a rest.
     fn within_window(
         &mut self,
         cluster: u16,
@@ -352,7 +354,7 @@ impl State {
         if room < most {
             pacer.cut();
         }
-        let is_behind = spacing.lags_behind(pacer.rate() as u64);
+        let is_behind = pacer.is_after_rest() && spacing.lags_behind(pacer.rate() as u64);
         Ok((Some(most.min(room.max(SEGMENT))), is_behind))
     }
 
@@ -369,7 +371,7 @@ impl State {
         for &(_, token) in links {
             if let Some(Socket::Link(link)) = self.sockets.get(token) {
                 // A connection that fails says so by itself.
-                let _ = link.pace(rate, false);
+                let _ = link.pace(Pace::plain(rate));
             }
         }
     }
@@ -430,7 +432,7 @@ impl State {
 fn unpace(link: &mut Link) {
     if link.paced_to.is_some() {
         // A connection that fails says so by itself.
-        let _ = link.pace(u64::MAX, false);
+        let _ = link.pace(Pace::plain(u64::MAX));
         link.paced_to = None;
     }
     // The opener is for those that are paced: at next to no rate any window is wide enough for the connection's own.

@@ -40,6 +40,9 @@ impl State {
         for (cluster, sum) in (0u16..).zip(sums) {
             self.note_use(cluster, sum.used, now);
             let seen = sum.seen();
+            if let Some(paced) = self.paces.get(cluster) {
+                paced.claims.resent(seen.resent, now);
+            }
             if seen != Seen::default() {
                 has_some = true;
                 self.tell_seen(cluster, seen, now);

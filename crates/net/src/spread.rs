@@ -7,7 +7,7 @@ use gridmpi_rate::SEGMENT;
 use gridmpi_wire::{ProcId, Strand};
 
 use crate::NetConfig;
-use crate::link::{Left, Link, Most};
+use crate::link::{Left, Link, Most, Pace};
 use crate::options::window;
 use crate::pace::{Ask, Pacer, Turn};
 use crate::paces::{Paces, YOUNG};
@@ -359,7 +359,7 @@ impl State {
             if turn.is_bounded {
                 most = most.min(window(&link.carrier.fd)?.max(SEGMENT));
             }
-            link.pace(rate.max(1), false)?;
+            link.pace(Pace::plain(rate.max(1)))?;
         }
         let written = self.write_most(link, Most::Bytes(most))?;
         *bytes = link.carrier.on_wire(written.bytes);
@@ -379,7 +379,8 @@ impl State {
         let frame = self.endpoint.frame_bytes(id);
         let ask = Ask { backlog, frame, is_young: false, share };
         let Turn::Now(most) = paced.pacer.ask(id, ask, began) else { return None };
-        let (rate, has_others) = (paced.pacer.socket_rate(most), paced.pacer.has_waiting());
+        let all = usize::try_from(backlog).map_or(most, |all| most.min(all));
+        let (rate, has_others) = (paced.pacer.socket_rate(all), paced.pacer.has_waiting());
         let is_bounded = paced.pacer.is_bounded_by_window();
         Some(SharedTurn { most, rate, has_others, is_bounded, is_counted: backlog > 0, began })
     }

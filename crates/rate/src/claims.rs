@@ -14,7 +14,12 @@ use std::time::{Duration, Instant};
 const LAG_MOST: Duration = Duration::from_millis(4);
 
 /// What may pile up before a link where all begin at once after a pause, bits: a quarter of a small switch's buffer.
-const ALLOWANCE: f64 = 16384.0 * 8.0;
+const PAUSE: f64 = 16384.0 * 8.0;
+
+/// More segments that were sent again between two looks are no probes of a tail: something was lost. For so long after that a pause is
+/// worth nothing.
+const PROBES: u64 = 2;
+const CAREFUL: Duration = Duration::from_secs(30);
 
 /// What a broker is to be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +57,8 @@ pub struct Claims {
     lag: Duration,
     /// Bits that were sent too fast.
     debt: f64,
+    /// Something was lost not long ago.
+    careful_until: Option<Instant>,
     demand: Demand,
     told: Vec<Claimed>,
 }
@@ -84,6 +91,7 @@ impl Claims {
             asked: None,
             lag: Duration::ZERO,
             debt: 0.0,
+            careful_until: None,
             demand: Demand::default(),
             told: Vec::new(),
         }
@@ -271,21 +279,6 @@ impl Claims {
         }
     }
 
-    /// How many bits may leave at once after a pause, beside the rate: the process's part of what may pile up before the link. None where
-    /// there is no broker, or the program's own rate counts.
-    #[must_use]
-    pub fn allowance(&self) -> f64 {
-        let Some(path) = self.path.filter(|_| self.held.is_none()) else { return 0.0 };
-        let part = self.rate().bits_per_second() / path.link.bits_per_second();
-        if part.is_finite() { ALLOWANCE * part.min(1.0) } else { 0.0 }
-    }
-
-    /// Whether that is all that the node's interface carries: it holds back more by itself.
-    #[must_use]
-    pub fn fills_interface(&self) -> bool {
-        self.held.is_none() && self.path.is_some_and(|path| self.rate() >= path.interface)
-    }
-
     /// The part of one destination process in that, by what an equal one would be: 1 where all are granted the same.
     #[must_use]
     pub fn share(&self, to: NodeId) -> f64 {
@@ -296,6 +289,34 @@ impl Claims {
             users += claim.users.len();
         }
         claim.share / claim.users.len() as f64 * users as f64 / shares
+    }
+
+    /// How many bits may leave at once after a pause, beside the rate: the process's part of what may pile up before the link. None where
+    /// there is no broker or the program's own rate counts; where a node alone can fill the link, since nothing of that drains then; and
+    /// for a while after losses.
+    #[must_use]
+    pub fn allowance(&self) -> f64 {
+        let is_free = self.held.is_none() && self.careful_until.is_none();
+        let path = self.path.filter(|path| is_free && path.interface < path.link);
+        path.map_or(0.0, |path| {
+            let part = self.rate().bits_per_second() / path.link.bits_per_second();
+            PAUSE * part.min(1.0)
+        })
+    }
+
+    /// So many segments to the cluster were sent again since this was last said.
+    pub fn resent(&mut self, segments: u64, now: Instant) {
+        if segments > PROBES {
+            self.careful_until = Some(now + CAREFUL);
+        } else {
+            self.careful_until.take_if(|until| *until <= now);
+        }
+    }
+
+    /// Whether the rate is all that the node's interface carries: it holds back more by itself.
+    #[must_use]
+    pub fn fills_interface(&self) -> bool {
+        self.held.is_none() && self.path.is_some_and(|path| self.rate() >= path.interface)
     }
 }
 
@@ -364,24 +385,42 @@ mod tests {
     #[test]
     fn a_pause_is_worth_the_same_part_of_a_buffer_as_the_rate_is_of_the_link() {
         let (mut claims, nodes, now) = claims();
-        assert_eq!((claims.allowance(), claims.fills_interface()), (0.0, false));
+        let slack = |claims: &Claims| (claims.allowance(), claims.fills_interface());
+        assert_eq!(slack(&claims), (0.0, false));
         let path = Path { node: nodes[0], interface: mbit(50.0), link: mbit(160.0) };
         claims.go_over(path, Rate::UNBOUNDED);
-        assert_eq!((claims.allowance(), claims.fills_interface()), (ALLOWANCE / 8.0, false));
+        assert_eq!(slack(&claims), (PAUSE / 8.0, false));
         claims.begin(nodes[0], 7, now);
         claims.grant(mbit(50.0), true, now);
-        assert_eq!(
-            (claims.allowance(), claims.fills_interface()),
-            (ALLOWANCE * 50.0 / 160.0, true)
-        );
+        assert_eq!(slack(&claims), (PAUSE * 50.0 / 160.0, true));
         // Who wants a rate wants that.
         claims.hold(Some(mbit(50.0)));
-        assert_eq!((claims.allowance(), claims.fills_interface()), (0.0, false));
+        assert_eq!(slack(&claims), (0.0, false));
         claims.hold(None);
+        // Somebody alone may fill the link all the time.
+        claims.go_over(Path { interface: mbit(160.0), ..path }, Rate::UNBOUNDED);
+        assert_eq!(slack(&claims), (0.0, false));
         claims.go_over(Path { link: Rate::UNBOUNDED, ..path }, Rate::UNBOUNDED);
-        assert_eq!(claims.allowance(), 0.0);
+        assert!(claims.allowance() < 1.0 && claims.fills_interface());
         claims.forsake();
-        assert!(!claims.fills_interface());
+        assert_eq!(slack(&claims), (0.0, false));
+    }
+
+    #[test]
+    fn after_losses_a_pause_is_worth_nothing_for_a_while() {
+        let (mut claims, nodes, now) = claims();
+        claims.go_over(
+            Path { node: nodes[0], interface: mbit(50.0), link: mbit(160.0) },
+            Rate::UNBOUNDED,
+        );
+        claims.resent(PROBES, now);
+        assert!(claims.allowance() > 0.0);
+        claims.resent(PROBES + 1, now);
+        assert_eq!(claims.allowance(), 0.0);
+        claims.resent(0, now + CAREFUL - MS);
+        assert_eq!(claims.allowance(), 0.0);
+        claims.resent(0, now + CAREFUL);
+        assert!(claims.allowance() > 0.0);
     }
 
     #[test]
