@@ -21,12 +21,12 @@ use crate::channel::received;
 use crate::clock::Clock;
 use crate::config::{Config, Proof};
 use crate::control::{Command, Handle};
-use crate::core::{Core, Wire};
+use crate::core::Core;
 use crate::crowd::Crowd;
 use crate::dial::Known;
 use crate::http::Http;
 use crate::lookout::Lookout;
-use crate::metrics::{PeerSeen, Snapshot};
+use crate::metrics::{Path, PeerSeen, Snapshot};
 use crate::notify;
 use crate::options;
 use crate::poller::{Interest, Ready};
@@ -393,14 +393,19 @@ impl Daemon {
     pub(crate) fn snapshot(&self) -> Snapshot {
         let mut peers: Vec<PeerSeen> = Vec::new();
         for (key, known) in self.known.iter() {
-            let is_its = |wire: Wire| match self.sockets.all.get(wire.into()) {
-                Some(Socket::Trunk(trunk)) => trunk.known == Some(key),
-                _ => false,
-            };
-            let links = self.core.trunks().filter(|(_, wire)| is_its(*wire));
-            let round_trip = links.filter_map(|(link, _)| self.core.round_trip(link)).min();
+            let (mut round_trip, mut path) = (None::<Duration>, Path::default());
+            for (link, wire) in self.core.trunks() {
+                match self.sockets.all.get(wire.into()) {
+                    Some(Socket::Trunk(trunk)) if trunk.known == Some(key) => {
+                        let measured = self.core.round_trip(link);
+                        round_trip = round_trip.into_iter().chain(measured).min();
+                        path.add(options::path(&trunk.channel.fd));
+                    }
+                    _ => {}
+                }
+            }
             let (name, connections) = (known.peer.name.clone(), known.up);
-            peers.push(PeerSeen { name, connections, round_trip });
+            peers.push(PeerSeen { name, connections, round_trip, path });
         }
         Snapshot {
             is_draining: self.is_draining(),

@@ -50,6 +50,6 @@ pub use daemon::Daemon;
 pub use file::{LogFormat, Settings, parse};
 pub use identity::{CERTIFICATE, IdentityError, KEY, create_secret};
 pub use look::{Beside, Look, Useless, Wrong, look, look_beside};
-pub use metrics::{PeerSeen, Snapshot};
+pub use metrics::{Path, PeerSeen, Snapshot};
 pub use secret::{SecretError, read_secret};
 pub use tls::{Fingerprint, Identity};

@@ -36,6 +36,27 @@ pub struct PeerSeen {
     pub connections: usize,
     /// As last measured.
     pub round_trip: Option<Duration>,
+    /// What the kernel says of the connections that stand.
+    pub path: Path,
+}
+
+/// The way to another relay, by the account of TCP here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Path {
+    /// The largest packet that TCP counts on, bytes with headers; the least of all connections. `None` where none stands.
+    pub packet: Option<u32>,
+    /// Segments with data that were sent, since each connection was made, those that were sent again among them.
+    pub sent: u64,
+    /// Those that were sent again.
+    pub resent: u64,
+}
+
+impl Path {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.packet = self.packet.into_iter().chain(other.packet).min();
+        self.sent += other.sent;
+        self.resent += other.resent;
+    }
 }
 
 impl Snapshot {
@@ -150,6 +171,7 @@ pub(crate) fn encode(seen: &Snapshot) -> Result<String, fmt::Error> {
     let times = peers()
         .filter_map(|peer| Some((label("peer", &peer.name), peer.round_trip?.as_secs_f64())));
     page.gauges("peer_round_trip_seconds", "Round trip to another relay", times);
+    of_paths(&mut page, &seen.peers);
     let mut jobs: Vec<_> = gauges.jobs.iter().collect();
     jobs.sort_by_key(|(_, used)| std::cmp::Reverse(used.bytes));
     jobs.truncate(JOBS);
@@ -167,6 +189,30 @@ pub(crate) fn encode(seen: &Snapshot) -> Result<String, fmt::Error> {
     Ok(text)
 }
 
+/// Of connections that stand: what ended ones have sent is in none of it, so these are gauges.
+fn of_paths(page: &mut Page, peers: &[PeerSeen]) {
+    let of = |value: fn(&Path) -> Option<f64>| {
+        let value =
+            move |peer: &PeerSeen| Some((vec![("peer", peer.name.clone())], value(&peer.path)?));
+        peers.iter().filter_map(value)
+    };
+    page.gauges(
+        "peer_packet_bytes",
+        "Largest packet that TCP counts on towards another relay, by the connections that stand",
+        of(|path| path.packet.map(f64::from)),
+    );
+    page.gauges(
+        "peer_segments",
+        "Segments with data sent to another relay by the connections that stand",
+        of(|path| Some(path.sent as f64)),
+    );
+    page.gauges(
+        "peer_segments_resent",
+        "Those of them that were sent again",
+        of(|path| Some(path.resent as f64)),
+    );
+}
+
 const REFUSALS: [(LegVerdict, &str); 6] = [
     (LegVerdict::JobNotAllowed, "job_not_allowed"),
     (LegVerdict::NoRoute, "no_route"),
@@ -175,3 +221,37 @@ const REFUSALS: [(LegVerdict, &str); 6] = [
     (LegVerdict::Full, "full"),
     (LegVerdict::Draining, "draining"),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_way_to_a_relay_is_that_of_all_connections_and_says_nothing_where_none_stands() {
+        let one = Path { packet: Some(1500), sent: 10, resent: 1 };
+        let mut path = Path::default();
+        for more in [one, Path { packet: Some(1400), sent: 5, resent: 2 }, Path::default()] {
+            path.add(more);
+        }
+        assert_eq!(path, Path { packet: Some(1400), sent: 15, resent: 3 });
+        let seen = |name: &str, path| PeerSeen {
+            name: name.to_owned(),
+            connections: 2,
+            round_trip: None,
+            path,
+        };
+        let mut page = Page(Registry::with_prefix("gridmpi_relay"));
+        of_paths(&mut page, &[seen("up", path), seen("down", Path::default())]);
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &page.0).unwrap();
+        for line in [
+            "gridmpi_relay_peer_packet_bytes{peer=\"up\"} 1400.0",
+            "gridmpi_relay_peer_segments{peer=\"up\"} 15.0",
+            "gridmpi_relay_peer_segments_resent{peer=\"up\"} 3.0",
+            "gridmpi_relay_peer_segments_resent{peer=\"down\"} 0.0",
+        ] {
+            assert!(text.contains(line), "{line}: {text}");
+        }
+        assert!(!text.contains("packet_bytes{peer=\"down\"}"), "{text}");
+    }
+}

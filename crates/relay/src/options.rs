@@ -7,6 +7,8 @@ use std::time::Duration;
 use gridmpi_sock::{TcpInfo, bound_unsent, look_after, set_pacing_rate};
 use socket2::SockRef;
 
+use crate::metrics::Path;
+
 /// What the kernel may hold of a connection between relays that has not left: enough to keep it busy, little enough that whose
 /// turn it is is decided late.
 const NOT_SENT: u32 = 256 * 1024;
@@ -47,6 +49,16 @@ pub(crate) fn reset_on_close(fd: &OwnedFd) {
 /// Bytes that the other side's host has acknowledged.
 pub(crate) fn acknowledged(fd: &OwnedFd) -> Option<u64> {
     Some(TcpInfo::of(fd).ok()?.bytes_acked)
+}
+
+/// What the kernel says of the way of a connection; nothing where it does not.
+pub(crate) fn path(fd: &OwnedFd) -> Path {
+    let of = |info: TcpInfo| Path {
+        packet: Some(info.pmtu),
+        sent: info.data_segs_out.into(),
+        resent: info.total_retrans.into(),
+    };
+    TcpInfo::of(fd).map_or_else(|_| Path::default(), of)
 }
 
 /// Whether the kernel has given the connection up since nobody answered, or the host was not even found.

@@ -65,6 +65,13 @@ fn several_connections_carry_the_circuits_of_one_peer() {
     let circuits: Vec<_> = (0..6).map(|n| circuit(first.address, 10 + n, &mut b)).collect();
     let threads = circuits.into_iter().map(|(a, b)| std::thread::spawn(|| exchange(a, b, 2 << 20)));
     threads.collect::<Vec<_>>().into_iter().for_each(|thread| thread.join().unwrap());
+    for relay in [&first, &second] {
+        let peers = relay.handle.snapshot(PATIENCE).unwrap().peers;
+        let path = peers[0].path;
+        // 12 MiB went by segments of 64 KiB at most.
+        assert!(path.packet.is_some_and(|packet| packet >= 576) && path.sent >= 192, "{path:?}");
+        assert!(path.resent <= path.sent, "{path:?}");
+    }
 }
 
 /// Whether the first relay sends the second away, and has no way to a process there.
