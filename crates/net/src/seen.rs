@@ -38,11 +38,8 @@ impl State {
         let sums = self.look();
         let mut has_some = false;
         for (cluster, sum) in (0u16..).zip(sums) {
-            self.note_use(cluster, sum.used, now);
             let seen = sum.seen();
-            if let Some(paced) = self.paces.get(cluster) {
-                paced.claims.resent(seen.resent, now);
-            }
+            self.note_use(cluster, sum.used, seen.resent, now);
             if seen != Seen::default() {
                 has_some = true;
                 self.tell_seen(cluster, seen, now);
@@ -54,9 +51,11 @@ impl State {
         }
     }
 
-    /// So much of what was sent to a cluster has arrived, or is at a relay: the broker is told if that is less than is granted.
-    fn note_use(&mut self, cluster: u16, acknowledged: u64, now: Instant) {
+    /// So much of what was sent to a cluster has arrived, or is at a relay: the broker is told if that is less than is granted. And so many
+    /// segments were sent again.
+    fn note_use(&mut self, cluster: u16, acknowledged: u64, resent: u64, now: Instant) {
         let Some(paced) = self.paces.get(cluster) else { return };
+        paced.claims.resent(resent, now);
         if paced.claims.used(wire_bits(acknowledged), now)
             && let Some(regulation) = &mut self.regulation
         {

@@ -84,6 +84,10 @@ const JOBS: usize = 100;
 
 type Labels = Vec<(&'static str, String)>;
 
+fn label(name: &'static str, value: &str) -> Labels {
+    vec![(name, value.to_owned())]
+}
+
 struct Page(Registry);
 
 impl Page {
@@ -157,7 +161,6 @@ pub(crate) fn encode(seen: &Snapshot) -> Result<String, fmt::Error> {
         "Connections of processes that were given up since their hosts did not answer",
         outside.silent,
     );
-    let label = |name, value: &str| vec![(name, value.to_owned())];
     let refusals = REFUSALS.iter().map(|(verdict, name)| {
         (label("verdict", name), counts.refused.get(*verdict as usize).copied().unwrap_or_default())
     });
@@ -192,8 +195,7 @@ pub(crate) fn encode(seen: &Snapshot) -> Result<String, fmt::Error> {
 /// Of connections that stand: what ended ones have sent is in none of it, so these are gauges.
 fn of_paths(page: &mut Page, peers: &[PeerSeen]) {
     let of = |value: fn(&Path) -> Option<f64>| {
-        let value =
-            move |peer: &PeerSeen| Some((vec![("peer", peer.name.clone())], value(&peer.path)?));
+        let value = move |peer: &PeerSeen| Some((label("peer", &peer.name), value(&peer.path)?));
         peers.iter().filter_map(value)
     };
     page.gauges(
