@@ -14,6 +14,7 @@ use crate::carrier::Carrier;
 use crate::dial::{nonce, prepare};
 use crate::handshake::{Answer, AnswerStep, Proven};
 use crate::link::{peek, received};
+use crate::links::Met;
 use crate::poller::{Interest, Token};
 use crate::security::FIRST_BYTE;
 use crate::state::{Socket, State};
@@ -322,7 +323,9 @@ impl State {
             self.redial(id, false);
             return;
         }
-        self.establish((id, strand), pending.carrier, Some(pending.address));
+        let answer = pending.hello.map(|hello| hello.elapsed());
+        let met = Met { address: Some(pending.address), answer };
+        self.establish((id, strand), pending.carrier, met);
     }
 
     /// Ends connections that the dialer had lost when it said hello.

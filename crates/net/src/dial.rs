@@ -18,6 +18,7 @@ use crate::crossing::Deference;
 use crate::failure::Target;
 use crate::handshake::{Ask, AskStep, Claim};
 use crate::link::received;
+use crate::links::Met;
 use crate::options::shorten_timeouts;
 use crate::poller::{Interest, Token};
 use crate::relays::read_ask;
@@ -72,6 +73,8 @@ pub(crate) struct Attempt {
     stage: Stage,
     /// When hello was said.
     pub(crate) asked: Instant,
+    /// When our proof was given.
+    proven: Option<Instant>,
     pub(crate) deference: Deference,
 }
 
@@ -330,6 +333,7 @@ impl State {
             target,
             stage: Stage::Connecting,
             asked: Instant::now(),
+            proven: None,
             deference: Deference::Possible,
         };
         self.sockets.put(token, Socket::Attempt(Box::new(attempt)));
@@ -376,7 +380,7 @@ impl State {
     }
 
     fn attempt_succeeded(&mut self, token: Token, attempt: Attempt, resume: u64) {
-        let Attempt { carrier, peer, strand, target, .. } = attempt;
+        let Attempt { carrier, peer, strand, target, proven, .. } = attempt;
         let address = target.address();
         // The same descriptor gets another token; the old one must not be met again.
         let _ = self.poller.remove(&carrier.fd);
@@ -387,7 +391,10 @@ impl State {
         // One that stood under this number was not what the other side has chosen.
         self.drop_link(peer, strand);
         match self.endpoint.connected(peer, strand, resume) {
-            Ok(()) => self.establish((peer, strand), carrier, Some(address)),
+            Ok(()) => {
+                let answer = proven.map(|proven| proven.elapsed());
+                self.establish((peer, strand), carrier, Met { address: Some(address), answer });
+            }
             Err(error) => self.cannot_resume(peer, Some(address), error),
         }
     }
@@ -432,6 +439,7 @@ impl State {
                     match ask.read(count, &self.us, claim)? {
                         AskStep::More => {}
                         AskStep::Send(proof) => {
+                            attempt.proven = Some(Instant::now());
                             attempt.carrier.write_all(&proof).map_err(DialError::Io)?;
                         }
                         AskStep::Welcomed(resume) => return Ok(Some(resume)),

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use gridmpi_engine::PeerMisbehaved;
 use gridmpi_wire::{ProcId, Strand};
@@ -15,6 +15,15 @@ use crate::poller::{Interest, Ready, Token};
 use crate::state::{Peer, Socket, State};
 use crate::{Failure, LinkError};
 
+/// What a handshake has told of a connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Met {
+    /// Of the other side.
+    pub(crate) address: Option<SocketAddr>,
+    /// How long the other side took to answer, all that lies between included.
+    pub(crate) answer: Option<Duration>,
+}
+
 impl State {
     /// A handshake has succeeded and the endpoint has agreed: `carrier` is this connection to `id` from now
     /// on. The caller has registered nothing for it, or taken it back.
@@ -22,7 +31,7 @@ impl State {
         &mut self,
         (id, strand): (ProcId, Strand),
         carrier: Carrier,
-        address: Option<SocketAddr>,
+        Met { address, answer }: Met,
     ) {
         self.end_dial(id, strand);
         let token = self.sockets.reserve();
@@ -40,7 +49,7 @@ impl State {
         link.is_far = self.paces.is_far(id);
         self.peer(id).links.push((strand, token));
         self.bound_links(id, &link);
-        self.bound_reach(id, strand);
+        self.begin_beside(&mut link, answer);
         self.stats.connections += 1;
         self.note_presence(id);
         let has_more = link.carrier.has_readable();

@@ -285,6 +285,7 @@ impl State {
     }
 
     pub(crate) fn write_most(&mut self, link: &mut Link, most: Most) -> io::Result<Written> {
+        self.begin_to_write(link);
         let written = link.write(&mut self.endpoint, most)?;
         self.stats.bytes_out += written.bytes as u64;
         link.written += written.bytes as u64;

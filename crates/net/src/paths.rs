@@ -55,7 +55,7 @@ struct Evidence {
     lag: Lag,
 }
 
-/// The shortest time that an acknowledgement has taken lately.
+/// The shortest time that an acknowledgement, or the answer in a handshake, has taken lately.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lag {
     least: Option<Duration>,

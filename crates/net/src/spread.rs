@@ -27,8 +27,8 @@ const MEMORY: Duration = Duration::from_millis(250);
 /// A connection that is new sends no more than this in a turn, since the kernel does not space it out yet.
 const YOUNG_TURN: usize = 2 * SEGMENT;
 
-/// What one of several connections may have on its way while nothing is known of it: enough for the next one to be made while that
-/// is carried.
+/// What one of several connections may have on its way while nothing is known of any, and at most while nothing is of itself: enough
+/// for the next one to be made while that is carried.
 const REACH_UNSEEN: u64 = 512 << 10;
 
 /// And later at least.
@@ -37,6 +37,9 @@ const REACH_LEAST: u64 = 64 << 10;
 /// What it may have on its way later, in seconds at the rate that it has been seen to have: more than most round trips, so that it
 /// never rests, and little enough that the connections end together: what is not yet given away goes where there is room.
 const REACH_SECONDS: f64 = 0.25;
+
+/// Or in round trips, if that is more: one that may have more than it has been given yet becomes faster from one to the next.
+const REACH_ROUND_TRIPS: f64 = 2.0;
 
 /// How fast a connection has been seen to be: what the far process has acknowledged on it, by the time that took.
 #[derive(Debug)]
@@ -47,9 +50,9 @@ pub(crate) struct Speed {
     seen: Option<f64>,
     /// What came lately and in how many seconds.
     lately: (f64, f64),
-    /// What will be delivered when all has come that was on its way at that time.
+    /// What will at least be delivered when the next byte has come that was given to it at that time.
     mark: Option<(u64, Instant)>,
-    /// The time that this has taken, not yet told to its path; and on this connection lately.
+    /// The shortest time that this, or a handshake, has taken and that its path was not told; and on this connection lately.
     waited: Option<Duration>,
     lag: Lag,
     /// What has come and is not yet counted for its path.
@@ -73,9 +76,21 @@ impl Speed {
         }
     }
 
+    /// It is about to be given more, and so much has come and is on its way: when the next byte is acknowledged says how long that takes.
+    fn begin(&mut self, (delivered, flight): (u64, u64), now: Instant) {
+        if flight == 0 {
+            self.since = now;
+        }
+        let begun = delivered + flight;
+        let is_pending = self.mark.is_some_and(|(all, _)| all <= begun);
+        if !is_pending {
+            self.mark = Some((begun + 1, now));
+        }
+    }
+
     /// So much has come, and so much is on its way. What that says, if anything.
     pub(crate) fn look(&mut self, (delivered, flight): (u64, u64), now: Instant) -> Option<f64> {
-        self.note_lag((delivered, flight), now);
+        self.note_lag(delivered, now);
         let span = now.saturating_duration_since(self.since);
         let came = delivered.saturating_sub(self.delivered);
         if came > 0 && span >= SPAN_LEAST {
@@ -101,15 +116,16 @@ impl Speed {
         self.seen.filter(|_| is_late)
     }
 
-    fn note_lag(&mut self, (delivered, flight): (u64, u64), now: Instant) {
+    fn note_lag(&mut self, delivered: u64, now: Instant) {
         if let Some((_, at)) = self.mark.filter(|&(all, _)| delivered >= all) {
-            let waited = now.saturating_duration_since(at);
-            self.lag.note(waited, now);
-            (self.waited, self.mark) = (Some(waited), None);
+            self.note_waited(now.saturating_duration_since(at), now);
+            self.mark = None;
         }
-        if flight > 0 {
-            self.mark.get_or_insert((delivered + flight, now));
-        }
+    }
+
+    fn note_waited(&mut self, waited: Duration, now: Instant) {
+        self.lag.note(waited, now);
+        self.waited = Some(self.waited.map_or(waited, |other| other.min(waited)));
     }
 
     /// How fast it is to be taken for: by its path where that is known, but for one that keeps us waiting.
@@ -118,12 +134,12 @@ impl Speed {
         let by_path = if self.is_late { None } else { by_path() };
         Some(by_path.unwrap_or(seen))
     }
+}
 
-    /// What the connection may have on its way, bytes, if an acknowledgement takes so long.
-    fn reach(&self, lag: Option<Duration>) -> u64 {
-        let span = lag.map_or(0.0, |lag| 1.25 * lag.as_secs_f64()).max(REACH_SECONDS);
-        self.seen.map_or(REACH_UNSEEN, |rate| REACH_LEAST.max((rate * span) as u64))
-    }
+/// What a connection that is so fast, bytes per second, may have on its way, bytes, if an acknowledgement takes so long.
+fn reach(rate: f64, lag: Option<Duration>) -> u64 {
+    let span = lag.map_or(0.0, |lag| REACH_ROUND_TRIPS * lag.as_secs_f64()).max(REACH_SECONDS);
+    REACH_LEAST.max((rate * span) as u64)
 }
 
 impl State {
@@ -138,8 +154,8 @@ impl State {
         self.paces.is_far(id) && self.most_connections(id) > 1
     }
 
-    /// A connection is made: what it may have on its way is bounded where others may carry the rest.
-    pub(crate) fn bound_reach(&mut self, id: ProcId, strand: Strand) {
+    /// What a connection may have on its way that nothing is known of is bounded where others may carry the rest.
+    fn bound_reach(&mut self, id: ProcId, strand: Strand) {
         if self.may_have_several(id) {
             self.endpoint.set_reach(id, strand, REACH_UNSEEN);
         }
@@ -152,7 +168,7 @@ impl State {
         for (strand, token) in links {
             let (delivered, _) = self.endpoint.carried(id, strand).unwrap_or_default();
             if let Some(Socket::Link(link)) = self.sockets.get(token) {
-                link.speed = Speed { delivered, ..Speed::new(now) };
+                link.speed = Speed { delivered, lag: link.speed.lag, ..Speed::new(now) };
             }
             self.bound_reach(id, strand);
         }
@@ -177,32 +193,36 @@ impl State {
             return;
         }
         let now = Instant::now();
-        if let Some(mean) = self.look_at_speeds(link, now) {
+        if self.look_at_speeds(link, now)
+            && let Some(mean) = self.mean_speed(link)
+        {
             self.note_ways(link, mean, now);
-            self.tell_rates(link, mean);
+            self.tell_rates(link, mean, now);
         }
     }
 
-    /// Looks at all connections of `link`'s peer, and bounds what those may have on their way of which something new is known. What they
-    /// carry on average, bytes per second, if there is such a one.
-    fn look_at_speeds(&mut self, link: &mut Link, now: Instant) -> Option<f64> {
-        let Self { peers, sockets, endpoint, paths, paces, config, .. } = self;
+    /// Looks at all connections of `link`'s peer. Whether something new is known of any.
+    fn look_at_speeds(&mut self, link: &mut Link, now: Instant) -> bool {
+        let Self { peers, sockets, endpoint, .. } = self;
         let id = link.peer;
-        let (mut is_new, mut bytes, mut seconds) = (false, 0.0, 0.0);
-        for_each_link(peers.get(&id)?, sockets, link, |link| {
+        let mut is_new = false;
+        let Some(peer) = peers.get(&id) else { return false };
+        for_each_link(peer, sockets, link, |link| {
             let carried = endpoint.carried(id, link.strand);
-            if carried.is_some_and(|carried| link.speed.look(carried, now).is_some()) {
-                let lag = match path(link, paces, config) {
-                    Some(path) => paths.lag(path, link.speed.waited.take(), now),
-                    None => link.speed.lag.known(),
-                };
-                endpoint.set_reach(id, link.strand, link.speed.reach(lag));
-                is_new = true;
-            }
+            is_new |= carried.is_some_and(|carried| link.speed.look(carried, now).is_some());
+        });
+        is_new
+    }
+
+    /// What the connections of `link`'s peer carry on average, bytes per second, as far as was seen.
+    fn mean_speed(&mut self, link: &mut Link) -> Option<f64> {
+        let Self { peers, sockets, .. } = self;
+        let (mut bytes, mut seconds) = (0.0, 0.0);
+        for_each_link(peers.get(&link.peer)?, sockets, link, |link| {
             bytes += link.speed.lately.0;
             seconds += link.speed.lately.1;
         });
-        is_new.then(|| bytes / seconds)
+        (seconds > 0.0).then(|| bytes / seconds)
     }
 
     /// What came on the peer's connections says something of the ways that they go.
@@ -216,16 +236,52 @@ impl State {
         });
     }
 
-    /// Tells the endpoint how fast the peer's connections are.
-    fn tell_rates(&mut self, link: &mut Link, mean: f64) {
+    /// Tells the endpoint how fast the peer's connections are, and bounds what each may have on its way; one that nothing was seen of
+    /// as if it were like the others.
+    fn tell_rates(&mut self, link: &mut Link, mean: f64, now: Instant) {
         let Self { peers, sockets, endpoint, paths, paces, config, .. } = self;
         let Some(peer) = peers.get(&link.peer) else { return };
         for_each_link(peer, sockets, link, |link| {
-            let by_path = || path(link, paces, config).map(|path| mean * paths.factor(path));
-            if let Some(rate) = link.speed.told(by_path) {
-                endpoint.set_rate(link.peer, link.strand, rate);
+            let (id, strand) = (link.peer, link.strand);
+            let path = path(link, paces, config);
+            let by_path = || path.map(|path| mean * paths.factor(path));
+            let told = link.speed.told(by_path);
+            let rate = told.or_else(by_path).unwrap_or(mean);
+            let lag = match path {
+                Some(path) => paths.lag(path, link.speed.waited.take(), now),
+                None => link.speed.lag.known(),
+            };
+            if let Some(rate) = told {
+                endpoint.set_rate(id, strand, rate);
             }
+            let most = if told.is_some() { u64::MAX } else { REACH_UNSEEN };
+            endpoint.set_reach(id, strand, reach(rate, lag).min(most));
         });
+    }
+
+    /// A connection is made, and its handshake has told how long an answer takes: what it may have on its way is bounded as that of the
+    /// peer's others is.
+    pub(crate) fn begin_beside(&mut self, link: &mut Link, answer: Option<Duration>) {
+        let now = Instant::now();
+        if let Some(took) = answer {
+            link.speed.note_waited(took, now);
+        }
+        self.bound_reach(link.peer, link.strand);
+        if self.may_have_several(link.peer)
+            && let Some(mean) = self.mean_speed(link)
+        {
+            self.tell_rates(link, mean, now);
+        }
+    }
+
+    /// A connection is about to be given more.
+    pub(crate) fn begin_to_write(&mut self, link: &mut Link) {
+        if link.is_far
+            && self.most_connections(link.peer) > 1
+            && let Some(carried) = self.endpoint.carried(link.peer, link.strand)
+        {
+            link.speed.begin(carried, Instant::now());
+        }
     }
 
     /// Writes what there is for a peer with several connections.
@@ -265,10 +321,6 @@ impl State {
     ) -> Left {
         // Absent while it is being handled: its handler writes then.
         let Some(Socket::Link(mut link)) = self.sockets.take(token) else { return Left::Nothing };
-        let is_idle = |carried: (u64, u64)| carried.1 == 0;
-        if self.endpoint.carried(link.peer, link.strand).is_some_and(is_idle) {
-            link.speed.since = Instant::now();
-        }
         let written = write(self, &mut link);
         let left = written.as_ref().copied().unwrap_or(Left::Nothing);
         let result = written.and_then(|left| {
@@ -470,6 +522,7 @@ mod tests {
 
     use super::*;
     use crate::carrier::Carrier;
+    use crate::links::Met;
     use crate::paces::tests::{FAR, state};
 
     /// A process with so many connections to another, and much to send to it; and their far ends.
@@ -481,7 +534,7 @@ mod tests {
             let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             near.set_nonblocking(true).unwrap();
             state.endpoint.connected(FAR, strand, 1).unwrap();
-            state.establish((FAR, strand), Carrier::bare(near.into()), None);
+            state.establish((FAR, strand), Carrier::bare(near.into()), Met::default());
             listener.accept().unwrap().0
         });
         let far = far.collect();
@@ -601,15 +654,14 @@ mod tests {
     fn what_may_be_on_its_way_follows_the_rate_and_the_round_trip() {
         let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);
-        let reach = |speed: &Speed| speed.reach(speed.lag.known());
-        // 1 MB/s: half a second on their way, not the quarter that is the least.
+        let reach = |speed: &Speed| reach(speed.seen.unwrap(), speed.lag.known());
+        // 1 MB/s: twice the half of a second that an answer takes, not the quarter that is the least.
         let mut speed = Speed::new(start);
-        assert_eq!(reach(&speed), REACH_UNSEEN);
-        speed.look((0, 500_000), at(0));
-        for ms in 1..=500 {
-            speed.look((1000 * ms, 500_000), at(ms));
+        speed.begin((0, 0), at(0));
+        for ms in 500..=2500 {
+            speed.look((1000 * (ms - 499), 500_000), at(ms));
         }
-        assert!((600_000..650_000).contains(&reach(&speed)), "{}", reach(&speed));
+        assert!((990_000..1_010_000).contains(&reach(&speed)), "{}", reach(&speed));
         // A quick one, and a slow one.
         for (per_ms, least) in [(10_000, 2_499_000), (10, REACH_LEAST)] {
             let mut speed = Speed::new(start);
@@ -618,5 +670,54 @@ mod tests {
             }
             assert!((least..=least + least / 50).contains(&reach(&speed)), "{}", reach(&speed));
         }
+    }
+
+    #[test]
+    fn how_soon_a_connection_answers_is_told_by_what_had_nothing_before_it() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut speed = Speed::new(start);
+        // Nothing was taken of it at first.
+        speed.begin((0, 0), at(90));
+        speed.begin((0, 0), at(100));
+        // All that was given to it at once is acknowledged from 300 to 310 ms later.
+        speed.begin((0, 50_000), at(101));
+        for ms in 1..=10 {
+            speed.look((5000 * ms, 50_000 - 5000 * ms), at(400 + ms));
+        }
+        assert_eq!(speed.lag.known(), Some(Duration::from_millis(301)));
+        // One that never rests is seen, too.
+        speed.begin((50_000, 20_000), at(500));
+        speed.look((70_000, 30_000), at(590));
+        assert_eq!(speed.mark, Some((70_001, at(500))));
+        speed.begin((70_000, 30_000), at(595));
+        speed.look((75_000, 25_000), at(600));
+        assert_eq!(speed.lag.known(), Some(Duration::from_millis(100)));
+        assert_eq!(speed.waited.take(), Some(Duration::from_millis(100)), "the shortest is told");
+    }
+
+    #[test]
+    fn one_that_nothing_was_seen_of_may_have_as_much_on_its_way_as_the_others() {
+        let (mut state, _far) = with_links(4);
+        let (_, token) = state.peers[&FAR].links[0];
+        let Some(Socket::Link(mut link)) = state.sockets.take(token) else { panic!("it is lost") };
+        let now = Instant::now();
+        (link.speed.seen, link.speed.lately) = (Some(40_000.0), (40_000.0, 1.0));
+        state.tell_rates(&mut link, 40_000.0, now);
+        state.sockets.put(token, Socket::Link(link));
+        let turn = SharedTurn {
+            most: 4 << 20,
+            rate: 1_000_000,
+            has_others: false,
+            is_bounded: false,
+            is_counted: false,
+            began: now,
+        };
+        let links = state.free_links(FAR);
+        state.write_turn(FAR, &turn, links);
+        let written = written(&mut state);
+        let heads = REACH_LEAST / 64;
+        let is_bounded = |written: &u64| (1..=REACH_LEAST + heads).contains(written);
+        assert!(written[1..].iter().all(is_bounded), "{written:?}");
     }
 }
