@@ -5,7 +5,7 @@ use crate::flow::{Traffic, Volume};
 use crate::state::LabDir;
 use crate::tcp::Tcp;
 use serde::{Deserialize, Serialize};
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -156,12 +156,37 @@ fn talk<T: for<'a> Deserialize<'a>>(lab: &LabDir, request: &Request) -> Result<T
         BufReader::new(stream).read_line(&mut line)?;
         Ok(serde_json::from_str(&line)?)
     };
-    talk().doing(what)
+    talk().map_err(|error| in_words(error, TIMEOUT)).doing(what)
+}
+
+/// What the system calls a resource that is unavailable is a holder that has not answered.
+fn in_words(error: io::Error, waited: Duration) -> io::Error {
+    if error.kind() != io::ErrorKind::WouldBlock {
+        return error;
+    }
+    let what = format!(
+        "it has not answered for {} s; is more at work here than the processors can do?",
+        waited.as_secs()
+    );
+    io::Error::new(io::ErrorKind::TimedOut, what)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read as _;
+
     use super::*;
+
+    #[test]
+    fn a_holder_that_does_not_answer_is_told_of_in_words() {
+        let (mut near, _far) = UnixStream::pair().unwrap();
+        let waited = Duration::from_secs(1);
+        near.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+        let error = in_words(near.read(&mut [0]).unwrap_err(), waited);
+        assert!(error.to_string().starts_with("it has not answered for 1 s"), "{error}");
+        let gone = in_words(io::ErrorKind::ConnectionRefused.into(), waited);
+        assert_eq!(gone.kind(), io::ErrorKind::ConnectionRefused);
+    }
 
     #[test]
     fn requests_survive_the_line() {
