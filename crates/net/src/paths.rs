@@ -107,7 +107,7 @@ impl Paths {
     }
 
     /// How long an acknowledgement takes by a way while little else waits there, as all connections by it have seen. `seen`: by one of
-    /// them, just now.
+    /// them, and not told yet.
     pub(crate) fn lag(
         &mut self,
         path: Path,

@@ -34,11 +34,12 @@ const REACH_UNSEEN: u64 = 512 << 10;
 /// And later at least.
 const REACH_LEAST: u64 = 64 << 10;
 
-/// What it may have on its way later, in seconds at the rate that it has been seen to have: more than most round trips, so that it
+/// What it may have on its way later, in seconds at the rate that it is taken to have: more than most round trips, so that it
 /// never rests, and little enough that the connections end together: what is not yet given away goes where there is room.
 const REACH_SECONDS: f64 = 0.25;
 
-/// Or in round trips, if that is more: one that may have more than it has been given yet becomes faster from one to the next.
+/// Or in round trips, if that is more: one that may have more than it has been given yet becomes faster from one to the next. But no
+/// more than [`REACH_SECONDS`] beyond one: what a connection that never rests takes for a round trip is what it has on its way.
 const REACH_ROUND_TRIPS: f64 = 2.0;
 
 /// How fast a connection has been seen to be: what the far process has acknowledged on it, by the time that took.
@@ -138,7 +139,8 @@ impl Speed {
 
 /// What a connection that is so fast, bytes per second, may have on its way, bytes, if an acknowledgement takes so long.
 fn reach(rate: f64, lag: Option<Duration>) -> u64 {
-    let span = lag.map_or(0.0, |lag| REACH_ROUND_TRIPS * lag.as_secs_f64()).max(REACH_SECONDS);
+    let lag = lag.unwrap_or_default().as_secs_f64();
+    let span = (REACH_ROUND_TRIPS * lag).min(lag + REACH_SECONDS).max(REACH_SECONDS);
     REACH_LEAST.max((rate * span) as u64)
 }
 
@@ -168,7 +170,8 @@ impl State {
         for (strand, token) in links {
             let (delivered, _) = self.endpoint.carried(id, strand).unwrap_or_default();
             if let Some(Socket::Link(link)) = self.sockets.get(token) {
-                link.speed = Speed { delivered, lag: link.speed.lag, ..Speed::new(now) };
+                let Speed { lag, waited, .. } = link.speed;
+                link.speed = Speed { delivered, lag, waited, ..Speed::new(now) };
             }
             self.bound_reach(id, strand);
         }
@@ -655,13 +658,13 @@ mod tests {
         let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);
         let reach = |speed: &Speed| reach(speed.seen.unwrap(), speed.lag.known());
-        // 1 MB/s: twice the half of a second that an answer takes, not the quarter that is the least.
+        // 1 MB/s: the half of a second that an answer takes and a quarter, not the quarter that is the least.
         let mut speed = Speed::new(start);
         speed.begin((0, 0), at(0));
         for ms in 500..=2500 {
             speed.look((1000 * (ms - 499), 500_000), at(ms));
         }
-        assert!((990_000..1_010_000).contains(&reach(&speed)), "{}", reach(&speed));
+        assert!((740_000..760_000).contains(&reach(&speed)), "{}", reach(&speed));
         // A quick one, and a slow one.
         for (per_ms, least) in [(10_000, 2_499_000), (10, REACH_LEAST)] {
             let mut speed = Speed::new(start);
@@ -670,6 +673,16 @@ mod tests {
             }
             assert!((least..=least + least / 50).contains(&reach(&speed)), "{}", reach(&speed));
         }
+    }
+
+    #[test]
+    fn twice_a_round_trip_is_on_its_way_and_no_more_than_a_quarter_of_a_second_beyond_one() {
+        let of = |ms| reach(10e6, Some(Duration::from_millis(ms))) / 10_000;
+        assert_eq!(
+            [of(0), of(20), of(125), of(200), of(250), of(300), of(2000)],
+            [250, 250, 250, 400, 500, 550, 2250]
+        );
+        assert_eq!(reach(10e6, None), 2_500_000);
     }
 
     #[test]
