@@ -5,7 +5,7 @@ use std::time::Instant;
 use gridmpi_wire::{ProcId, Strand, Verdict};
 
 use crate::DialError;
-use crate::dial::Attempt;
+use crate::attempt::Attempt;
 use crate::link::peek;
 use crate::poller::{Interest, Token};
 use crate::state::{Socket, State};

@@ -13,6 +13,7 @@ use gridmpi_wire::{Errand, Nonce, ProcId, Strand};
 use rustix::net::{RecvFlags, SendFlags, recv};
 use socket2::{Domain, Protocol, SockRef, Socket as RawSocket, Type};
 
+use crate::attempt::{Attempt, Stage};
 use crate::carrier::Carrier;
 use crate::crossing::Deference;
 use crate::failure::Target;
@@ -61,52 +62,6 @@ pub(crate) struct Dial {
     refused: Option<Instant>,
     /// Since when every way looks as if the peer had ended.
     gone: Option<Instant>,
-}
-
-/// One socket on its way to a peer.
-#[derive(Debug)]
-pub(crate) struct Attempt {
-    pub(crate) carrier: Carrier,
-    pub(crate) peer: ProcId,
-    strand: Strand,
-    target: Target,
-    stage: Stage,
-    /// When hello was said.
-    pub(crate) asked: Instant,
-    /// When our proof was given.
-    proven: Option<Instant>,
-    pub(crate) deference: Deference,
-}
-
-#[derive(Debug)]
-enum Stage {
-    Connecting,
-    /// Of the relay a circuit is wanted.
-    Leg(Box<leg::Ask>),
-    /// The circuit has been asked for, and our hello sent behind that.
-    Opening(Box<leg::Ask>, Ask),
-    Handshake(Ask),
-}
-
-impl Attempt {
-    /// Whether the listener may already count this as a connection.
-    pub(crate) fn has_proven(&self) -> bool {
-        matches!(&self.stage, Stage::Handshake(ask) if ask.has_proven())
-    }
-
-    /// Whether hello has been said and the answer is the next to come.
-    fn awaits_challenge(&self) -> bool {
-        matches!(&self.stage, Stage::Handshake(ask) if !ask.has_proven())
-    }
-
-    /// Whether it is the peer, and no relay before it, that has to answer.
-    fn awaits_peer(&self) -> bool {
-        matches!(self.stage, Stage::Opening(..) | Stage::Handshake(_))
-    }
-
-    fn is_connected(&self) -> bool {
-        !matches!(self.stage, Stage::Connecting)
-    }
 }
 
 impl State {

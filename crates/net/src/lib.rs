@@ -15,6 +15,7 @@
 
 mod absence;
 mod accept;
+mod attempt;
 mod beside;
 mod bind;
 mod carrier;

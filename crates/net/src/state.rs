@@ -14,9 +14,10 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::absence::Absences;
 use crate::accept::Pending;
+use crate::attempt::Attempt;
 use crate::bind::Bound;
 use crate::counts::{Counts, Stalls};
-use crate::dial::{Attempt, Dial};
+use crate::dial::Dial;
 use crate::handshake::Identity;
 use crate::link::Link;
 use crate::losses::Losses;
