@@ -79,7 +79,7 @@ impl State {
             if let Some(ways) = self.config.peers.get_mut(id.0 as usize) {
                 ways.push(way);
             }
-            if !had_several {
+            if !had_several && self.may_have_several(id) {
                 self.begin_several(id);
             }
             self.widen(id);

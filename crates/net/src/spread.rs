@@ -137,6 +137,25 @@ impl Speed {
     }
 }
 
+/// What a peer's connections carry on average, as far as was seen.
+#[derive(Default)]
+struct Mean {
+    bytes: f64,
+    seconds: f64,
+}
+
+impl Mean {
+    fn add(&mut self, speed: &Speed) {
+        self.bytes += speed.lately.0;
+        self.seconds += speed.lately.1;
+    }
+
+    /// Bytes per second.
+    fn of_all(&self) -> Option<f64> {
+        (self.seconds > 0.0).then(|| self.bytes / self.seconds)
+    }
+}
+
 /// What a connection that is so fast, bytes per second, may have on its way, bytes, if an acknowledgement takes so long.
 fn reach(rate: f64, lag: Option<Duration>) -> u64 {
     let lag = lag.unwrap_or_default().as_secs_f64();
@@ -156,13 +175,6 @@ impl State {
         self.paces.is_far(id) && self.most_connections(id) > 1
     }
 
-    /// What a connection may have on its way that nothing is known of is bounded where others may carry the rest.
-    fn bound_reach(&mut self, id: ProcId, strand: Strand) {
-        if self.may_have_several(id) {
-            self.endpoint.set_reach(id, strand, REACH_UNSEEN);
-        }
-    }
-
     /// The peer may have several connections from now on: its one is looked at and bounded like them.
     pub(crate) fn begin_several(&mut self, id: ProcId) {
         let now = Instant::now();
@@ -173,7 +185,7 @@ impl State {
                 let Speed { lag, waited, .. } = link.speed;
                 link.speed = Speed { delivered, lag, waited, ..Speed::new(now) };
             }
-            self.bound_reach(id, strand);
+            self.endpoint.set_reach(id, strand, REACH_UNSEEN);
         }
     }
 
@@ -196,36 +208,31 @@ impl State {
             return;
         }
         let now = Instant::now();
-        if self.look_at_speeds(link, now)
-            && let Some(mean) = self.mean_speed(link)
-        {
+        if let Some(mean) = self.look_at_speeds(link, now) {
             self.note_ways(link, mean, now);
             self.tell_rates(link, mean, now);
         }
     }
 
-    /// Looks at all connections of `link`'s peer. Whether something new is known of any.
-    fn look_at_speeds(&mut self, link: &mut Link, now: Instant) -> bool {
+    /// Looks at all connections of `link`'s peer. What they carry on average if something new is known of any.
+    fn look_at_speeds(&mut self, link: &mut Link, now: Instant) -> Option<f64> {
         let Self { peers, sockets, endpoint, .. } = self;
         let id = link.peer;
-        let mut is_new = false;
-        let Some(peer) = peers.get(&id) else { return false };
-        for_each_link(peer, sockets, link, |link| {
+        let (mut is_new, mut mean) = (false, Mean::default());
+        for_each_link(peers.get(&id)?, sockets, link, |link| {
             let carried = endpoint.carried(id, link.strand);
             is_new |= carried.is_some_and(|carried| link.speed.look(carried, now).is_some());
+            mean.add(&link.speed);
         });
-        is_new
+        mean.of_all().filter(|_| is_new)
     }
 
-    /// What the connections of `link`'s peer carry on average, bytes per second, as far as was seen.
+    /// What the connections of `link`'s peer carry on average.
     fn mean_speed(&mut self, link: &mut Link) -> Option<f64> {
         let Self { peers, sockets, .. } = self;
-        let (mut bytes, mut seconds) = (0.0, 0.0);
-        for_each_link(peers.get(&link.peer)?, sockets, link, |link| {
-            bytes += link.speed.lately.0;
-            seconds += link.speed.lately.1;
-        });
-        (seconds > 0.0).then(|| bytes / seconds)
+        let mut mean = Mean::default();
+        for_each_link(peers.get(&link.peer)?, sockets, link, |link| mean.add(&link.speed));
+        mean.of_all()
     }
 
     /// What came on the peer's connections says something of the ways that they go.
@@ -269,18 +276,18 @@ impl State {
         if let Some(took) = answer {
             link.speed.note_waited(took, now);
         }
-        self.bound_reach(link.peer, link.strand);
-        if self.may_have_several(link.peer)
-            && let Some(mean) = self.mean_speed(link)
-        {
+        if !self.may_have_several(link.peer) {
+            return;
+        }
+        self.endpoint.set_reach(link.peer, link.strand, REACH_UNSEEN);
+        if let Some(mean) = self.mean_speed(link) {
             self.tell_rates(link, mean, now);
         }
     }
 
     /// A connection is about to be given more.
     pub(crate) fn begin_to_write(&mut self, link: &mut Link) {
-        if link.is_far
-            && self.most_connections(link.peer) > 1
+        if self.may_have_several(link.peer)
             && let Some(carried) = self.endpoint.carried(link.peer, link.strand)
         {
             link.speed.begin(carried, Instant::now());
