@@ -53,6 +53,8 @@ pub struct Wishes {
     pub delays: Vec<u32>,
     /// What the names of real programs must contain.
     pub program: Option<String>,
+    /// How often each program is run.
+    pub rounds: Option<usize>,
     /// What the names of cases with several relays must contain.
     pub case: Option<String>,
     /// Where the binaries of the NAS Parallel Benchmarks are.

@@ -17,7 +17,7 @@ use std::path::Path;
 const MOST_NODES: u32 = 8;
 /// What the others are compared to: the best of these.
 const REFERENCES: [Mode; 3] = [Mode::Off, Mode::Static, Mode::Half];
-/// A figure of less than so many seconds is measured in so many rounds at least: one alone says little of 2 %.
+/// A figure of less than so many seconds is measured in so many rounds at least, where nothing else is wished: one alone says little of 2 %.
 const SHORT_SECONDS: f64 = 2.0;
 const ROUNDS_OF_SHORT: usize = 5;
 /// What takes longer than the best of them by more than this is slowed down.
@@ -67,6 +67,21 @@ pub(crate) struct Trial<'a> {
     pub(crate) read: Read<'a>,
 }
 
+/// How often every mode has its turn: whatever it takes, and where it takes little.
+struct Rounds {
+    all: usize,
+    short: usize,
+}
+
+impl Rounds {
+    fn of(session: &Session) -> Self {
+        match session.wishes.rounds {
+            Some(wanted) => Self { all: wanted, short: wanted },
+            None => Self { all: session.choose(1, 3), short: ROUNDS_OF_SHORT },
+        }
+    }
+}
+
 /// What came of one mode.
 #[derive(Clone, Debug, Default)]
 struct Outcome {
@@ -90,9 +105,9 @@ fn compare(session: &mut Session, trial: &Trial<'_>, site: Site) -> Option<Vec<F
     let mut outcomes = ALL_MODES.map(|_| Outcome::default());
     let name = format!("{}, {} ms", trial.name, site.delay_ms);
     let conditions = Conditions::at(session, &name, &site)?;
-    let least = session.choose(1, 3);
+    let rounds = Rounds::of(session);
     let mut round = 0;
-    while round < least || (round < ROUNDS_OF_SHORT && outcomes.iter().any(Outcome::is_short)) {
+    while round < rounds.all || (round < rounds.short && outcomes.iter().any(Outcome::is_short)) {
         for place in order(round) {
             let (mode, outcome) = (ALL_MODES[place], &mut outcomes[place]);
             let name = format!("{name}: {}", mode.name());
