@@ -84,6 +84,8 @@ impl State {
                 paced.claims.go_over(path, network.shared_between(ours, to));
             }
         }
+        // Programs whose messages are all short claim nothing, and hear of nothing.
+        self.follow_claims(Instant::now());
     }
 
     /// The clusters that so much goes to that it is worth a claim.

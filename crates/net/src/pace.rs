@@ -34,7 +34,7 @@ const REST: f64 = 2.0 / 3.0;
 /// The same of a frame that others are behind, with what is on the wire beside it.
 const FRAME_BESIDE: usize = 2 * SEGMENT;
 
-/// What late wake-ups have missed, and what a pause is worth, is made up for by a faster turn, up to this part of it.
+/// What late wake-ups have missed is made up for by a faster turn, up to this part of it.
 const CREDIT: f64 = 0.4;
 
 /// A kernel that is held up is told to be faster by this part of what it is told: three times as fast. Who holds it up has more in the queue.
@@ -85,8 +85,10 @@ pub(crate) struct Pacer {
     rate: f64,
     /// How long the kernel is busy from `seen` on, in bytes at the rate; not less than 0.
     level: f64,
-    /// What it has missed since somebody waits, or in the pause before, bytes.
+    /// What it has missed since somebody waits, bytes.
     missed: f64,
+    /// What the pause before is worth, bytes: so much leaves at once.
+    rested: f64,
     /// By so much `level` has risen for what leaves beside the turns, since one was given.
     beside: f64,
     seen: Instant,
@@ -125,6 +127,7 @@ impl Pacer {
             rate,
             level: 0.0,
             missed: 0.0,
+            rested: 0.0,
             beside: 0.0,
             seen: now,
             called: None,
@@ -168,9 +171,7 @@ impl Pacer {
 
     /// Whether the rate is all that the interface carries; and so many bytes may leave at once after a pause, beside it.
     pub(crate) fn set_slack(&mut self, is_filling: bool, allowance: f64) {
-        if allowance < self.allowance && !self.has_waiting() {
-            self.missed = self.missed.min(allowance);
-        }
+        self.rested = self.rested.min(allowance);
         (self.is_filling, self.allowance) = (is_filling, allowance);
     }
 
@@ -255,8 +256,9 @@ impl Pacer {
         }
         self.settle(now);
         if !self.has_waiting() {
-            // A moment that nobody wanted to use is worth no more.
-            self.missed = self.missed.min(self.allowance);
+            // A moment that nobody wanted to use is worth no more than a pause.
+            let missed = std::mem::take(&mut self.missed);
+            self.rested = (self.rested + missed).min(self.allowance);
             if self.writer() != Some(peer) {
                 // Processes that ended with the same one do not begin with the same one.
                 self.cursor = self.first;
@@ -318,9 +320,9 @@ impl Pacer {
     /// Somebody has written words of the stream: they leave beside whoever's turn it is, which stays theirs.
     pub(crate) fn said(&mut self, bytes: usize, now: Instant) {
         self.settle(now);
-        // What is made up for the kernel sends in no time. A short turn can make up for little: many of them would leave at once.
+        // What is made up for the kernel sends in no time.
         let made_up = self.made_up_by(bytes);
-        self.missed -= made_up;
+        self.take(made_up);
         self.level += bytes as f64 - made_up;
     }
 
@@ -334,21 +336,31 @@ impl Pacer {
     pub(crate) fn received(&mut self, bytes: usize, now: Instant) {
         self.settle(now);
         let before = self.level;
-        let most = (self.turn() as f64 - self.beside).max(0.0) + self.missed;
+        let most = (self.turn() as f64 - self.beside).max(0.0) + self.rested + self.missed;
         self.burden((bytes as f64 * ACKNOWLEDGEMENT).min(most));
         self.beside += self.level - before;
     }
 
     /// So many bytes leave beside the turns.
     fn burden(&mut self, bytes: f64) {
-        let missed = self.missed.min(bytes);
-        self.missed -= missed;
-        self.level += bytes - missed;
+        let made_up = bytes.min(self.rested + self.missed);
+        self.take(made_up);
+        self.level += bytes - made_up;
     }
 
-    /// How much of what was missed a turn of so many bytes makes up for.
+    /// How much of the pause before and of what was missed a turn of so many bytes makes up for. A short turn can make up for little of what
+    /// was missed: many of them would leave at once.
     fn made_up_by(&self, bytes: usize) -> f64 {
-        self.missed.min(CREDIT * bytes as f64)
+        let bytes = bytes as f64;
+        let rested = self.rested.min(bytes);
+        rested + self.missed.min(CREDIT * (bytes - rested))
+    }
+
+    /// So much has been made up for.
+    fn take(&mut self, made_up: f64) {
+        let rested = self.rested.min(made_up);
+        self.rested -= rested;
+        self.missed = (self.missed - (made_up - rested)).max(0.0);
     }
 
     /// How much of what was missed is kept in mind. What others held up goes on for as long as these have something to send.
@@ -463,8 +475,12 @@ impl Pacer {
         let level = self.level - passed * self.rate;
         self.level = level.max(0.0);
         self.leaving.iter_mut().for_each(|(_, left)| *left -= passed * self.rate);
-        let most = if self.has_waiting() { f64::MAX } else { self.allowance.max(self.missed) };
-        self.missed = (self.missed - level.min(0.0)).min(most).min(self.most_missed());
+        let idle = -level.min(0.0);
+        if self.has_waiting() {
+            self.missed = (self.missed + idle).min(self.most_missed());
+        } else {
+            self.rested = (self.rested + idle).min(self.allowance);
+        }
         self.seen = self.seen.max(now);
     }
 }

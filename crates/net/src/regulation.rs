@@ -116,6 +116,11 @@ impl Regulation {
         self.is_stirred = true;
     }
 
+    /// Whether much waits for that peer, or the kernel may still have some of it.
+    pub(crate) fn has_claimed(&self, peer: ProcId) -> bool {
+        self.claimed.contains(&peer)
+    }
+
     /// Whether it is of this cluster.
     pub(crate) fn is_near(&self, process: ProcId) -> bool {
         self.cluster(process) == self.online.network.cluster(self.node)

@@ -237,6 +237,24 @@ fn a_pause_is_worth_what_it_took_and_no_more_than_allowed() {
 }
 
 #[test]
+fn a_message_that_a_pause_covers_leaves_at_once() {
+    const ALLOWANCE: f64 = 5.0 * SEGMENT as f64;
+    let (mut world, short) = (World::new(1), 3 * SEGMENT);
+    world.pacer.set_slack(false, ALLOWANCE);
+    world.now += Duration::from_secs(1);
+    assert!(matches!(world.ask(0, short as u64), Turn::Now(_)));
+    assert_eq!(world.pacer.socket_rate_of_last(short), u64::MAX);
+    world.pacer.wrote(ProcId(0), short, world.now);
+    assert_eq!(world.pacer.level, 0.0);
+    // Two segments are left for the next one, which is spaced out for the third.
+    assert!(matches!(world.ask(0, short as u64), Turn::Now(_)));
+    let told = world.pacer.socket_rate_of_last(short) as f64;
+    assert!((told - 3.0 * RATE).abs() < 10.0, "{told}");
+    world.pacer.wrote(ProcId(0), short, world.now);
+    assert!((world.pacer.level - SEGMENT as f64).abs() < 1.0, "{}", world.pacer.level);
+}
+
+#[test]
 fn what_the_interface_holds_back_by_itself_is_not_spaced_out_before() {
     let mut world = World::new(1);
     let (turn, all) = (world.pacer.turn(), 6 * SEGMENT);
