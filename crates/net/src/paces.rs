@@ -308,7 +308,6 @@ impl State {
         now: Instant,
     ) -> io::Result<Option<usize>> {
         let node = self.regulation.as_ref().map(|regulation| regulation.node(link.peer));
-        let is_claimed = self.regulation.as_ref().is_some_and(|it| it.has_claimed(link.peer));
         let Some(Paced { pacer, claims, .. }) = self.paces.get(cluster) else { return Ok(None) };
         let share = node.map_or(1.0, |node| claims.share(node));
         let frame = self.endpoint.frame_bytes(link.peer);
@@ -320,19 +319,20 @@ impl State {
         } else {
             (Some(most), false)
         };
+        // Words of the stream say nothing of what messages may; before a short message the kernel may still have some of a long one.
+        let is_beside = backlog == 0 || backlog <= SMALL && self.has_claimed(link.peer);
         let (Some(Paced { pacer, .. }), Some(most)) = (self.paces.get(cluster), most) else {
             return Ok(None);
         };
         let rate = (pacer.rate() as u64).max(1);
         let told = match usize::try_from(backlog) {
-            // The kernel may still have something that is to be spaced out.
-            _ if backlog <= SMALL && is_claimed => rate,
+            _ if is_beside => rate,
             Ok(all) if all <= most => pacer.socket_rate_of_last(all),
             _ => pacer.socket_rate(most),
         };
         // What needs no spacing does not slow the kernel down: it is not as easily made faster again. But for what a pause let go at once.
-        let is_slower = |known| known < told || known == u64::MAX;
-        if backlog > SMALL || link.paced_to.is_none_or(is_slower) {
+        let is_other = |known| known < told || known == u64::MAX && backlog > 0;
+        if backlog > SMALL || link.paced_to.is_none_or(is_other) {
             link.pace(Pace { told, rate, is_behind })?;
         }
         Ok(Some(most))

@@ -117,7 +117,7 @@ impl Regulation {
     }
 
     /// Whether much waits for that peer, or the kernel may still have some of it.
-    pub(crate) fn has_claimed(&self, peer: ProcId) -> bool {
+    fn has_claimed(&self, peer: ProcId) -> bool {
         self.claimed.contains(&peer)
     }
 
@@ -262,7 +262,7 @@ impl State {
     pub(crate) fn claim(&mut self, cluster: u16, peer: ProcId) {
         let Some(regulation) = &self.regulation else { return };
         let backlog = self.endpoint.unwritten_bytes(peer);
-        let is_claimed = regulation.claimed.contains(&peer);
+        let is_claimed = regulation.has_claimed(peer);
         if backlog <= WORTH || is_claimed && !self.is_leaving(cluster, peer) {
             return;
         }
@@ -279,6 +279,11 @@ impl State {
         let now = Instant::now();
         paced.claims.begin(regulation.node(peer), peer.0, now);
         self.watch(now);
+    }
+
+    /// Whether much waits for `peer`, or the kernel may still have some of it.
+    pub(crate) fn has_claimed(&self, peer: ProcId) -> bool {
+        self.regulation.as_ref().is_some_and(|regulation| regulation.has_claimed(peer))
     }
 
     /// Whether so many bytes to a cluster that is paced take long enough.
@@ -301,8 +306,7 @@ impl State {
     /// The kernel has all that there is for `peer` of a cluster that is paced: the claim ends when that has left, since others are
     /// granted at once what is not claimed.
     pub(crate) fn end_when_gone(&mut self, cluster: u16, peer: ProcId) {
-        let is_claimed = |regulation: &Regulation| regulation.claimed.contains(&peer);
-        if !self.regulation.as_ref().is_some_and(is_claimed) {
+        if !self.has_claimed(peer) {
             return;
         }
         if let Some(paced) = self.paces.get(cluster) {
@@ -326,7 +330,7 @@ impl State {
         let leaving: Vec<_> = paced.pacer.leaving().collect();
         if leaving.len() < paced.claims.users() {
             paced.pacer.stay(peer);
-            return regulation.claimed.contains(&peer);
+            return regulation.has_claimed(peer);
         }
         leaving.into_iter().for_each(|other| self.unclaim(other));
         false
