@@ -114,6 +114,7 @@ enum What {
     Grant {
         cluster: u32,
         rate: u64,
+        node: u64,
         is_settled: bool,
     },
     Share {
@@ -228,8 +229,8 @@ impl Model {
             What::Transfer { from, to, is_active } => {
                 Frame::Transfer(Transfer { from, to, is_active })
             }
-            What::Grant { cluster, rate, is_settled } => {
-                Frame::Grant(Grant { cluster, rate, is_settled })
+            What::Grant { cluster, rate, node, is_settled } => {
+                Frame::Grant(Grant { cluster, rate, node, is_settled })
             }
             What::Share { to, share } => Frame::Share(Share { to, share }),
             What::Start { cluster, rate, link } => Frame::Start(Start { cluster, rate, link }),

@@ -98,9 +98,12 @@ def _matb(how: str, **options: object) -> Program:
     """The program that asks for rates of its own, some of which cannot be."""
     each_rank = tuple(f"gridmpi: YAMPI_PSP_MATB: {text}" for text in (
         "0 KB/s is no rate; nothing is changed.", "-7 KB/s is no rate; nothing is changed.",
+        "12 KB/s is too low for a job to get on; nothing is changed. Put 13 or more",
         "200000 KB/s is more than the node's interface carries; it is 1.0 Gbit/s now"))
     each_cluster = ('gridmpi: gridmpi_pattern = "some": it must be "all", "half" or how many nodes send at once, more than 0; it is ignored',
-                    'gridmpi: gridmpi_matb = "0": it must be bits per second, more than 0, such as 20000000 or 20M; it is ignored',
+                    "gridmpi: gridmpi_pattern: 1600 bit/s for a node is too low for a job to get on; it is ignored",
+                    'gridmpi: gridmpi_matb = "0": it must be bits per second, 100k at least, such as 20000000 or 20M; it is ignored',
+                    'gridmpi: gridmpi_matb = "20": it must be bits per second, 100k at least',
                     "gridmpi: gridmpi_matb: 2.0 Gbit/s is more than the node's interface carries; it is 1.0 Gbit/s now")
     return _paced("matb", how, seconds=120, interface="1 Gbit/s", each_rank_says=each_rank, each_cluster_says=each_cluster, **options)
 

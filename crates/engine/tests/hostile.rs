@@ -20,7 +20,7 @@ fn data(message: u64, offset: u64) -> Frame {
     Frame::Data { message, offset }
 }
 
-const GRANT: Grant = Grant { cluster: 1, rate: 1, is_settled: true };
+const GRANT: Grant = Grant { cluster: 1, rate: 1, node: 1, is_settled: true };
 
 /// Feeds frames (with payload lengths) to a fresh endpoint, which has received from a peer nothing
 /// and sent it one short message. What it says to the last one.
@@ -332,7 +332,15 @@ fn frame() -> impl Strategy<Value = (Frame, u32)> {
         0 => (Frame::ClearToSend { message }, 0),
         1 => (Frame::Matched { message }, 0),
         2 => (Frame::Credit { envelopes: message, bytes }, 0),
-        3 => (Frame::Grant(Grant { cluster: message as u32, rate: bytes, is_settled: true }), 0),
+        3 => (
+            Frame::Grant(Grant {
+                cluster: message as u32,
+                rate: bytes,
+                node: bytes,
+                is_settled: true,
+            }),
+            0,
+        ),
         4 => (
             Frame::Transfer(Transfer { from: message as u32, to: bytes as u32, is_active: true }),
             0,

@@ -4,6 +4,7 @@
 use crate::error::tell;
 use crate::pacing;
 use gridmpi_bootstrap::JobTable;
+use gridmpi_bootstrap::env::LEAST_RATE;
 use gridmpi_net::Net;
 use gridmpi_rate::Rate;
 use gridmpi_wire::ProcId;
@@ -72,8 +73,10 @@ impl Senders {
 impl Hint {
     /// Reads `gridmpi_matb`, or says what it must be.
     pub(crate) fn matb(text: &str) -> Result<Self, &'static str> {
-        let wanted = "it must be bits per second, more than 0, such as 20000000 or 20M";
-        gridmpi_bootstrap::env::parse_rate(text).map(Self::Rate).ok_or(wanted)
+        let wanted = "it must be bits per second, 100k at least, such as 20000000 or 20M";
+        const { assert!(LEAST_RATE == 100_000) };
+        let rate = gridmpi_bootstrap::env::parse_rate(text).filter(|rate| *rate >= LEAST_RATE);
+        rate.map(Self::Rate).ok_or(wanted)
     }
 
     /// Reads `gridmpi_pattern`, or says what it must be.
@@ -111,9 +114,8 @@ impl Matb {
     /// What the node may send now, bits per second: the least towards another cluster, and where nothing is paced what the
     /// nodes share.
     pub(crate) fn rate(&self, net: &Net) -> Option<f64> {
-        let least = net.rates().into_iter().flatten().reduce(f64::min);
-        let held = least.filter(|rate| rate.is_finite()).map(|rate| rate * self.mates as f64);
-        held.or(self.shared.map(|bits| bits as f64))
+        let least = net.node_rates(self.mates).into_iter().flatten().reduce(f64::min);
+        least.filter(|rate| rate.is_finite()).or(self.shared.map(|bits| bits as f64))
     }
 
     /// The address of `YAMPI_PSP_MATB`, as it is now.
@@ -125,18 +127,23 @@ impl Matb {
     /// Sets the node's rate towards each other cluster, KB/s, at once. What cannot be is said and put right.
     pub(crate) fn put(&self, net: &Net, wanted: c_int) {
         let name = "YAMPI_PSP_MATB";
-        match Rate::from_bits_per_second(f64::from(wanted) * KB) {
-            Some(rate) => self.hold(net, rate, name, &format!("{wanted} KB/s"), tell),
-            None => tell(&format!(
-                "{name}: {wanted} KB/s is no rate; nothing is changed. Put more than 0, or delete the attribute"
+        match enough(f64::from(wanted) * KB) {
+            Ok(rate) => self.hold(net, rate, name, &format!("{wanted} KB/s"), tell),
+            Err(problem) => tell(&format!(
+                "{name}: {wanted} KB/s {problem}; nothing is changed. Put {} or more, or delete the attribute",
+                (LEAST_RATE as f64 / KB).ceil()
             )),
         }
     }
 
     /// The same in bits per second, more than 0.
     pub(crate) fn set(&self, net: &Net, wanted: u64) {
-        if let Some(rate) = Rate::from_bits_per_second(wanted as f64) {
-            self.hold(net, rate, "gridmpi_matb", &rate.to_string(), tell);
+        let name = "gridmpi_matb";
+        match enough(wanted as f64) {
+            Ok(rate) => self.hold(net, rate, name, &rate.to_string(), tell),
+            Err(problem) => tell(&format!(
+                "{name}: {wanted} bit/s {problem}; nothing is changed. Write {LEAST_RATE} or more, or 0 for the job's own choice"
+            )),
         }
     }
 
@@ -154,8 +161,11 @@ impl Matb {
                 return;
             }
         };
-        if let Some(rate) = Rate::from_bits_per_second(wanted) {
-            self.hold(net, rate, name, &rate.to_string(), tell);
+        match enough(wanted) {
+            Ok(rate) => self.hold(net, rate, name, &rate.to_string(), tell),
+            Err(problem) => {
+                tell(&format!("{name}: {wanted:.0} bit/s for a node {problem}; it is ignored"))
+            }
         }
     }
 
@@ -178,6 +188,14 @@ impl Matb {
     }
 }
 
+/// A rate with which a job gets on, or what is wrong with it.
+fn enough(bits_per_second: f64) -> Result<Rate, &'static str> {
+    let rate = Rate::from_bits_per_second(bits_per_second).ok_or("is no rate")?;
+    Some(rate)
+        .filter(|_| bits_per_second >= LEAST_RATE as f64)
+        .ok_or("is too low for a job to get on")
+}
+
 /// Rounded; the conversion saturates.
 fn kilobytes(bits_per_second: f64) -> c_int {
     (bits_per_second / KB).round() as c_int
@@ -188,12 +206,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn rates_with_which_a_job_would_stand_still_are_refused() {
+        assert_eq!(enough(100_000.0), Ok(Rate::from_bits_per_second(100_000.0).unwrap()));
+        assert_eq!([0.0, -8000.0].map(enough), [Err("is no rate"); 2]);
+        assert_eq!(enough(99_999.0), Err("is too low for a job to get on"));
+    }
+
+    #[test]
     fn hints_are_rates_or_numbers_of_senders_and_nonsense_is_named() {
         assert_eq!(Hint::matb("20M"), Ok(Hint::Rate(20_000_000)));
         for text in ["", "0", "-3", "fast", "1e9", "99999999999999999999"] {
-            assert!(Hint::matb(text).unwrap_err().contains("more than 0"), "{text}");
+            assert!(Hint::matb(text).unwrap_err().contains("100k at least"), "{text}");
             assert!(Hint::pattern(text).unwrap_err().contains("half"), "{text}");
         }
+        // A job would stand still with it.
+        assert!(Hint::matb("20").unwrap_err().contains("100k at least"));
+        assert_eq!(Hint::matb("100k"), Ok(Hint::Rate(LEAST_RATE)));
         let senders = |text, nodes| match Hint::pattern(text) {
             Ok(Hint::Senders(senders)) => senders.of(nodes),
             other => panic!("{other:?}"),

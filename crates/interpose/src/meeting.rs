@@ -1,7 +1,7 @@
 //! How the processes of a job meet inside `MPI_Init`: each listens, each cluster gathers the
 //! addresses at its rank 0, that meets the others at the coordinator, and hands the table round.
 
-use crate::error::check;
+use crate::error::{check, tell};
 use crate::job::{Job, JobParts};
 use crate::matb::Matb;
 use crate::pacing::{self, Wish};
@@ -317,7 +317,13 @@ fn start_net(
 ) -> Result<Net, Reason> {
     let congestion = env.settings.congestion.clone();
     let matb = env.settings.matb.or(table.network.matb(ours));
-    let pacing = pacing::of(Wish { setting, congestion, matb }, table, ours, me);
+    let speaks_for_node = pacing::is_first_of_node(table, ours, me);
+    let wish = Wish { setting, congestion, matb }.checked(table, ours, |text| {
+        if speaks_for_node {
+            tell(text)
+        }
+    });
+    let pacing = pacing::of(wish, table, ours, me);
     let has_broker = pacing.online.is_some();
     let relays = relays(env, table, ours)?;
     let ways = Ways { table, ours, me, has_broker, relays: relays.as_ref() };
@@ -342,7 +348,7 @@ fn start_net(
         relays,
         limits,
         pacing,
-        warn: crate::error::tell,
+        warn: tell,
         tells_of_absence: speaks.then_some(UNSAID),
         lost: Some(lost),
         forked: crate::forked::watch(),

@@ -6,6 +6,7 @@ use gridmpi_net::{Online, Pacing};
 use gridmpi_rate::{ClusterId, Network, NodeId, Rate};
 use gridmpi_wire::ProcId;
 use std::collections::{HashMap, HashSet};
+use std::io::ErrorKind;
 
 /// What the user wants.
 #[derive(Clone, Debug, Default)]
@@ -14,6 +15,37 @@ pub(crate) struct Wish {
     pub(crate) congestion: Option<String>,
     /// Of each node, bits per second.
     pub(crate) matb: Option<u64>,
+}
+
+impl Wish {
+    /// What of it cannot be on this node is put right, and said.
+    pub(crate) fn checked(mut self, table: &JobTable, ours: usize, tell: impl Fn(&str)) -> Self {
+        let interface = table.network.interfaces.get(ours).copied().flatten();
+        if let (Some(matb), Some(interface)) = (self.matb, interface)
+            && matb > interface
+            && let Some(now) = Rate::from_bits_per_second(interface as f64)
+        {
+            tell(&format!(
+                "GRIDMPI_MATB: {matb} bit/s is more than the node's interface carries (`interface_bandwidth`); it is {now} now"
+            ));
+            self.matb = Some(interface);
+        }
+        if let Some(name) = &self.congestion
+            && let Err(error) = gridmpi_net::try_congestion_control(name)
+        {
+            let problem = match error.kind() {
+                ErrorKind::NotFound => "this node's kernel does not have it".to_owned(),
+                ErrorKind::PermissionDenied => "this node's kernel does not allow it".to_owned(),
+                _ => error.to_string(),
+            };
+            tell(&format!(
+                "GRIDMPI_CONGESTION: no `{name}`: {problem}; connections go on with what the system has. Name one of \
+                 `sysctl net.ipv4.tcp_allowed_congestion_control`; `gridmpi doctor` says how to have another"
+            ));
+            self.congestion = None;
+        }
+        self
+    }
 }
 
 /// What the job's table and the user's wish come to for process `me` of cluster `ours`.
@@ -32,6 +64,14 @@ pub(crate) fn of(wish: Wish, table: &JobTable, ours: usize, me: ProcId) -> Pacin
 /// The part of process `me` in what its node may send.
 pub(crate) fn node_rate(table: &JobTable, ours: usize, me: ProcId, node: f64) -> Option<Rate> {
     Rate::from_bits_per_second(node / mates(table, ours, me).1 as f64)
+}
+
+/// Whether process `me` of cluster `ours` is the first on its node.
+pub(crate) fn is_first_of_node(table: &JobTable, ours: usize, me: ProcId) -> bool {
+    let before: usize = table.clusters[..ours].iter().map(|c| c.procs.len()).sum();
+    let procs = &table.clusters[ours].procs;
+    let place = (me.0 as usize).wrapping_sub(before);
+    procs.get(place).is_some_and(|own| procs[..place].iter().all(|p| p.host != own.host))
 }
 
 /// How many nodes cluster `ours` has, and how many of its processes are on that of `me`.
@@ -189,6 +229,29 @@ mod tests {
         let own = of(own, &table(), 1, ProcId(1));
         assert!(own.online.is_none());
         assert_eq!(own.rates, [rate(5e6), rate(5e6), rate(5e6)]);
+    }
+
+    #[test]
+    fn what_cannot_be_is_put_right_and_said() {
+        let said = std::cell::RefCell::new(Vec::new());
+        let checked = |matb, congestion: Option<&str>| {
+            let wish = Wish { matb, congestion: congestion.map(str::to_owned), ..Wish::default() };
+            let wish = wish.checked(&table(), 1, |text| said.borrow_mut().push(text.to_owned()));
+            (wish.matb, wish.congestion)
+        };
+        assert_eq!(
+            checked(Some(50_000_000), Some("reno")),
+            (Some(50_000_000), Some("reno".into()))
+        );
+        assert!(said.borrow().is_empty());
+        assert_eq!(checked(Some(50_000_001), None), (Some(50_000_000), None));
+        assert_eq!(checked(None, Some("nonsense")), (None, None));
+        let said = said.into_inner();
+        assert!(said[0].starts_with("GRIDMPI_MATB: 50000001 bit/s is more"), "{said:?}");
+        assert!(said[1].contains("no `nonsense`: this node's kernel does not have it"), "{said:?}");
+        assert_eq!(said.len(), 2);
+        let first = |me| is_first_of_node(&table(), 1, ProcId(me));
+        assert_eq!([1, 2, 3, 5].map(first), [true, false, true, true]);
     }
 
     #[test]

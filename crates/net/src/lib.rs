@@ -59,5 +59,6 @@ pub use counts::Counts;
 pub use discipline::{PacedBy, Queueing, queueing};
 pub use failure::{DialError, Failure, HandshakeError, LinkError};
 pub use net::{Epoch, Guard, Net};
+pub use options::try_congestion_control;
 pub use relays::Relays;
 pub use security::{Security, SecurityError};

@@ -164,11 +164,11 @@ impl Link {
         }
     }
 
-    /// The kernel spaces out what is sent as it is told. Next to nothing is no other rate.
+    /// The kernel spaces out what is sent as it is told. What differs by less than pacing is exact is no other rate.
     pub(crate) fn pace(&mut self, pace: Pace) -> io::Result<()> {
         let Pace { told, rate, is_behind } = pace;
         let known = self.paced_to;
-        let is_told = known.is_some_and(|known| known.abs_diff(told) <= known / 64);
+        let is_told = known.is_some_and(|known| known.abs_diff(told) <= known / 512);
         if !is_told {
             set_pacing_rate(&self.carrier.fd, told)?;
             self.paced_to = Some(told);

@@ -126,6 +126,12 @@ impl Net {
         self.shared.state.lock().paces.rates()
     }
 
+    /// And its node, on which there are so many processes of the job, itself among them: what it may send to each cluster now, by what this process
+    /// knows (its last grant, where there is a broker).
+    pub fn node_rates(&self, mates: usize) -> Vec<Option<f64>> {
+        self.shared.state.lock().paces.node_rates(mates)
+    }
+
     /// What the traffic with other clusters has come to so far; also after [`Self::shutdown`].
     pub fn counts(&self) -> Counts {
         self.shared.state.lock().counts()

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use gridmpi_sock::TcpInfo;
 pub(crate) use gridmpi_sock::set_pacing_rate;
 use nix::sys::socket::sockopt::TcpCongestion;
-use nix::sys::socket::{getsockopt, setsockopt};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, getsockopt, setsockopt, socket};
 use nix::{getsockopt_impl, libc, setsockopt_impl, sockopt_impl};
 
 use crate::pace::Progress;
@@ -48,6 +48,16 @@ const FILLED: f64 = 0.85;
 
 /// What every window begins with, and rests at, segments (RFC 6928).
 const BEGINNING: f64 = 10.0;
+
+/// Whether the kernel lets this process's connections have a congestion control.
+///
+/// # Errors
+/// What it answers: `ENOENT` where it has none of that name, `EPERM` where it is not allowed.
+pub fn try_congestion_control(name: &str) -> io::Result<()> {
+    let kind = (AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC);
+    let fd = socket(kind.0, kind.1, kind.2, None)?;
+    Ok(setsockopt(&fd, TcpCongestion, &OsString::from(name))?)
+}
 
 /// The congestion control of a paced connection, while it sends and while it rests.
 #[derive(Debug)]

@@ -159,12 +159,19 @@ impl Paces {
         })
     }
 
-    /// What is granted towards each cluster, bits per second.
+    /// What this process may send to each cluster, bits per second.
     pub(crate) fn rates(&self) -> Vec<Option<f64>> {
-        self.paced
-            .iter()
-            .map(|paced| Some(paced.as_ref()?.claims.rate().bits_per_second()))
-            .collect()
+        self.each(|claims| claims.rate())
+    }
+
+    /// And what its node, with so many processes, may.
+    pub(crate) fn node_rates(&self, mates: usize) -> Vec<Option<f64>> {
+        self.each(|claims| claims.node_rate(mates))
+    }
+
+    fn each(&self, rate: impl Fn(&Claims) -> Rate) -> Vec<Option<f64>> {
+        let of = |paced: &Option<Paced>| Some(rate(&paced.as_ref()?.claims).bits_per_second());
+        self.paced.iter().map(of).collect()
     }
 
     /// The claims have changed, perhaps: whose rates are others now.

@@ -135,9 +135,9 @@ impl Regulation {
     fn order_of(&self, word: Word) -> Option<Order> {
         let network = &self.online.network;
         Some(match word {
-            Word::Grant(Grant { cluster, rate, is_settled }) => {
+            Word::Grant(Grant { cluster, rate, node, is_settled }) => {
                 let (to, rate) = (network.cluster_number(cluster)?, rate_of(rate)?);
-                Order::Grant { to, rate, is_settled }
+                Order::Grant { to, rate, node: rate_of(node)?, is_settled }
             }
             Word::Start(Start { cluster, rate, link }) => {
                 let (to, rate) = (network.cluster_number(cluster)?, rate_of(rate)?);
@@ -251,7 +251,8 @@ impl Regulation {
             let (from, to) = (name(self.online.network.cluster(self.node)), name(to));
             (self.online.warn)(&format!(
                 "the link from cluster `{from}` to `{to}` carries about {found:.3} Mbit/s, as its connections see it, not {said:.3} \
-                 as the job file says: going on with that; put right `bandwidth` in its [[link]]"
+                 as the job file says: going on with that; put right `bandwidth` in its [[link]], or \
+                 the `uplink_bandwidth` of one of them that says so"
             ));
         }
     }
@@ -420,8 +421,9 @@ impl State {
         let cluster = u16::try_from(cluster.index()).ok();
         let Some(paced) = cluster.and_then(|cluster| self.paces.get(cluster)) else { return };
         match order {
-            Order::Grant { rate, is_settled, .. } => {
+            Order::Grant { rate, node, is_settled, .. } => {
                 paced.claims.grant(rate, is_settled, Instant::now());
+                paced.claims.set_node(node);
                 self.counts.grants += 1;
             }
             Order::Share { to, share } => paced.claims.set_share(to, share),
@@ -579,8 +581,9 @@ fn notice_word(notice: Notice) -> Word {
 /// An order as it goes over the wire.
 fn word_of(order: Order) -> Word {
     match order {
-        Order::Grant { to, rate, is_settled } => {
-            Word::Grant(Grant { cluster: to.index() as u32, rate: bits_of(rate), is_settled })
+        Order::Grant { to, rate, node, is_settled } => {
+            let [rate, node] = [rate, node].map(bits_of);
+            Word::Grant(Grant { cluster: to.index() as u32, rate, node, is_settled })
         }
         Order::Start { to, rate, link } => Word::Start(Start {
             cluster: to.index() as u32,

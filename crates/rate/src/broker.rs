@@ -21,8 +21,24 @@ pub type Process = u32;
 /// A node sends to a node.
 pub(crate) type Pair = (NodeId, NodeId);
 
-/// What a process may send to a cluster in all, bits per second, and to how many nodes.
-type Sums = BTreeMap<(Process, ClusterId), (f64, u32)>;
+/// A process sends to a node, so many bits per second.
+type Part = (Process, Pair, f64);
+
+/// What goes to a cluster.
+#[derive(Default)]
+struct Sums {
+    /// What each process may send there in all.
+    processes: BTreeMap<(Process, ClusterId), Sum>,
+    /// And all processes of a node together, bits per second.
+    nodes: HashMap<(NodeId, ClusterId), f64>,
+}
+
+/// What one process may send, bits per second; to how many nodes, and from which.
+struct Sum {
+    rate: f64,
+    count: u32,
+    node: NodeId,
+}
 
 /// A grant that differs by less is not worth a message, nor is a share.
 const WORTH_TELLING: f64 = 0.01;
@@ -40,6 +56,8 @@ pub enum Order {
         to: ClusterId,
         /// How fast.
         rate: Rate,
+        /// How fast all processes of its node may be together.
+        node: Rate,
         /// Whether that may be more than they begin with: others who begin at nearly the same time would be known.
         is_settled: bool,
     },
@@ -295,10 +313,14 @@ impl Broker {
             return orders;
         }
         let parts = self.parts(now);
-        let mut sums: Sums = BTreeMap::new();
-        for &(process, to, part) in &parts {
-            let sum = sums.entry((process, self.network.cluster(to))).or_default();
-            *sum = (sum.0 + part, sum.1 + 1);
+        let mut sums = Sums::default();
+        for &(process, (from, to), part) in &parts {
+            let cluster = self.network.cluster(to);
+            let sum = sums.processes.entry((process, cluster));
+            let sum = sum.or_insert(Sum { rate: 0.0, count: 0, node: from });
+            sum.rate += part;
+            sum.count += 1;
+            *sums.nodes.entry((from, cluster)).or_default() += part;
         }
         self.grant(&sums, now, &mut orders);
         self.divide(&sums, &parts, &mut orders);
@@ -306,7 +328,7 @@ impl Broker {
     }
 
     /// What each process may send to each node that it sends to, bits per second.
-    fn parts(&mut self, now: Instant) -> Vec<(Process, NodeId, f64)> {
+    fn parts(&mut self, now: Instant) -> Vec<Part> {
         let own = self.own();
         if !self.rivals.is_empty() {
             let news = self.told.news(&own, self.cluster, &self.limits);
@@ -315,12 +337,11 @@ impl Broker {
         let rates = self.allocate(&own, now);
         let mut parts = Vec::with_capacity(own.len());
         for (Portion { pair, only, .. }, rate) in own.iter().zip(rates) {
-            let to = pair.1;
             match (only, self.ours.get(pair)) {
-                (Some(process), _) => parts.push((*process, to, rate)),
+                (Some(process), _) => parts.push((*process, *pair, rate)),
                 (None, Some(senders)) => {
                     let part = rate / senders.len() as f64;
-                    parts.extend(senders.keys().map(|&process| (process, to, part)));
+                    parts.extend(senders.keys().map(|&process| (process, *pair, part)));
                 }
                 (None, None) => {}
             }
@@ -384,25 +405,22 @@ impl Broker {
     }
 
     fn grant(&mut self, sums: &Sums, now: Instant, orders: &mut Vec<(Process, Order)>) {
-        for (&(process, to), &(sum, _)) in sums {
+        for (&(process, to), &Sum { rate: sum, node, .. }) in &sums.processes {
             let is_settled = self.old_from.get(&(process, to)).is_none_or(|from| *from <= now);
             let granted = self.granted.entry((process, to)).or_insert((f64::NAN, false));
             let is_known = is_near(granted.0, sum, WORTH_TELLING) && granted.1 == is_settled;
             if let Some(rate) = Rate::from_bits_per_second(sum).filter(|_| !is_known) {
                 *granted = (sum, is_settled);
-                orders.push((process, Order::Grant { to, rate, is_settled }));
+                let node = sums.nodes.get(&(node, to)).copied();
+                let node = node.and_then(Rate::from_bits_per_second).unwrap_or(rate);
+                orders.push((process, Order::Grant { to, rate, node, is_settled }));
             }
         }
     }
 
-    fn divide(
-        &mut self,
-        sums: &Sums,
-        parts: &[(Process, NodeId, f64)],
-        orders: &mut Vec<(Process, Order)>,
-    ) {
-        for &(process, to, part) in parts {
-            let (sum, count) = sums[&(process, self.network.cluster(to))];
+    fn divide(&mut self, sums: &Sums, parts: &[Part], orders: &mut Vec<(Process, Order)>) {
+        for &(process, (_, to), part) in parts {
+            let Sum { rate: sum, count, .. } = sums.processes[&(process, self.network.cluster(to))];
             // Infinite ones are alike.
             let share = Some(part * f64::from(count) / sum).filter(|share| share.is_finite());
             let share = share.unwrap_or(1.0);

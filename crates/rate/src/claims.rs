@@ -51,6 +51,8 @@ pub struct Claims {
     held: Option<Rate>,
     /// What the broker has granted to all of them together, since there were some, and whether that is settled.
     granted: Option<(Rate, bool)>,
+    /// And to all processes of the node, at the last of these grants.
+    node: Option<Rate>,
     /// Since when they wait for their first grant.
     asked: Option<Instant>,
     /// How long a grant takes.
@@ -88,6 +90,7 @@ impl Claims {
             claims: BTreeMap::new(),
             held: None,
             granted: None,
+            node: None,
             asked: None,
             lag: Duration::ZERO,
             debt: 0.0,
@@ -196,7 +199,7 @@ impl Claims {
             self.told.push(Claimed { to, is_active: false });
         }
         if self.claims.is_empty() {
-            (self.granted, self.asked) = (None, None);
+            (self.granted, self.node, self.asked) = (None, None, None);
             self.demand.rest();
         }
     }
@@ -221,6 +224,11 @@ impl Claims {
         if less > 0.0 && less.is_finite() {
             self.debt += less * self.lag.as_secs_f64();
         }
+    }
+
+    /// That grant is a part of this, which all processes of the node have together. Nothing where no claim stands.
+    pub fn set_node(&mut self, rate: Rate) {
+        self.node = Some(rate).filter(|_| self.has_some());
     }
 
     /// So many bits have arrived at the cluster since this was last said. Whether the broker is to be told by
@@ -257,7 +265,7 @@ impl Claims {
         self.base = self.least;
         (self.path, self.among) = (None, None);
         self.demand.rest();
-        self.granted = None;
+        (self.granted, self.node) = (None, None);
         self.claims.values_mut().for_each(|claim| claim.share = 1.0);
         self.told.clear();
     }
@@ -276,6 +284,19 @@ impl Claims {
             (None, None) => base,
             (None, Some((granted, false))) => granted.min(base),
             (None, Some((granted, true))) => granted,
+        }
+    }
+
+    /// How fast the node may send there, by what this process knows: `mates` of them, itself one, are on it. Where nothing is granted and nothing
+    /// held, what it always may, or what this process may begin with where that is more.
+    #[must_use]
+    pub fn node_rate(&self, mates: usize) -> Rate {
+        let all = |rate: Rate| Rate::from_bits_per_second(rate.bits_per_second() * mates as f64);
+        let rate = self.rate();
+        match (self.held, self.granted.and(self.node)) {
+            (Some(held), _) => all(held).unwrap_or(held),
+            (None, Some(node)) => node.max(rate),
+            (None, None) => all(self.least).unwrap_or(self.least).max(rate),
         }
     }
 

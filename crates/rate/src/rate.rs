@@ -35,6 +35,12 @@ impl Rate {
     pub const fn min(self, other: Self) -> Self {
         Self(self.0.min(other.0))
     }
+
+    /// The greater.
+    #[must_use]
+    pub const fn max(self, other: Self) -> Self {
+        Self(self.0.max(other.0))
+    }
 }
 
 impl fmt::Display for Rate {

@@ -396,7 +396,10 @@ impl World {
         let now = self.epoch + Duration::from_micros(self.now);
         let claims = self.claims.get_mut(&(process, cluster)).unwrap();
         match order {
-            Order::Grant { rate, is_settled, .. } => claims.grant(rate, is_settled, now),
+            Order::Grant { rate, node, is_settled, .. } => {
+                claims.grant(rate, is_settled, now);
+                claims.set_node(node);
+            }
             Order::Share { to, share } => claims.set_share(to, share),
             Order::Start { rate, link, .. } => claims.begin_with(rate, link),
         }

@@ -46,6 +46,8 @@ wire_struct! {
         cluster: u32,
         /// Bits per second, headers included; all ones: as fast as may be.
         rate: u64,
+        /// What its node may send there, all its processes together; all ones: as fast as may be.
+        node: u64,
         /// More than what they begin with may be used.
         is_settled: bool,
     }

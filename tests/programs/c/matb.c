@@ -28,6 +28,18 @@ static void hint(const char *key, const char *value)
     MPI_Info_free(&info);
 }
 
+/* Of MPI_COMM_WORLD; hints are about the node, whatever the communicator. */
+static MPI_Comm hinted_copy(const char *key, const char *value)
+{
+    MPI_Info info;
+    MPI_Comm copy;
+    MPI_Info_create(&info);
+    MPI_Info_set(info, key, value);
+    SAME(MPI_Comm_dup_with_info(MPI_COMM_WORLD, info, &copy), MPI_SUCCESS);
+    MPI_Info_free(&info);
+    return copy;
+}
+
 int main(int argc, char **argv)
 {
     start(&argc, &argv, "matb");
@@ -44,6 +56,7 @@ int main(int argc, char **argv)
     /* What is no rate is said and changes nothing. */
     put(0);
     put(-7);
+    put(12);
     SAME(get(YAMPI_PSP_MATB), LINK / 10);
     put(INTERFACE / 5 * 8);
     SAME(get(YAMPI_PSP_MATB), INTERFACE);
@@ -59,8 +72,16 @@ int main(int argc, char **argv)
     hint("gridmpi_pattern", "4");
     SAME(get(YAMPI_PSP_MATB), LINK / 4);
     hint("gridmpi_pattern", "some");
+    hint("gridmpi_pattern", "99999");
     hint("gridmpi_matb", "0");
     SAME(get(YAMPI_PSP_MATB), LINK / 4);
+    MPI_Comm copy = hinted_copy("gridmpi_matb", "16M");
+    SAME(get(YAMPI_PSP_MATB), 2000);
+    MPI_Comm_free(&copy);
+    SAME(get(YAMPI_PSP_MATB), 2000);
+    copy = hinted_copy("gridmpi_matb", "20");
+    SAME(get(YAMPI_PSP_MATB), 2000);
+    MPI_Comm_free(&copy);
     hint("gridmpi_matb", "2G");
     SAME(get(YAMPI_PSP_MATB), INTERFACE);
     free(data);

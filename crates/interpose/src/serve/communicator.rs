@@ -4,7 +4,7 @@ use super::completion::wait_vendor;
 use super::creation::{
     Contexts, Part, Told, checked_count, divide, finish, gather_neighbours, internal, spanning,
 };
-use super::group;
+use super::{group, hints};
 use crate::communicator::{Spanning, int};
 use crate::error::{Error, Result, check, forward};
 use crate::guard::Lift;
@@ -103,7 +103,7 @@ pub unsafe fn comm_dup<A: Abi>(
     Ok(())
 }
 
-/// `MPI_Comm_dup_with_info`. Hints are for the vendor's part.
+/// `MPI_Comm_dup_with_info`. Hints are for the vendor's part, but for those of ours.
 pub unsafe fn comm_dup_with_info<A: Abi>(
     rt: &'static Runtime<A>,
     comm: A::Comm,
@@ -118,6 +118,8 @@ pub unsafe fn comm_dup_with_info<A: Abi>(
             rt.vendor.comm_dup_with_info(token, info, copy)
         }
     })?;
+    // SAFETY: a live communicator, and the info object that the vendor has just accepted.
+    unsafe { hints::follow(rt, made, info) };
     // SAFETY: the program's place.
     unsafe { *newcomm = made };
     Ok(())

@@ -18,8 +18,15 @@ pub unsafe fn comm_set_info<A: Abi>(
 ) -> Result<()> {
     // SAFETY: the program's arguments.
     forward(|| unsafe { rt.vendor.comm_set_info(comm, info) })?;
+    // SAFETY: the vendor has accepted both.
+    unsafe { follow(rt, comm, info) };
+    Ok(())
+}
+
+/// Does what the hints of ours say with which all members of a communicator have called a procedure.
+pub unsafe fn follow<A: Abi>(rt: &'static Runtime<A>, comm: A::Comm, info: A::Info) {
     let job = rt.job();
-    // All members of the communicator have called it with the same hints: one of each cluster tells what is wrong.
+    // They have the same hints: one of each cluster tells what is wrong.
     let is_first = is_first(rt, comm);
     let say = |text: &str| {
         if is_first {
@@ -38,7 +45,6 @@ pub unsafe fn comm_set_info<A: Abi>(
             }
         }
     }
-    Ok(())
 }
 
 /// Whether this process is the first of the communicator's members in this cluster.

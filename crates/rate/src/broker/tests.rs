@@ -61,6 +61,11 @@ fn nodes_count_alike_and_their_processes_share() {
     // All of the receiver's interface that is wanted: 5 parts, of which node 1 has one; it fills its own interface.
     let orders = later(&mut broker, now);
     assert_eq!(rates(&orders), [(0, 20.0), (1, 20.0), (2, 50.0)]);
+    let of_node = |(_, order): &(Process, Order)| match *order {
+        Order::Grant { node, .. } => Some((node.bits_per_second() / 1e6).round()),
+        _ => None,
+    };
+    assert_eq!(orders.iter().filter_map(of_node).collect::<Vec<_>>(), [40.0, 40.0, 50.0]);
     let share = |(process, order): &(Process, Order)| match *order {
         Order::Share { to, share } => Some((*process, to, (share * 100.0).round() / 100.0)),
         _ => None,
@@ -134,7 +139,8 @@ fn the_young_are_settled_when_they_are_no_longer() {
     let (network, ids, nodes, now) = site(2);
     let mut broker = Broker::new(ids[0], network, 1.0);
     let grant = |process, mbits, is_settled| {
-        (process, Order::Grant { to: ids[1], rate: mbit(mbits), is_settled })
+        let rate = mbit(mbits);
+        (process, Order::Grant { to: ids[1], rate, node: rate, is_settled })
     };
     let ms = Duration::from_millis(1);
     broker.begin(0, nodes[0][0], nodes[1][0], now);
