@@ -42,9 +42,10 @@ impl State {
             return;
         }
         let mut link = Link::new(carrier, (id, strand), address, self.is_relayed(id));
-        if self.paces.cluster_of(id).is_some() {
+        if let Some(cluster) = self.paces.cluster_of(id) {
             let wanted = self.config.pacing.congestion.as_deref();
-            link.control = Some(CongestionControl::new(&link.carrier.fd, wanted));
+            let rate = self.paces.get(cluster).map_or(0.0, |paced| paced.pacer.rate()) as u64;
+            link.control = Some(CongestionControl::new(&link.carrier.fd, wanted, rate));
         }
         link.is_far = self.paces.is_far(id);
         self.peer(id).links.push((strand, token));

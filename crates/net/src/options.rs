@@ -80,15 +80,17 @@ enum Control {
 }
 
 impl CongestionControl {
-    /// Of a connection that has just been made; `wanted` instead of the system's choice.
-    pub(crate) fn new(fd: &OwnedFd, wanted: Option<&str>) -> Self {
+    /// Of a connection that has just been made, for so many bytes per second; `wanted` instead of the system's choice.
+    pub(crate) fn new(fd: &OwnedFd, wanted: Option<&str>, rate: u64) -> Self {
         if let Some(name) = wanted {
             // Where the kernel does not let us have it, the connection keeps its own.
             let _ = setsockopt(fd, TcpCongestion, &OsString::from(name));
             return Self { own: None, state: Control::Resting, lacks_opener: false };
         }
         let own = getsockopt(fd, TcpCongestion).ok();
-        let state = Control::Own { rate: 0, is_short: false };
+        // An opener spaces out at its own pace, even if nothing else is to be: what is not needed is not begun with.
+        let is_short = TcpInfo::of(fd).is_ok_and(|info| is_short(&info, rate));
+        let state = Control::Own { rate: if is_short { rate } else { 0 }, is_short };
         let mut control = Self { own, state, lacks_opener: false };
         control.rest(fd);
         control
@@ -311,6 +313,9 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::time::{Duration, Instant};
 
+    /// For which every path is a long one.
+    const FAST: u64 = u64::MAX / 2;
+
     #[test]
     fn timeouts_are_shorter_where_the_kernel_lets_us_choose() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -329,7 +334,7 @@ mod tests {
         let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut far, _) = listener.accept().unwrap();
         let fd: OwnedFd = stream.try_clone().unwrap().into();
-        let mut control = CongestionControl::new(&fd, None);
+        let mut control = CongestionControl::new(&fd, None, FAST);
         set_pacing_rate(&fd, 100_000).unwrap();
         stream.write_all(&[0; 1000]).unwrap();
         far.read_exact(&mut [0; 1000]).unwrap();
@@ -403,9 +408,8 @@ mod tests {
         let fd: OwnedFd = stream.try_clone().unwrap().into();
         let name = || getsockopt(&fd, TcpCongestion).unwrap();
         let own = name();
-        let mut control = CongestionControl::new(&fd, None);
+        let mut control = CongestionControl::new(&fd, None, FAST);
         let opener = name();
-        // The round trip is known then.
         stream.write_all(&[0; 1000]).unwrap();
         far.read_exact(&mut [0; 1000]).unwrap();
         far.write_all(&[0; 1000]).unwrap();
@@ -414,8 +418,13 @@ mod tests {
         assert_eq!(name(), own);
         control.rest(&fd);
         assert_eq!(name(), own);
+        // One for which the path is short from the beginning never has another.
+        let mut control = CongestionControl::new(&fd, None, 1_000_000);
+        assert_eq!(name(), own);
+        control.rest(&fd);
+        assert_eq!(name(), own);
         // At a rate for which that path is a long one the opener comes again, if there is one.
-        control.work(&fd, u64::MAX / 2, usize::MAX);
+        control.work(&fd, FAST, usize::MAX);
         assert_eq!(name(), opener);
     }
 

@@ -337,9 +337,10 @@ impl State {
             Ok(all) if all <= most => pacer.socket_rate_of_last(all),
             _ => pacer.socket_rate(most),
         };
-        // What needs no spacing does not slow the kernel down: it is not as easily made faster again. But for what a pause let go at once.
+        // What needs no spacing does not slow the kernel down: it is not as easily made faster again, and once told of a rate it has a timer for
+        // whatever is written. But for what a pause let go at once.
         let is_other = |known| known < told || known == u64::MAX && backlog > 0;
-        if backlog > SMALL || link.paced_to.is_none_or(is_other) {
+        if backlog > SMALL || link.paced_to.is_some_and(is_other) {
             link.pace(Pace { told, rate, is_behind })?;
         }
         Ok(Some(most))
