@@ -112,8 +112,8 @@ pub(crate) struct Pacer {
     is_cut: bool,
     /// How many have been put back since somebody wrote.
     shut: usize,
-    /// The interface carries no more than the rate.
-    is_filling: bool,
+    /// What the interface carries, bytes per second; endless where that is not known, or the rate is not to be exceeded.
+    interface: f64,
     /// What a pause is worth at most, bytes.
     allowance: f64,
     /// How the kernel keeps up with those whose turn it is.
@@ -139,7 +139,7 @@ impl Pacer {
             waiting: HashMap::new(),
             leaving: Vec::new(),
             shut: 0,
-            is_filling: false,
+            interface: f64::INFINITY,
             allowance: 0.0,
             is_first: false,
             is_cut: false,
@@ -160,19 +160,36 @@ impl Pacer {
     /// that an interface which it fills has no gaps.
     pub(crate) fn socket_rate(&self, bytes: usize) -> u64 {
         let made_up = self.made_up_by(bytes) / (bytes as f64).max(1.0);
-        let least = if self.is_filling { FILL } else { 0.0 };
+        let least = if self.is_filling() { FILL } else { 0.0 };
         faster(self.rate, if self.is_held_up() { HASTE } else { made_up.max(least) })
     }
 
     /// The same where its peer has no more than these: what the interface holds back by itself need not be spaced out before that.
     pub(crate) fn socket_rate_of_last(&self, bytes: usize) -> u64 {
-        if self.is_filling { faster(self.rate, HASTE) } else { self.socket_rate(bytes) }
+        if self.is_filling() { faster(self.rate, HASTE) } else { self.socket_rate(bytes) }
     }
 
-    /// Whether the rate is all that the interface carries; and so many bytes may leave at once after a pause, beside it.
-    pub(crate) fn set_slack(&mut self, is_filling: bool, allowance: f64) {
+    /// Whether so many bytes, which are all that there is, need not be spaced out: they are a turn at most, and the interface lets out only so
+    /// much of them sooner than the rate does as a short message has.
+    pub(crate) fn need_no_spacing(&self, bytes: u64) -> bool {
+        let excess = bytes as f64 * (1.0 - self.rate / self.interface).max(0.0);
+        excess <= SMALL as f64 && bytes <= SMALL.max(self.turn() as u64)
+    }
+
+    /// The same of what the kernel has.
+    pub(crate) fn needs_no_more_spacing(&self) -> bool {
+        self.need_no_spacing(self.level as u64)
+    }
+
+    /// Whether the rate is all that the interface carries.
+    fn is_filling(&self) -> bool {
+        self.rate >= self.interface
+    }
+
+    /// The interface carries so many bytes per second, and holds back more by itself; and so many may leave at once after a pause, beside the rate.
+    pub(crate) fn set_slack(&mut self, interface: f64, allowance: f64) {
         self.rested = self.rested.min(allowance);
-        (self.is_filling, self.allowance) = (is_filling, allowance);
+        (self.interface, self.allowance) = (interface, allowance);
     }
 
     /// The whole rate, bytes per second.

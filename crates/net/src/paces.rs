@@ -49,6 +49,8 @@ pub(crate) struct Repaced {
     /// Bytes per second.
     rate: u64,
     is_faster: bool,
+    /// The interface spaces it out well enough.
+    needs_none: bool,
 }
 
 impl Paced {
@@ -61,12 +63,14 @@ impl Paced {
     fn follow_claims(&mut self, now: Instant) -> Option<Repaced> {
         let (before, rate) = (self.pacer.rate(), payload(self.claims.rate()));
         self.pacer.set_rate(rate, now);
-        self.pacer.set_slack(self.claims.fills_interface(), payload_bits(self.claims.allowance()));
+        self.pacer
+            .set_slack(payload(self.claims.interface()), payload_bits(self.claims.allowance()));
         self.pacer.owe(payload_bits(self.claims.debt()));
         // What is left in the kernel when nothing more is to be sent leaves as it was to.
         let is_other = rate != before && self.claims.has_some();
         let peer = self.pacer.writer().filter(|_| is_other)?;
-        Some(Repaced { peer, rate: (rate as u64).max(1), is_faster: rate > before })
+        let needs_none = self.pacer.needs_no_more_spacing();
+        Some(Repaced { peer, rate: (rate as u64).max(1), is_faster: rate > before, needs_none })
     }
 }
 
@@ -337,10 +341,11 @@ impl State {
             Ok(all) if all <= most => pacer.socket_rate_of_last(all),
             _ => pacer.socket_rate(most),
         };
-        // What needs no spacing does not slow the kernel down: it is not as easily made faster again, and once told of a rate it has a timer for
-        // whatever is written. But for what a pause let go at once.
-        let is_other = |known| known < told || known == u64::MAX && backlog > 0;
-        if backlog > SMALL || link.paced_to.is_some_and(is_other) {
+        // What needs no spacing does not slow the kernel down: it is not as easily made faster again. But for what a pause let go at once. And
+        // once told of any rate the kernel has a timer for each packet.
+        let is_other = |known| backlog > SMALL || known < told || known == u64::MAX && backlog > 0;
+        let needs_spacing = link.written >= YOUNG && !pacer.need_no_spacing(backlog);
+        if link.paced_to.map_or(needs_spacing, is_other) {
             link.pace(Pace { told, rate, is_behind })?;
         }
         Ok(Some(most))
@@ -372,7 +377,7 @@ impl State {
 
     /// What the kernel still has to send leaves at this rate.
     pub(crate) fn repace(&mut self, repaced: Repaced) {
-        let Repaced { peer, rate, is_faster } = repaced;
+        let Repaced { peer, rate, is_faster, needs_none } = repaced;
         let links = self.peers.get(&peer).map_or(&[][..], |peer| &peer.links);
         if is_faster && links.len() > 1 {
             // Which of them the turn is nobody knows here: it is faster from its next one on.
@@ -381,7 +386,9 @@ impl State {
         // Its connections share it.
         let rate = (rate / links.len().max(1) as u64).max(1);
         for &(_, token) in links {
-            if let Some(Socket::Link(link)) = self.sockets.get(token) {
+            if let Some(Socket::Link(link)) = self.sockets.get(token)
+                && (link.paced_to.is_some() || !needs_none)
+            {
                 // A connection that fails says so by itself.
                 let _ = link.pace(Pace::plain(rate));
             }

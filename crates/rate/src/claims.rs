@@ -334,10 +334,11 @@ impl Claims {
         }
     }
 
-    /// Whether the rate is all that the node's interface carries: it holds back more by itself.
+    /// What the node's interface carries, which holds back more by itself: unbounded where there is no broker, or the program's own rate counts.
     #[must_use]
-    pub fn fills_interface(&self) -> bool {
-        self.held.is_none() && self.path.is_some_and(|path| self.rate() >= path.interface)
+    pub fn interface(&self) -> Rate {
+        let path = self.path.filter(|_| self.held.is_none());
+        path.map_or(Rate::UNBOUNDED, |path| path.interface)
     }
 }
 
@@ -406,7 +407,7 @@ mod tests {
     #[test]
     fn a_pause_is_worth_the_same_part_of_a_buffer_as_the_rate_is_of_the_link() {
         let (mut claims, nodes, now) = claims();
-        let slack = |claims: &Claims| (claims.allowance(), claims.fills_interface());
+        let slack = |claims: &Claims| (claims.allowance(), claims.rate() >= claims.interface());
         assert_eq!(slack(&claims), (0.0, false));
         let path = Path { node: nodes[0], interface: mbit(50.0), link: mbit(160.0) };
         claims.go_over(path, Rate::UNBOUNDED);
@@ -422,7 +423,7 @@ mod tests {
         claims.go_over(Path { interface: mbit(160.0), ..path }, Rate::UNBOUNDED);
         assert_eq!(slack(&claims), (0.0, false));
         claims.go_over(Path { link: Rate::UNBOUNDED, ..path }, Rate::UNBOUNDED);
-        assert!(claims.allowance() < 1.0 && claims.fills_interface());
+        assert!(claims.allowance() < 1.0 && slack(&claims).1);
         claims.forsake();
         assert_eq!(slack(&claims), (0.0, false));
     }

@@ -117,7 +117,7 @@ impl Conditions {
         let chosen = std::env::var("GRIDMPI_CONGESTION").ok().filter(|name| !name.is_empty());
         match chosen.filter(|_| mode.is_ours()) {
             Some(name) => name,
-            None if mode.is_ours() && self.has_bbr => format!("{}, at rest bbr", self.control),
+            None if mode.is_ours() && self.has_bbr => format!("{}, at rest bbr (long paths)", self.control),
             None => self.control.clone(),
         }
     }

@@ -217,7 +217,7 @@ fn a_pause_is_worth_what_it_took_and_no_more_than_allowed() {
         [(Duration::from_micros(500), 1000.0), (Duration::from_secs(1), ALLOWANCE)]
     {
         let mut world = World::new(1);
-        world.pacer.set_slack(false, ALLOWANCE);
+        world.pacer.set_slack(f64::INFINITY, ALLOWANCE);
         let turn = world.pacer.turn();
         // It has begun with nothing saved.
         assert_eq!(world.ask(0, 1 << 20), Turn::Now(turn));
@@ -240,7 +240,7 @@ fn a_pause_is_worth_what_it_took_and_no_more_than_allowed() {
 fn a_message_that_a_pause_covers_leaves_at_once() {
     const ALLOWANCE: f64 = 5.0 * SEGMENT as f64;
     let (mut world, short) = (World::new(1), 3 * SEGMENT);
-    world.pacer.set_slack(false, ALLOWANCE);
+    world.pacer.set_slack(f64::INFINITY, ALLOWANCE);
     world.now += Duration::from_secs(1);
     assert!(matches!(world.ask(0, short as u64), Turn::Now(_)));
     assert_eq!(world.pacer.socket_rate_of_last(short), u64::MAX);
@@ -260,12 +260,32 @@ fn what_the_interface_holds_back_by_itself_is_not_spaced_out_before() {
     let (turn, all) = (world.pacer.turn(), 6 * SEGMENT);
     let faster = (RATE / (1.0 - HASTE)) as u64;
     assert_eq!(world.pacer.socket_rate_of_last(all), RATE as u64);
-    world.pacer.set_slack(true, 0.0);
+    world.pacer.set_slack(RATE, 0.0);
     assert_eq!(world.pacer.socket_rate_of_last(all), faster);
     // What goes on has to give way when it is told to.
     assert_eq!(world.pacer.socket_rate(turn), (RATE / (1.0 - FILL)) as u64);
-    world.pacer.set_slack(false, 0.0);
+    world.pacer.set_slack(f64::INFINITY, 0.0);
     assert_eq!(world.pacer.socket_rate_of_last(all), RATE as u64);
+}
+
+#[test]
+fn what_the_interface_lets_out_hardly_sooner_needs_no_spacing() {
+    let mut world = World::new(1);
+    let turn = world.pacer.turn() as u64;
+    // Of an interface nothing is known: only a short message.
+    assert!(world.pacer.need_no_spacing(SMALL) && !world.pacer.need_no_spacing(SMALL + 1));
+    // Half of what it has let out would not have left yet.
+    world.pacer.set_slack(RATE * 2.0, 0.0);
+    let most = 2 * SMALL;
+    assert!(most < turn, "{most} of {turn}");
+    assert!(world.pacer.need_no_spacing(most) && !world.pacer.need_no_spacing(most + 1));
+    assert!(world.pacer.needs_no_more_spacing(), "the kernel has nothing");
+    world.pacer.wrote(ProcId(0), most as usize + 10, world.now);
+    assert!(!world.pacer.needs_no_more_spacing());
+    // It carries no more than the rate. What goes on has to give way when it is told to.
+    world.pacer.set_slack(RATE, 0.0);
+    assert!(world.pacer.need_no_spacing(turn) && !world.pacer.need_no_spacing(turn + 1));
+    assert!(world.pacer.needs_no_more_spacing());
 }
 
 #[test]
