@@ -19,10 +19,11 @@ pub struct Network {
     pub timeouts: u64,
     /// Probes for losses there.
     pub loss_probes: u64,
-    /// Bits that left the link's bottleneck during a burst, by bandwidth and time; the median. Both ways: the mean of them.
+    /// Bits that left the link's bottleneck during a burst, or from a program's first packet to its last, by bandwidth and time; the median.
+    /// Both ways: the mean of them.
     pub utilisation: Option<f64>,
-    /// Connections on which a node sends, where the program says so.
-    pub connections: Option<u32>,
+    /// Connections on which a node sends: as the burst has it, or those on which 16 KiB or more were sent, the mean of all nodes and runs.
+    pub connections: Option<f64>,
     /// The least retransmission timeout of the connections, ms: what a kernel of this version lets them have. It is not read from them.
     pub least_timeout_ms: f64,
     /// Their congestion control.
@@ -46,7 +47,7 @@ impl Network {
             self.timeouts.to_string(),
             self.loss_probes.to_string(),
             or_none(self.utilisation.map(|part| format!("{:.1} %", 100.0 * part))),
-            or_none(self.connections.map(|count| count.to_string())),
+            or_none(self.connections.map(short)),
             format!("{} ms", short(self.least_timeout_ms)),
             self.congestion_control.clone(),
             self.pacing.clone(),

@@ -15,6 +15,8 @@ pub struct Counters {
     pub packets: u64,
     /// Those of them that found the buffer full.
     pub dropped: u64,
+    /// Connections that have sent 16 KiB or more over a direction, in all directions.
+    pub connections: u64,
     /// TCP in the nodes that were asked about.
     pub tcp: Tcp,
 }
@@ -26,6 +28,7 @@ impl Counters {
         Self {
             packets: self.packets.saturating_sub(before.packets),
             dropped: self.dropped.saturating_sub(before.dropped),
+            connections: self.connections.saturating_sub(before.connections),
             tcp: self.tcp - before.tcp,
         }
     }
@@ -34,6 +37,7 @@ impl Counters {
     pub fn add(&mut self, other: Self) {
         self.packets += other.packets;
         self.dropped += other.dropped;
+        self.connections += other.connections;
         self.tcp = self.tcp + other.tcp;
     }
 }
@@ -55,6 +59,42 @@ impl Recording {
         let (first, last) = (millisecond(begin), millisecond(end));
         let within = |row: &&Row| (first..=last).contains(&row.sample.millisecond);
         self.rows.iter().filter(within).cloned().collect()
+    }
+}
+
+/// A lab is watched from a moment on.
+#[derive(Clone, Copy, Debug)]
+pub struct Watch<'a> {
+    senders: &'a [&'a str],
+    before: Counters,
+    from_ms: u64,
+}
+
+/// What has happened since.
+#[derive(Clone, Debug, Default)]
+pub struct Watched {
+    /// The counters.
+    pub counters: Counters,
+    /// In order of time for each direction that begins at a sender.
+    pub rows: Vec<Row>,
+}
+
+impl Watched {
+    /// Bits that left the bottlenecks of the directions that were watched, by what links of so many Mbit/s can carry from the first packet to the
+    /// last; `None` if there was none.
+    #[must_use]
+    pub fn utilisation(&self, senders: &[&str], link_mbit: u32) -> Option<f64> {
+        let all = || self.rows.iter().map(|row| row.sample.millisecond);
+        let milliseconds = all().max()? - all().min()? + 1;
+        let bits: f64 = senders.iter().map(|from| bits_from(&self.rows, from)).sum();
+        let most = f64::from(link_mbit) * 1e3 * milliseconds as f64 * senders.len() as f64;
+        Some(bits / most)
+    }
+
+    /// On how many connections each of so many nodes has sent, the mean of them.
+    #[must_use]
+    pub fn connections_of(&self, nodes: u32) -> f64 {
+        self.counters.connections as f64 / f64::from(nodes.max(1))
     }
 }
 
@@ -80,12 +120,36 @@ impl Lab {
         let is_sender = |name: &str| senders.iter().any(|cluster| name.starts_with(cluster));
         let nodes = status.nodes.iter().filter(|node| is_sender(&node.name));
         let tcp = nodes.fold(Tcp::default(), |sum, node| sum + node.tcp);
-        let directions = status.directions.iter().map(|direction| direction.traffic);
-        Ok(directions.fold(Counters { tcp, ..Counters::default() }, |sum, traffic| Counters {
-            packets: sum.packets + traffic.arrived.packets,
-            dropped: sum.dropped + traffic.dropped.packets,
+        let directions = status.directions.iter();
+        Ok(directions.fold(Counters { tcp, ..Counters::default() }, |sum, direction| Counters {
+            packets: sum.packets + direction.traffic.arrived.packets,
+            dropped: sum.dropped + direction.traffic.dropped.packets,
+            connections: sum.connections + direction.connections,
             tcp: sum.tcp,
         }))
+    }
+
+    /// Watches the links, and TCP in all nodes of these clusters, from now on.
+    ///
+    /// # Errors
+    /// As [`Self::counters`].
+    pub fn watch<'a>(&self, senders: &'a [&'a str]) -> Result<Watch<'a>, BenchError> {
+        let before = self.counters(senders)?;
+        let from_ms = control::ask(self.directory(), Request::Status)?.up_ms;
+        Ok(Watch { senders, before, from_ms })
+    }
+
+    /// What has happened since.
+    ///
+    /// # Errors
+    /// As [`Self::counters`] and [`Self::recording`].
+    pub fn watched(&self, watch: &Watch<'_>) -> Result<Watched, BenchError> {
+        let counters = self.counters(watch.senders)?.since(watch.before);
+        let is_new = |row: &Row| {
+            row.sample.millisecond >= watch.from_ms && watch.senders.contains(&&row.from[..])
+        };
+        let rows = self.recording()?.rows.into_iter().filter(is_new).collect();
+        Ok(Watched { counters, rows })
     }
 
     /// The recording up to now.
@@ -115,6 +179,20 @@ mod tests {
     use super::*;
     use gridmpi_lab::flow::{Sample, Traffic};
 
+    #[test]
+    fn a_link_is_used_from_the_first_packet_to_the_last() {
+        let rows = vec![row(10, "a"), row(12, "b"), row(19, "a")];
+        let watched =
+            Watched { rows, counters: Counters { connections: 6, ..Counters::default() } };
+        // 2 packets of 1538 bytes in each of three rows; 10 ms, both ways.
+        let used = watched.utilisation(&["a", "b"], 100).unwrap();
+        assert!((used - 6.0 * 1538.0 * 8.0 / (1e6 * 2.0)).abs() < 1e-9, "{used}");
+        let used = watched.utilisation(&["a"], 100).unwrap();
+        assert!((used - 4.0 * 1538.0 * 8.0 / 1e6).abs() < 1e-9, "{used}");
+        assert_eq!(watched.connections_of(4), 1.5);
+        assert_eq!(Watched::default().utilisation(&["a"], 100), None);
+    }
+
     fn row(millisecond: u64, from: &str) -> Row {
         let left = Volume { bytes: 1514 * 2, packets: 2 };
         let traffic = Traffic { left, ..Traffic::default() };
@@ -134,9 +212,10 @@ mod tests {
     #[test]
     fn counters_are_summed_up() {
         let tcp = |retransmits| Tcp { retransmits, ..Tcp::default() };
-        let before = Counters { packets: 10, dropped: 1, tcp: tcp(1) };
-        let mut sum = Counters { packets: 30, dropped: 4, tcp: tcp(3) }.since(before);
-        sum.add(Counters { packets: 1, dropped: 1, tcp: tcp(1) });
-        assert_eq!(sum, Counters { packets: 21, dropped: 4, tcp: tcp(3) });
+        let before = Counters { packets: 10, dropped: 1, connections: 2, tcp: tcp(1) };
+        let mut sum =
+            Counters { packets: 30, dropped: 4, connections: 6, tcp: tcp(3) }.since(before);
+        sum.add(Counters { packets: 1, dropped: 1, connections: 1, tcp: tcp(1) });
+        assert_eq!(sum, Counters { packets: 21, dropped: 4, connections: 5, tcp: tcp(3) });
     }
 }

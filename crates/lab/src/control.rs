@@ -113,6 +113,9 @@ pub struct DirectionStatus {
     pub traffic: Traffic,
     /// Bytes in its buffer now.
     pub queued: u64,
+    /// TCP connections over which 16 KiB or more have been sent since the lab came up.
+    #[serde(default)]
+    pub connections: u64,
     /// What reached the other side.
     pub delivered: Volume,
     /// Frames that the emulator itself lost: none in a sound run.

@@ -6,6 +6,7 @@
 //! for several that are due within the time that the link coalesces.
 
 use crate::arrivals::Arrival;
+use crate::connections::Connections;
 use crate::flow::{Flow, Sample, Traffic, Volume};
 use crate::histogram::Histogram;
 use crate::spec::Link;
@@ -43,6 +44,8 @@ pub struct Progress {
     pub traffic: Traffic,
     /// Bytes in the bottleneck's buffer.
     pub queued: u64,
+    /// TCP connections that have sent 16 KiB or more.
+    pub connections: u64,
     /// Delivered to the other side.
     pub delivered: Volume,
     /// Frames that the emulator itself failed to take in or pass on: none in a sound run.
@@ -78,6 +81,7 @@ pub struct Direction {
     ring: Ring,
     sender: Sender,
     flow: Flow,
+    connections: Connections,
     in_flight: VecDeque<(u64, Frame)>,
     /// How long a frame that is due may wait for others, ns.
     coalesce: u64,
@@ -111,8 +115,19 @@ impl Direction {
         let (in_flight, fresh) = (VecDeque::new(), Progress::default());
         let fault = Arc::default();
         let coalesce = u64::try_from(link.coalesce.as_nanos()).unwrap_or(0);
-        let records_arrivals = false;
-        Ok(Self { ring, sender, flow, in_flight, coalesce, records_arrivals, fresh, shared, fault })
+        let (records_arrivals, connections) = (false, Connections::default());
+        Ok(Self {
+            ring,
+            sender,
+            flow,
+            connections,
+            in_flight,
+            coalesce,
+            records_arrivals,
+            fresh,
+            shared,
+            fault,
+        })
     }
 
     /// Records the arrival of every frame, too, if `wanted`.
@@ -147,7 +162,7 @@ impl Direction {
         let before = clock::monotonic();
         // Time stamps are of the clock that may be set; everything here is of the other.
         let offset = clock::realtime().wrapping_sub(before);
-        let Self { ring, flow, in_flight, fresh, records_arrivals, .. } = self;
+        let Self { ring, flow, connections, in_flight, fresh, records_arrivals, .. } = self;
         let Progress { samples, failures, arrivals, .. } = fresh;
         let mut finished = |sample| samples.push(sample);
         for _ in 0..INTAKE {
@@ -155,6 +170,7 @@ impl Direction {
                 Some(Ok(frame)) => {
                     let arrived = frame.stamp.wrapping_sub(offset).min(clock::monotonic());
                     let volume = Volume { bytes: frame.bytes, packets: frame.packets.into() };
+                    connections.note(ring.contents(&frame));
                     if *records_arrivals {
                         let Volume { bytes, packets } = volume;
                         arrivals.push(Arrival { stamp: frame.stamp, bytes, packets });
@@ -205,6 +221,7 @@ impl Direction {
         let Ok(mut shared) = self.shared.try_lock() else { return };
         shared.traffic = self.flow.total();
         shared.queued = self.flow.queued();
+        shared.connections = self.connections.count();
         shared.delivered.add(std::mem::take(&mut self.fresh.delivered));
         shared.failures += std::mem::take(&mut self.fresh.failures) + self.ring.overruns();
         shared.lateness.take_from(&mut self.fresh.lateness);

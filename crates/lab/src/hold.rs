@@ -380,6 +380,7 @@ impl Carried {
             realtime: progress.realtime == Some(true),
             traffic: progress.traffic,
             queued: progress.queued,
+            connections: progress.connections,
             delivered: progress.delivered,
             failures: progress.failures,
             lateness_p50_us: microseconds(progress.lateness.quantile(0.5)),

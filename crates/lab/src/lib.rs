@@ -10,7 +10,7 @@
 //! does it, and [`schedule`] draws faults at random.
 //!
 //! The emulator decides by arithmetic on arrival times: [`queue`] (rate, buffer), [`chance`]
-//! (loss), [`flow`] (a direction's fate and counters) do no I/O and know no clock.
+//! (loss), [`flow`] (a direction's fate and counters) do no I/O and know no clock. [`connections`] counts those that send.
 //!
 //! Nothing of a lab exists outside the holder's namespaces but one directory ([`state`]): when
 //! the holder ends, in whatever way, the kernel takes processes and devices with it.
@@ -18,6 +18,7 @@
 pub mod arrivals;
 pub mod chance;
 pub mod cli;
+pub mod connections;
 pub mod control;
 pub mod emulator;
 pub mod enter;

@@ -99,6 +99,9 @@ pub(crate) struct Pacer {
     /// Who waits. Small messages that found no room go first.
     small: VecDeque<ProcId>,
     large: BTreeSet<ProcId>,
+    /// What small ones have written while a large one waited, since one of those had a turn, bytes; and whether the present turn is a small one's.
+    passed: usize,
+    is_small_turn: bool,
     /// This one is next among the large ones, or who comes after it. Each process begins with another, so that they do not meet there.
     cursor: ProcId,
     first: ProcId,
@@ -134,6 +137,8 @@ impl Pacer {
             last: None,
             small: VecDeque::new(),
             large: BTreeSet::new(),
+            passed: 0,
+            is_small_turn: false,
             cursor,
             first: cursor,
             waiting: HashMap::new(),
@@ -283,11 +288,12 @@ impl Pacer {
         }
         let is_small = ask.backlog <= SMALL;
         let (is_first, lead) = if is_small {
-            (self.small.is_empty(), SMALL_LEAD)
+            (self.small.is_empty() && !self.is_large_due(), SMALL_LEAD)
         } else {
             (self.waiting.is_empty(), self.lead(peer, ask.is_young))
         };
         if is_first && self.level <= lead {
+            self.is_small_turn = is_small;
             if !is_small {
                 // As if it had waited: who could begin at once and who could not go on in the same order.
                 self.cursor = after(peer);
@@ -331,6 +337,9 @@ impl Pacer {
         if bytes > 0 {
             self.shut = 0;
             self.last = Some(peer);
+            if self.is_small_turn && !self.large.is_empty() {
+                self.passed = self.passed.saturating_add(bytes);
+            }
         }
     }
 
@@ -417,11 +426,8 @@ impl Pacer {
         if self.level > self.lead_of_next()? {
             return None;
         }
-        self.called = self.small.pop_front().or_else(|| {
-            let peer = self.next_large()?;
-            self.cursor = after(peer);
-            self.large.take(&peer)
-        });
+        self.is_small_turn = self.is_small_next();
+        self.called = if self.is_small_turn { self.small.pop_front() } else { self.call_large() };
         if let Some(peer) = &self.called {
             self.waiting.remove(peer);
             self.is_cut = false;
@@ -442,14 +448,29 @@ impl Pacer {
     }
 
     fn lead_of_next(&self) -> Option<f64> {
-        if self.small.is_empty() {
-            self.next_large().map(|peer| {
-                let is_young = self.waiting.get(&peer).is_some_and(|&is_young| is_young);
-                self.lead(peer, is_young)
-            })
-        } else {
-            Some(SMALL_LEAD)
+        if self.is_small_next() {
+            return Some(SMALL_LEAD);
         }
+        self.next_large().map(|peer| {
+            let is_young = self.waiting.get(&peer).is_some_and(|&is_young| is_young);
+            self.lead(peer, is_young)
+        })
+    }
+
+    /// Small ones go first, but not for ever.
+    fn is_small_next(&self) -> bool {
+        !self.small.is_empty() && !self.is_large_due()
+    }
+
+    fn is_large_due(&self) -> bool {
+        !self.large.is_empty() && self.passed >= self.turn()
+    }
+
+    fn call_large(&mut self) -> Option<ProcId> {
+        let peer = self.next_large()?;
+        self.cursor = after(peer);
+        self.passed = 0;
+        self.large.take(&peer)
     }
 
     fn next_large(&self) -> Option<ProcId> {

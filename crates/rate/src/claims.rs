@@ -16,6 +16,9 @@ const LAG_MOST: Duration = Duration::from_millis(4);
 /// What may pile up before a link where all begin at once after a pause, bits: a quarter of a small switch's buffer.
 const PAUSE: f64 = 16384.0 * 8.0;
 
+/// A broker that has not answered for so long is taken for none until it does: it hangs, or its host does.
+const UNANSWERED: Duration = Duration::from_secs(1);
+
 /// More segments that were sent again between two looks are no probes of a tail: something was lost. For so long after that a pause is
 /// worth nothing.
 const PROBES: u64 = 2;
@@ -53,8 +56,9 @@ pub struct Claims {
     granted: Option<(Rate, bool)>,
     /// And to all processes of the node, at the last of these grants.
     node: Option<Rate>,
-    /// Since when they wait for their first grant.
+    /// Since when they wait for their first grant; and whether the broker has left some without one, and has said nothing since.
     asked: Option<Instant>,
+    is_unanswered: bool,
     /// How long a grant takes.
     lag: Duration,
     /// Bits that were sent too fast.
@@ -92,6 +96,7 @@ impl Claims {
             granted: None,
             node: None,
             asked: None,
+            is_unanswered: false,
             lag: Duration::ZERO,
             debt: 0.0,
             careful_until: None,
@@ -133,6 +138,7 @@ impl Claims {
     /// likewise.
     pub fn begin_with(&mut self, rate: Rate, link: Rate) {
         self.base = rate;
+        self.is_unanswered = false;
         let said = self.said.unwrap_or(link).bits_per_second();
         // Endless ones are alike.
         let left = (link.bits_per_second() / said).min(1.0);
@@ -206,6 +212,7 @@ impl Claims {
 
     /// The broker has granted a rate to all together, no more than what they began with if it is not settled. Nothing where no claim stands.
     pub fn grant(&mut self, rate: Rate, is_settled: bool, now: Instant) {
+        self.is_unanswered = false;
         if self.claims.is_empty() {
             return;
         }
@@ -232,9 +239,12 @@ impl Claims {
     }
 
     /// So many bits have arrived at the cluster since this was last said. Whether the broker is to be told by
-    /// [`demand`](Self::demand) that less can be used, or more again.
+    /// [`demand`](Self::demand) that less can be used, or more again, or the rate is another since the broker does not answer.
     pub fn used(&mut self, bits: f64, now: Instant) -> bool {
-        self.demand.used(bits, self.least, now)
+        let waits = |asked| now.saturating_duration_since(asked) >= UNANSWERED;
+        let is_new = !self.is_unanswered && self.asked.is_some_and(waits);
+        self.is_unanswered |= is_new;
+        self.demand.used(bits, self.least, now) || is_new
     }
 
     /// So many bits of what is granted are taken up by what goes beside transfers, such as acknowledgements of what comes from there.
@@ -278,7 +288,8 @@ impl Claims {
     /// How fast all of the process's connections to the cluster may send together.
     #[must_use]
     pub fn rate(&self) -> Rate {
-        let base = self.among.map_or(self.base, |bounds| bounds.around(self.base));
+        let base = if self.is_unanswered { self.base.min(self.least) } else { self.base };
+        let base = self.among.map_or(base, |bounds| bounds.around(base));
         match (self.held, self.granted) {
             (Some(held), _) => held,
             (None, None) => base,
@@ -391,6 +402,25 @@ mod tests {
         claims.set_share(nodes[0], 0.1);
         assert_eq!(claims.rate(), mbit(20.0));
         assert_eq!(claims.share(nodes[0]), 1.0);
+    }
+
+    #[test]
+    fn a_broker_that_does_not_answer_is_taken_for_none_until_it_does() {
+        let (mut claims, nodes, now) = claims();
+        claims.begin_with(mbit(50.0), mbit(160.0));
+        claims.begin(nodes[0], 0, now);
+        claims.used(0.0, now + UNANSWERED / 2);
+        assert_eq!(claims.rate(), mbit(50.0));
+        claims.used(0.0, now + UNANSWERED);
+        assert_eq!(claims.rate(), mbit(20.0));
+        // The next transfer does not try it again.
+        claims.end(nodes[0], 0);
+        claims.begin(nodes[0], 0, now + 2 * UNANSWERED);
+        assert_eq!(claims.rate(), mbit(20.0));
+        claims.grant(mbit(40.0), true, now + 2 * UNANSWERED);
+        assert_eq!(claims.rate(), mbit(40.0));
+        claims.end(nodes[0], 0);
+        assert_eq!(claims.rate(), mbit(50.0));
     }
 
     #[test]

@@ -149,7 +149,7 @@ impl Outcome {
     pub(super) fn network(&self, burst: &Burst, conditions: &Conditions, mode: Mode) -> Network {
         Network {
             utilisation: Some(median(&self.utilisation)),
-            connections: Some(burst.peers),
+            connections: Some(burst.peers.into()),
             ..conditions.network(mode, self.bursts, self.counters)
         }
     }
@@ -244,7 +244,7 @@ mod tests {
     fn one_timeout_is_one_too_many() {
         let outcome = |timeouts| {
             let tcp = Tcp { timeouts, ..Tcp::default() };
-            let counters = Counters { packets: 30_000, dropped: 2, tcp };
+            let counters = Counters { packets: 30_000, dropped: 2, tcp, ..Counters::default() };
             let (milliseconds, dropped) = (vec![125.0; 30], vec![67.0]);
             Outcome { milliseconds, dropped, counters, bursts: 32, ..Outcome::default() }
         };

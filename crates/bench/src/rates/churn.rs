@@ -3,9 +3,12 @@
 //!
 //! The lone sender's frames are told from others' by their size: its interface takes smaller ones.
 
+use super::conditions::Conditions;
+use super::mode::Mode;
 use super::sites::SITE;
 use crate::error::BenchError;
 use crate::figure::{Bound, Figure};
+use crate::network::Network;
 use crate::place::{INTERFACE, Route, Site};
 use crate::session::Session;
 use gridmpi_lab::arrivals::Arrival;
@@ -62,20 +65,21 @@ pub(super) fn measure(session: &mut Session) -> Result<Vec<Figure>, BenchError> 
         for &delay_ms in session.choose(&[10][..], &[0, 10]) {
             let name = format!("{}, {delay_ms} ms", visit.name);
             let seen = session.part(&name, |session| run(session, visit, delay_ms));
-            let Some((gave_way, had_all)) = seen else { continue };
-            figures.extend(of(&format!("{name}: gives way"), &gave_way));
+            let Some((gave_way, had_all, network)) = seen else { continue };
+            let [median, worst] = of(&format!("{name}: gives way"), &gave_way);
+            figures.extend([median.with_network(network), worst]);
             figures.extend(of(&format!("{name}: has all again"), &had_all));
         }
     }
     Ok(figures)
 }
 
-/// How long each took, ms.
+/// How long each took, ms, and what the network did.
 fn run(
     session: &mut Session,
     visit: &Visit,
     delay_ms: u32,
-) -> Result<(Vec<f64>, Vec<f64>), BenchError> {
+) -> Result<(Vec<f64>, Vec<f64>, Network), BenchError> {
     let interface_mbit = visit.interface_mbit;
     let nodes = visit.others + 1;
     let site = Site { nodes, delay_ms, interface_mbit, records_frames: true, ..SITE };
@@ -86,10 +90,17 @@ fn run(
     session.drop_lab();
     let (until, route, mtu) = (session.until()?, Route::Site(site), MTU.to_string());
     let smaller = ["ip", "link", "set", "dev", INTERFACE, "mtu", &mtu];
-    session.lab(route)?.run("a1", &smaller, until)?;
+    let lab = session.lab(route)?;
+    lab.run("a1", &smaller, until)?;
+    let (conditions, watch) = (Conditions::of(lab, until)?, lab.watch(&["a"])?);
     let settings = [("GRIDMPI_PACING", "auto")];
     session.job_with(route, "churn", &arguments, [nodes; 2], &settings)?;
-    times(&session.lab(route)?.frames("a")?, visit, count)
+    let lab = session.lab(route)?;
+    let senders = (&["a"][..], nodes);
+    let seen = [lab.watched(&watch)?];
+    let network = conditions.network_of(Mode::Auto, &seen, senders, site.link_mbit);
+    let (gave_way, had_all) = times(&lab.frames("a")?, visit, count)?;
+    Ok((gave_way, had_all, network))
 }
 
 /// How long the lone sender took to give way at each visit, and to have all again after it, ms.

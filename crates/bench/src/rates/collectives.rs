@@ -7,9 +7,10 @@ use super::patterns::BOTH;
 use super::sites::SITE;
 use crate::error::BenchError;
 use crate::figure::{Bound, Figure};
+use crate::network::Network;
 use crate::place::{Route, Site};
 use crate::session::Session;
-use crate::watched::Counters;
+use crate::watched::Watched;
 
 /// One node of each cluster sends so much to the other.
 const LONE_BYTES: u32 = 128 << 10;
@@ -28,7 +29,7 @@ const MODES: [Mode; 3] = [Mode::Off, Mode::Static, Mode::Auto];
 struct Outcome {
     lone_ms: Vec<f64>,
     all_ms: Vec<f64>,
-    counters: Counters,
+    watched: Vec<Watched>,
     calls: u32,
 }
 
@@ -64,13 +65,12 @@ fn run(
     let settings = mode.settings(site);
     let settings: Vec<_> = settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
     let route = Route::Site(*site);
-    let before = session.lab(route)?.counters(BOTH.sending())?;
+    let watch = session.lab(route)?.watch(BOTH.sending())?;
     let samples = session.job_with(route, "collectives", &arguments, [site.nodes; 2], &settings)?;
-    let counters = session.lab(route)?.counters(BOTH.sending())?.since(before);
+    outcome.watched.push(session.lab(route)?.watched(&watch)?);
     // In the first ones connections are made, and the second is that of those who have just begun.
     outcome.lone_ms.extend(samples.scaled("lone", 1e3)?.iter().skip(LONES as usize));
     outcome.all_ms.extend(samples.scaled("all", 1e3)?.iter().skip(1));
-    outcome.counters.add(counters);
     outcome.calls += rounds * (LONES + 1);
     Ok(())
 }
@@ -82,7 +82,9 @@ fn of(
     outcome: &Outcome,
     unpaced: &Outcome,
 ) -> [Figure; 2] {
-    let network = conditions.network(mode, outcome.calls, outcome.counters);
+    let senders = (BOTH.sending(), 2 * site.nodes);
+    let network = conditions.network_of(mode, &outcome.watched, senders, site.link_mbit);
+    let network = Network { count: outcome.calls, ..network };
     let judged = |bound| if mode == Mode::Auto { bound } else { Bound::Told };
     let name = |what: &str| format!("{what}, {} ms: {}", site.delay_ms, mode.name());
     let least = [BOTH.least_ms(site)];

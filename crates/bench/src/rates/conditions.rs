@@ -4,8 +4,9 @@ use super::mode::Mode;
 use crate::error::BenchError;
 use crate::network::Network;
 use crate::place::{Lab, Route, Site, own_program};
+use crate::samples::median;
 use crate::session::Session;
-use crate::watched::Counters;
+use crate::watched::{Counters, Watched};
 use std::ffi::OsString;
 use std::time::Instant;
 
@@ -32,9 +33,30 @@ pub(super) struct Conditions {
 }
 
 impl Conditions {
+    /// What went on in runs in this mode at a place, of which `senders` and so many of their nodes sent.
+    pub(super) fn network_of(
+        &self,
+        mode: Mode,
+        runs: &[Watched],
+        (senders, nodes): (&[&str], u32),
+        link_mbit: u32,
+    ) -> Network {
+        let mut counters = Counters::default();
+        runs.iter().for_each(|run| counters.add(run.counters));
+        let used: Vec<f64> =
+            runs.iter().filter_map(|run| run.utilisation(senders, link_mbit)).collect();
+        let connections: Vec<f64> = runs.iter().map(|run| run.connections_of(nodes)).collect();
+        let mean = |all: &[f64]| all.iter().sum::<f64>() / all.len() as f64;
+        Network {
+            utilisation: (!used.is_empty()).then(|| median(&used)),
+            connections: (!connections.is_empty()).then(|| mean(&connections)),
+            ..self.network(mode, runs.len() as u32, counters)
+        }
+    }
+
     /// What went on in `count` runs in this mode, of which nothing more is known.
     pub(super) fn network(&self, mode: Mode, count: u32, counters: Counters) -> Network {
-        let Counters { packets, dropped, tcp } = counters;
+        let Counters { packets, dropped, tcp, .. } = counters;
         let is_vendor = mode == Mode::Vendor;
         Network {
             count,
@@ -68,7 +90,7 @@ impl Conditions {
     ///
     /// # Errors
     /// They cannot be read.
-    fn of(lab: &Lab, until: Instant) -> Result<Self, BenchError> {
+    pub(super) fn of(lab: &Lab, until: Instant) -> Result<Self, BenchError> {
         // Kernels before 6.11 have no least timeout to be set: an empty line.
         let script = "cd /proc/sys/net/ipv4; for file in tcp_congestion_control \
                       tcp_available_congestion_control tcp_rto_min_us ../../kernel/osrelease; do \
@@ -117,7 +139,9 @@ impl Conditions {
         let chosen = std::env::var("GRIDMPI_CONGESTION").ok().filter(|name| !name.is_empty());
         match chosen.filter(|_| mode.is_ours()) {
             Some(name) => name,
-            None if mode.is_ours() && self.has_bbr => format!("{}, at rest bbr (long paths)", self.control),
+            None if mode.is_ours() && self.has_bbr => {
+                format!("{}, at rest bbr (long paths)", self.control)
+            }
             None => self.control.clone(),
         }
     }

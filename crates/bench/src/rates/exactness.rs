@@ -1,10 +1,13 @@
 //! How exactly a paced sender keeps its rate, beside a token bucket (tbf) at the same rate: seen frame by frame where the
 //! link begins.
 
+use super::conditions::Conditions;
 use super::gaps::{Evenness, evenness, ideal_gap_us};
+use super::mode::Mode;
 use super::sites::SITE;
 use crate::error::BenchError;
 use crate::figure::{Bound, Figure};
+use crate::network::Network;
 use crate::place::{Route, Site};
 use crate::session::Session;
 
@@ -44,20 +47,36 @@ pub(super) fn measure(session: &mut Session) -> Result<Vec<Figure>, BenchError> 
     let mut figures = Vec::new();
     for stream in &STREAMS {
         let (mut ours, mut bucket) = (Vec::new(), Vec::new());
+        let mut network = None;
         for _ in 0..session.choose(1, 3) {
-            for (who, runs) in [("ours", &mut ours), ("tbf", &mut bucket)] {
+            for (mode, runs) in [(Mode::Static, &mut ours), (Mode::Tbf, &mut bucket)] {
+                let who = if mode == Mode::Static { "ours" } else { "tbf" };
                 let name = format!("{}: {who}", stream.name());
-                runs.extend(session.part(&name, |session| run(session, *stream, who == "ours")));
+                let Some((even, seen)) = session.part(&name, |session| run(session, *stream, mode))
+                else {
+                    continue;
+                };
+                runs.push(even);
+                network = Some(seen).filter(|_| mode == Mode::Static).or(network);
             }
         }
-        figures.extend(compare(*stream, &ours, &bucket));
+        let mut compared = compare(*stream, &ours, &bucket).into_iter();
+        figures.extend(compared.next().map(|rate| match network {
+            Some(network) => rate.with_network(network),
+            None => rate,
+        }));
+        figures.extend(compared);
     }
     Ok(figures)
 }
 
-/// Paced by us, or by the interface.
-fn run(session: &mut Session, stream: Stream, is_ours: bool) -> Result<Evenness, BenchError> {
-    let Stream { mbit, receivers } = stream;
+/// Paced by us (`Static`), or by the interface (`Tbf`); and what the network did.
+fn run(
+    session: &mut Session,
+    stream: Stream,
+    mode: Mode,
+) -> Result<(Evenness, Network), BenchError> {
+    let (Stream { mbit, receivers }, is_ours) = (stream, mode == Mode::Static);
     let interface_mbit = (!is_ours).then_some(mbit);
     let site = Site { nodes: receivers, interface_mbit, records_frames: true, ..SITE };
     let seconds = session.choose(QUICK_SECONDS, SECONDS);
@@ -69,10 +88,15 @@ fn run(session: &mut Session, stream: Stream, is_ours: bool) -> Result<Evenness,
     let settings = if is_ours { &paced[..] } else { &[("GRIDMPI_PACING", "off")] };
     // A lab of its own: its record begins with this stream.
     session.drop_lab();
+    let until = session.until()?;
+    let lab = session.lab(route)?;
+    let (conditions, watch) = (Conditions::of(lab, until)?, lab.watch(&["a"])?);
     session.job_with(route, "stream", &arguments, [1, receivers], settings)?;
-    let frames = session.lab(route)?.frames("a")?;
+    let lab = session.lab(route)?;
+    let (frames, seen) = (lab.frames("a")?, [lab.watched(&watch)?]);
+    let network = conditions.network_of(mode, &seen, (&["a"], 1), site.link_mbit);
     let too_short = || BenchError::Output(format!("the stream of {mbit} Mbit/s was too short"));
-    evenness(&frames).ok_or_else(too_short)
+    Ok((evenness(&frames).ok_or_else(too_short)?, network))
 }
 
 fn compare(stream: Stream, ours: &[Evenness], bucket: &[Evenness]) -> Vec<Figure> {

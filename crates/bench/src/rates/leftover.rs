@@ -2,10 +2,12 @@
 
 use gridmpi_rate::PAYLOAD;
 
+use super::conditions::Conditions;
 use super::mode::Mode;
 use super::sites::SITE;
 use crate::error::BenchError;
 use crate::figure::{Bound, Figure};
+use crate::network::Network;
 use crate::place::{Route, Site};
 use crate::session::Session;
 
@@ -29,7 +31,9 @@ pub(super) fn measure(session: &mut Session) -> Result<Vec<Figure>, BenchError> 
             make_windows_small(session, route)?;
             run(session, &site, mode)
         });
-        figures.extend(rates.iter().flat_map(|(held_up, others)| of(&site, mode, held_up, others)));
+        let Some((held_up, others, network)) = rates else { continue };
+        let [small, others] = of(&site, mode, &held_up, &others);
+        figures.extend([small, others.with_network(network)]);
     }
     // Its nodes are set otherwise than others want them.
     session.drop_lab();
@@ -45,19 +49,28 @@ fn make_windows_small(session: &mut Session, route: Route) -> Result<(), BenchEr
     SMALL.iter().try_for_each(|node| lab.run(node, &["sh", "-c", &smaller], until).map(drop))
 }
 
-/// What came to each node, Mbit/s on the wire: to those with small windows, and to the others.
-fn run(session: &mut Session, site: &Site, mode: Mode) -> Result<(Vec<f64>, Vec<f64>), BenchError> {
+/// What came to each node, Mbit/s on the wire: to those with small windows, and to the others; and what the network did.
+fn run(
+    session: &mut Session,
+    site: &Site,
+    mode: Mode,
+) -> Result<(Vec<f64>, Vec<f64>, Network), BenchError> {
     let settings = mode.settings(site);
     let settings: Vec<_> = settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
     let seconds = [session.choose("6", "10").to_owned()];
     let (route, ranks) = (Route::Site(*site), [site.nodes; 2]);
+    let until = session.until()?;
+    let lab = session.lab(route)?;
+    let (conditions, watch) = (Conditions::of(lab, until)?, lab.watch(&["a"])?);
     let samples = session.job_with(route, "leftover", &seconds, ranks, &settings)?;
+    let seen = [session.lab(route)?.watched(&watch)?];
+    let network = conditions.network_of(mode, &seen, (&["a"], site.nodes), site.link_mbit);
     let mut held_up = samples.scaled("rates", 8e-6 / PAYLOAD)?;
     let others = held_up.split_off(SMALL.len().min(held_up.len()));
     if others.is_empty() {
         return Err(BenchError::Output("the program told of too few receivers".to_owned()));
     }
-    Ok((held_up, others))
+    Ok((held_up, others, network))
 }
 
 fn of(site: &Site, mode: Mode, held_up: &[f64], others: &[f64]) -> [Figure; 2] {

@@ -1,6 +1,6 @@
 //! The NAS Parallel Benchmarks, from a directory of binaries: which they are, and what they say.
 
-use super::programs::trial::{self, Reading, Trial};
+use super::programs::trial::{self, Reading, SPEED, Trial};
 use crate::error::BenchError;
 use crate::figure::Figure;
 use crate::session::Session;
@@ -125,7 +125,7 @@ fn read(name: &str, said: &str) -> Result<Vec<Reading>, BenchError> {
     };
     let seconds = number("Time in seconds")?;
     let rate = number("Mop/s total")?;
-    Ok(vec![Reading::seconds("", seconds), Reading::other("Mop/s", rate)])
+    Ok(vec![Reading::seconds("", seconds), Reading::other(SPEED, rate)])
 }
 
 #[cfg(test)]

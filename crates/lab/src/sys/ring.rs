@@ -156,6 +156,19 @@ impl Ring {
         Some(Ok(Frame { slot, offset, length, stamp, bytes, packets }))
     }
 
+    /// What a frame of this ring consists of, from Ethernet's header on.
+    #[must_use]
+    pub fn contents(&self, frame: &Frame) -> &[u8] {
+        let end = frame.offset as usize + frame.length as usize;
+        assert!(frame.slot < self.slots && end <= self.slot_size, "a frame of another ring");
+        // SAFETY: within the mapping, as just checked; the kernel leaves it alone until the frame is released, which takes it.
+        let whole = unsafe {
+            let base = self.slot(frame.slot).add(frame.offset as usize);
+            std::slice::from_raw_parts(base, frame.length as usize)
+        };
+        whole.get(VNET_HEADER..).unwrap_or_default()
+    }
+
     /// Gives a frame's slot back to the kernel.
     pub fn release(&self, frame: Frame) {
         self.status(frame.slot).store(libc::TP_STATUS_KERNEL, Ordering::Release);

@@ -73,6 +73,41 @@ fn a_turn_begins_when_the_one_before_has_nearly_left() {
 }
 
 #[test]
+fn an_endless_row_of_small_messages_leaves_a_large_one_its_turns() {
+    let mut world = World::new(3);
+    world.go(0);
+    world.go(1);
+    let (mut small, mut turns) = (0, 0);
+    for _ in 0..10_000 {
+        // There is always another one.
+        while let Turn::Now(_) = world.ask(2, SMALL) {
+            world.pacer.wrote(ProcId(2), SMALL as usize, world.now);
+            small += SMALL;
+        }
+        let Some(due) = world.pacer.due() else { panic!("somebody waits") };
+        world.now = world.now.max(due);
+        while let Some(peer) = world.pacer.next(world.now) {
+            if peer.0 == 2 {
+                assert!(matches!(world.ask(2, SMALL), Turn::Now(_)));
+                world.pacer.wrote(ProcId(2), SMALL as usize, world.now);
+                small += SMALL;
+            } else {
+                let Turn::Now(most) = world.ask(peer.0, 1 << 30) else { panic!("it was called") };
+                world.pacer.wrote(peer, most, world.now);
+                world.written[peer.0 as usize] += most as f64;
+                assert_eq!(world.ask(peer.0, 1 << 30), Turn::Later);
+                turns += 1;
+            }
+        }
+    }
+    // They alternate, a turn's worth of small ones and a turn.
+    let large: f64 = world.written[..2].iter().sum();
+    assert!(turns > 100 && small > 0, "{turns} turns");
+    let part = large / (large + small as f64);
+    assert!((0.4..0.75).contains(&part), "{part} is the large ones'");
+}
+
+#[test]
 fn small_messages_pass_by_those_who_wait_but_are_counted() {
     let mut world = World::new(2);
     world.go(0);

@@ -10,7 +10,7 @@ use crate::rates::mode::{ALL_MODES, Mode};
 use crate::rates::sites::SITE;
 use crate::samples::median;
 use crate::session::Session;
-use crate::watched::Counters;
+use crate::watched::Watched;
 use std::path::Path;
 
 /// Most nodes of a cluster; more ranks share them.
@@ -22,6 +22,8 @@ const SHORT_SECONDS: f64 = 2.0;
 const ROUNDS_OF_SHORT: usize = 5;
 /// What takes longer than the best of them by more than this is slowed down.
 const MOST: f64 = 1.02;
+/// What NAS programs say of themselves beside their time.
+pub(crate) const SPEED: &str = "Mop/s";
 const WHOM: &str = "the best of off, static, half";
 
 /// One figure that a program says of itself.
@@ -87,8 +89,11 @@ impl Rounds {
 struct Outcome {
     /// What the program said, run by run.
     readings: Vec<Vec<Reading>>,
-    counters: Counters,
+    watched: Vec<Watched>,
 }
+
+/// Who sends: the nodes of both clusters.
+const SENDERS: [&str; 2] = ["a", "b"];
 
 /// At every delay. What fails is told, and the rest goes on.
 pub(crate) fn measure(session: &mut Session, trial: &Trial<'_>) -> Vec<Figure> {
@@ -115,7 +120,7 @@ fn compare(session: &mut Session, trial: &Trial<'_>, site: Site) -> Option<Vec<F
         }
         round += 1;
     }
-    Some(figures(trial.name, site.delay_ms, &conditions, &outcomes))
+    Some(figures(trial.name, &site, &conditions, &outcomes))
 }
 
 /// All modes, by turns: every round begins with another, so that what changes meanwhile meets all alike.
@@ -145,9 +150,9 @@ fn run(
         directory: trial.directory,
         relayed: None,
     };
-    let before = session.lab(route)?.counters(&["a", "b"])?;
+    let watch = session.lab(route)?.watch(&SENDERS)?;
     let said = carry_out(session, route, &job, trial.enough)?;
-    outcome.counters.add(session.lab(route)?.counters(&["a", "b"])?.since(before));
+    outcome.watched.push(session.lab(route)?.watched(&watch)?);
     outcome.readings.push((trial.read)(&said)?);
     if trial.enough.is_some() {
         // What still runs of it.
@@ -174,7 +179,7 @@ fn carry_out(
 
 fn figures(
     name: &str,
-    delay_ms: u32,
+    site: &Site,
     conditions: &Conditions,
     outcomes: &[Outcome; ALL_MODES.len()],
 ) -> Vec<Figure> {
@@ -182,22 +187,29 @@ fn figures(
     let kinds = outcomes.iter().filter_map(|outcome| outcome.readings.first()).map(Vec::len);
     let kinds = kinds.max().unwrap_or(0);
     let mut figures = Vec::new();
+    // Of itself the same, but not rounded to hundredths of a second, of which some take thirty.
+    let says_speed = outcomes.iter().any(|outcome| {
+        outcome.readings.first().is_some_and(|run| run.iter().any(|reading| reading.unit == SPEED))
+    });
     for kind in 0..kinds {
         let best = best(outcomes, kind);
         for (mode, outcome) in ALL_MODES.into_iter().zip(outcomes) {
             let values = outcome.values(kind);
             let Some(Reading { name: part, unit, .. }) = outcome.reading(kind) else { continue };
             let row = [name, *part].join(if part.is_empty() { "" } else { " " });
-            let row = format!("{row}, {delay_ms} ms");
+            let row = format!("{row}, {} ms", site.delay_ms);
             let title = format!("{row}: {}", mode.name());
-            let is_judged = mode == Mode::Auto && *unit == "s";
-            let bound = if is_judged { Bound::RatioAtMost(MOST) } else { Bound::Told };
+            let bound = match *unit {
+                SPEED if mode == Mode::Auto => Bound::RatioAtLeast(1.0 / MOST),
+                "s" if mode == Mode::Auto && !says_speed => Bound::RatioAtMost(MOST),
+                _ => Bound::Told,
+            };
             let figure = Figure::new(title, unit, &values, WHOM, &best, bound);
             if *unit != "s" {
                 figures.push(figure);
                 continue;
             }
-            let network = outcome.network(conditions, mode);
+            let network = outcome.network(conditions, mode, site);
             let cell = Cell { row, column: mode.name() };
             figures.push(figure.in_cell(cell).with_network(network));
         }
@@ -233,8 +245,9 @@ impl Outcome {
         readings.any(|reading| reading.unit == "s" && reading.value < SHORT_SECONDS)
     }
 
-    fn network(&self, conditions: &Conditions, mode: Mode) -> Network {
-        conditions.network(mode, self.readings.len() as u32, self.counters)
+    fn network(&self, conditions: &Conditions, mode: Mode, site: &Site) -> Network {
+        let senders = (&SENDERS[..], 2 * site.nodes);
+        conditions.network_of(mode, &self.watched, senders, site.link_mbit)
     }
 }
 
@@ -266,14 +279,23 @@ mod tests {
         let outcomes = [&[4.0][..], &[1.0], &[2.0, 2.2, 2.1], &[3.0], &[1.05]].map(outcome);
         assert_eq!(best(&outcomes, 0), [2.0, 2.2, 2.1]);
         assert_eq!(median(&best(&outcomes, 1)), 10.0 / 2.1);
-        let figures = figures("ft", 10, &Conditions::none(), &outcomes);
+        let figures = figures("ft", &Site { delay_ms: 10, ..SITE }, &Conditions::none(), &outcomes);
         assert_eq!(figures.len(), 10);
         let auto = figures.iter().find(|figure| figure.name == "ft, 10 ms: auto").unwrap();
         assert!((auto.ratio - 0.5).abs() < 1e-9 && auto.cell.is_some() && auto.network.is_some());
-        // Of all modes only that one is judged, and by time.
-        let judged = figures.iter().filter(|figure| figure.met.is_some());
-        assert_eq!(judged.map(|figure| &figure.name[..]).collect::<Vec<_>>(), ["ft, 10 ms: auto"]);
-        assert_eq!(auto.met, Some(true));
+        // Of all modes only that one is judged, by its speed if it says that.
+        let judged = |figures: &[Figure]| -> Vec<_> {
+            let judged = figures.iter().filter(|figure| figure.met == Some(true));
+            judged.map(|figure| (figure.name.clone(), figure.unit)).collect()
+        };
+        assert_eq!(judged(&figures), [("ft, 10 ms: auto".to_owned(), SPEED)]);
+        let site = Site { delay_ms: 10, ..SITE };
+        let seconds = outcomes.clone().map(|mut outcome| {
+            outcome.readings.iter_mut().for_each(|run| run.truncate(1));
+            outcome
+        });
+        let timed = super::figures("ft", &site, &Conditions::none(), &seconds);
+        assert_eq!(judged(&timed), [("ft, 10 ms: auto".to_owned(), "s")]);
         assert!(figures.iter().filter(|figure| figure.cell.is_none()).all(|f| f.unit == "Mop/s"));
     }
 }
