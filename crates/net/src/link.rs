@@ -157,10 +157,10 @@ impl Link {
     }
 
     /// More is to be sent than goes at once: at so many bytes per second, at most so many at a time before others have their turn; all
-    /// ones: there are no others.
-    pub(crate) fn work(&mut self, rate: u64, turn: usize) {
+    /// ones: there are no others. `all` is what there is.
+    pub(crate) fn work(&mut self, rate: u64, turn: usize, all: u64) {
         if let Some(control) = &mut self.control {
-            control.work(&self.carrier.fd, rate, turn);
+            control.work(&self.carrier.fd, rate, turn, all);
         }
     }
 
@@ -168,10 +168,15 @@ impl Link {
     pub(crate) fn pace(&mut self, pace: Pace) -> io::Result<()> {
         let Pace { told, rate, is_behind } = pace;
         let known = self.paced_to;
-        let is_told = known.is_some_and(|known| known.abs_diff(told) <= known / 512);
+        // One that was told of nothing spaces out nothing, and has no timer for that.
+        let is_told = match known {
+            None => told == u64::MAX,
+            Some(known) => known.abs_diff(told) <= known / 512,
+        };
         if !is_told {
             set_pacing_rate(&self.carrier.fd, told)?;
             self.paced_to = Some(told);
+            self.control.iter_mut().for_each(CongestionControl::space_out);
         }
         let is_raised = !is_told && known.is_some_and(|known| known < rate);
         if let Some(control) = self.control.as_mut().filter(|_| is_raised || is_behind) {

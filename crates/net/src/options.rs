@@ -71,6 +71,8 @@ pub(crate) struct CongestionControl {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Control {
+    /// Its own: so far its window has let out at once what there was, and nothing was to be spaced out.
+    Fresh,
     /// Its own, which was sending at so many bytes per second; also at rest, where the path is so short that any window covers it.
     Own { rate: u64, is_short: bool },
     /// The opener, at work.
@@ -90,15 +92,20 @@ impl CongestionControl {
         let own = getsockopt(fd, TcpCongestion).ok();
         // An opener spaces out at its own pace, even if nothing else is to be: what is not needed is not begun with.
         let is_short = TcpInfo::of(fd).is_ok_and(|info| is_short(&info, rate));
-        let state = Control::Own { rate: if is_short { rate } else { 0 }, is_short };
-        let mut control = Self { own, state, lacks_opener: false };
-        control.rest(fd);
-        control
+        let state = if is_short { Control::Own { rate, is_short } } else { Control::Fresh };
+        Self { own, state, lacks_opener: false }
+    }
+
+    /// The kernel spaces out what is sent from now on.
+    pub(crate) fn space_out(&mut self) {
+        if self.state == Control::Fresh {
+            self.state = Control::Own { rate: 0, is_short: false };
+        }
     }
 
     /// More is to be sent than goes at once, at so many bytes per second, at most so many bytes at a time before others have their turn;
-    /// all ones: there are no others.
-    pub(crate) fn work(&mut self, fd: &OwnedFd, rate: u64, turn: usize) {
+    /// all ones: there are no others. `all` is what there is.
+    pub(crate) fn work(&mut self, fd: &OwnedFd, rate: u64, turn: usize, all: u64) {
         let Some(own) = &self.own else { return };
         if self.state == Control::Resting {
             self.state = Control::Opening;
@@ -119,7 +126,9 @@ impl CongestionControl {
                 let _ = setsockopt(fd, RtoMin, &RTO_MIN_US);
                 self.state = Control::Own { rate, is_short };
             }
-            Control::Own { .. } if !is_open => {
+            Control::Fresh if is_short => self.state = Control::Own { rate, is_short },
+            Control::Fresh if all <= u64::from(info.snd_cwnd) * u64::from(info.snd_mss) => {}
+            Control::Fresh | Control::Own { .. } if !is_open => {
                 let _ = setsockopt(fd, TcpCongestion, &OsString::from(OPENER));
                 self.state = Control::Opening;
             }
@@ -132,7 +141,8 @@ impl CongestionControl {
     pub(crate) fn hasten(&mut self, fd: &OwnedFd, rate: u64) {
         let Some(own) = &self.own else { return };
         let lags = || TcpInfo::of(fd).is_ok_and(|info| Spacing::of(&info).lags_behind(rate));
-        if matches!(self.state, Control::Own { .. }) || self.lacks_opener || !lags() {
+        let has_own = matches!(self.state, Control::Fresh | Control::Own { .. });
+        if has_own || self.lacks_opener || !lags() {
             return;
         }
         // Set to what it is it would go on as it is.
@@ -146,11 +156,11 @@ impl CongestionControl {
     /// Nothing is left to be sent for now.
     pub(crate) fn rest(&mut self, fd: &OwnedFd) {
         let Some(own) = &self.own else { return };
-        if matches!(self.state, Control::Own { is_short: true, .. }) {
+        if matches!(self.state, Control::Fresh | Control::Own { is_short: true, .. }) {
             return;
         }
         match std::mem::replace(&mut self.state, Control::Resting) {
-            Control::Resting => return,
+            Control::Fresh | Control::Resting => return,
             // It begins anew only if it is set anew.
             Control::Opening => drop(setsockopt(fd, TcpCongestion, own)),
             Control::Own { .. } => {}
@@ -335,6 +345,8 @@ mod tests {
         let (mut far, _) = listener.accept().unwrap();
         let fd: OwnedFd = stream.try_clone().unwrap().into();
         let mut control = CongestionControl::new(&fd, None, FAST);
+        control.work(&fd, FAST, usize::MAX, u64::MAX);
+        control.rest(&fd);
         set_pacing_rate(&fd, 100_000).unwrap();
         stream.write_all(&[0; 1000]).unwrap();
         far.read_exact(&mut [0; 1000]).unwrap();
@@ -408,13 +420,25 @@ mod tests {
         let fd: OwnedFd = stream.try_clone().unwrap().into();
         let name = || getsockopt(&fd, TcpCongestion).unwrap();
         let own = name();
+        // Until there is more to send than goes at once, or it is to be spaced out, it rests as it is.
         let mut control = CongestionControl::new(&fd, None, FAST);
+        control.work(&fd, FAST, usize::MAX, 1000);
+        control.rest(&fd);
+        assert_eq!(name(), own);
+        control.space_out();
+        control.rest(&fd);
+        let spaced = name();
+        let _ = setsockopt(&fd, TcpCongestion, &own);
+        let mut control = CongestionControl::new(&fd, None, FAST);
+        control.work(&fd, FAST, usize::MAX, u64::MAX);
+        control.rest(&fd);
         let opener = name();
+        assert_eq!(spaced, opener);
         stream.write_all(&[0; 1000]).unwrap();
         far.read_exact(&mut [0; 1000]).unwrap();
         far.write_all(&[0; 1000]).unwrap();
         stream.read_exact(&mut [0; 1000]).unwrap();
-        control.work(&fd, 1_000_000, usize::MAX);
+        control.work(&fd, 1_000_000, usize::MAX, u64::MAX);
         assert_eq!(name(), own);
         control.rest(&fd);
         assert_eq!(name(), own);
@@ -424,7 +448,7 @@ mod tests {
         control.rest(&fd);
         assert_eq!(name(), own);
         // At a rate for which that path is a long one the opener comes again, if there is one.
-        control.work(&fd, FAST, usize::MAX);
+        control.work(&fd, FAST, usize::MAX, u64::MAX);
         assert_eq!(name(), opener);
     }
 

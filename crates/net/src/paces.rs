@@ -265,7 +265,7 @@ impl State {
                     // A lone connection that has the interface to itself goes on when its turn is over.
                     let is_shared = paced.pacer.has_waiting() || paced.pacer.is_held_up();
                     let turn = if is_shared { most } else { usize::MAX };
-                    link.work(paced.pacer.rate() as u64, turn);
+                    link.work(paced.pacer.rate() as u64, turn, backlog);
                 }
                 let bytes = link.carrier.on_wire(bytes);
                 if backlog > 0 {
@@ -455,7 +455,7 @@ fn unpace(link: &mut Link) {
         link.paced_to = None;
     }
     // The opener is for those that are paced: at next to no rate any window is wide enough for the connection's own.
-    link.work(1, usize::MAX);
+    link.work(1, usize::MAX, u64::MAX);
 }
 
 /// A connection that fails says so by itself.

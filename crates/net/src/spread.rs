@@ -427,7 +427,7 @@ impl State {
         *bytes = link.carrier.on_wire(written.bytes);
         if written.left != Left::Nothing {
             let turn_ends = if turn.has_others { most } else { usize::MAX };
-            link.work(rate.max(1), turn_ends);
+            link.work(rate.max(1), turn_ends, u64::MAX);
         }
         Ok(written.left)
     }
