@@ -22,6 +22,8 @@ const SHORT_SECONDS: f64 = 2.0;
 const ROUNDS_OF_SHORT: usize = 5;
 /// What takes longer than the best of them by more than this is slowed down.
 const MOST: f64 = 1.02;
+/// The same by its speed.
+const LEAST: f64 = 0.981;
 /// What NAS programs say of themselves beside their time.
 pub(crate) const SPEED: &str = "Mop/s";
 const WHOM: &str = "the best of off, static, half";
@@ -200,7 +202,7 @@ fn figures(
             let row = format!("{row}, {} ms", site.delay_ms);
             let title = format!("{row}: {}", mode.name());
             let bound = match *unit {
-                SPEED if mode == Mode::Auto => Bound::RatioAtLeast(1.0 / MOST),
+                SPEED if mode == Mode::Auto => Bound::RatioAtLeast(LEAST),
                 "s" if mode == Mode::Auto && !says_speed => Bound::RatioAtMost(MOST),
                 _ => Bound::Told,
             };
