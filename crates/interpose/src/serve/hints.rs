@@ -23,8 +23,11 @@ pub unsafe fn comm_set_info<A: Abi>(
     Ok(())
 }
 
-/// Does what the hints of ours say with which all members of a communicator have called a procedure.
+/// Does what the hints of ours say with which all members of a communicator have called a procedure; there may be no info object.
 pub unsafe fn follow<A: Abi>(rt: &'static Runtime<A>, comm: A::Comm, info: A::Info) {
+    if info == A::info_null() {
+        return;
+    }
     let job = rt.job();
     // They have the same hints: one of each cluster tells what is wrong.
     let is_first = is_first(rt, comm);
