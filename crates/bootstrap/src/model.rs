@@ -186,6 +186,12 @@ impl NetworkInfo {
         Duration::from_secs(self.reconnect_s.unwrap_or(60))
     }
 
+    /// What the interface of each node of a cluster carries, if it is stated, bits per second.
+    #[must_use]
+    pub fn interface(&self, cluster: usize) -> Option<u64> {
+        self.interfaces.get(cluster).copied().flatten()
+    }
+
     /// What each node of a cluster may send to each other cluster, if it is stated, bits per second.
     #[must_use]
     pub fn matb(&self, cluster: usize) -> Option<u64> {

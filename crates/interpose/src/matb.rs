@@ -100,7 +100,7 @@ impl Matb {
             shared,
             max_rate: shared.map(|bits| Box::new(kilobytes(bits as f64))),
             shown: Box::default(),
-            interface: table.network.interfaces.get(ours).copied().flatten(),
+            interface: table.network.interface(ours),
             nodes,
             mates,
         }

@@ -1,7 +1,7 @@
 //! How fast this process may send to each other cluster.
 
 use crate::error::tell;
-use gridmpi_bootstrap::{JobTable, Pacing as Setting, Registration};
+use gridmpi_bootstrap::{JobTable, Pacing as Setting, ProcInfo, Registration};
 use gridmpi_net::{Online, Pacing};
 use gridmpi_rate::{ClusterId, Network, NodeId, Rate};
 use gridmpi_wire::ProcId;
@@ -20,7 +20,7 @@ pub(crate) struct Wish {
 impl Wish {
     /// What of it cannot be on this node is put right, and said.
     pub(crate) fn checked(mut self, table: &JobTable, ours: usize, tell: impl Fn(&str)) -> Self {
-        let interface = table.network.interfaces.get(ours).copied().flatten();
+        let interface = table.network.interface(ours);
         if let (Some(matb), Some(interface)) = (self.matb, interface)
             && matb > interface
             && let Some(now) = Rate::from_bits_per_second(interface as f64)
@@ -68,20 +68,23 @@ pub(crate) fn node_rate(table: &JobTable, ours: usize, me: ProcId, node: f64) ->
 
 /// Whether process `me` of cluster `ours` is the first on its node.
 pub(crate) fn is_first_of_node(table: &JobTable, ours: usize, me: ProcId) -> bool {
-    let before: usize = table.clusters[..ours].iter().map(|c| c.procs.len()).sum();
-    let procs = &table.clusters[ours].procs;
-    let place = (me.0 as usize).wrapping_sub(before);
+    let (procs, place) = placed(table, ours, me);
     procs.get(place).is_some_and(|own| procs[..place].iter().all(|p| p.host != own.host))
 }
 
 /// How many nodes cluster `ours` has, and how many of its processes are on that of `me`.
 pub(crate) fn mates(table: &JobTable, ours: usize, me: ProcId) -> (usize, usize) {
-    let before: usize = table.clusters[..ours].iter().map(|c| c.procs.len()).sum();
-    let procs = &table.clusters[ours].procs;
+    let (procs, place) = placed(table, ours, me);
     let nodes: HashSet<_> = procs.iter().map(|p| p.host.as_str()).collect();
-    let host = procs.get((me.0 as usize).wrapping_sub(before)).map(|p| p.host.as_str());
+    let host = procs.get(place).map(|p| p.host.as_str());
     let here = procs.iter().filter(|p| Some(p.host.as_str()) == host).count();
     (nodes.len(), here.max(1))
+}
+
+/// The processes of cluster `ours`, and the place of `me` among them.
+fn placed(table: &JobTable, ours: usize, me: ProcId) -> (&[ProcInfo], usize) {
+    let before: usize = table.clusters[..ours].iter().map(|c| c.procs.len()).sum();
+    (&table.clusters[ours].procs, (me.0 as usize).wrapping_sub(before))
 }
 
 /// The cluster of each process of the job.
@@ -94,7 +97,7 @@ fn clusters(table: &JobTable) -> Vec<u16> {
 /// transmission bandwidth of an all-to-all) but no more than its interface carries, and that of a node for each of its processes alike.
 fn static_rates(table: &JobTable, ours: usize, me: ProcId) -> Vec<Option<Rate>> {
     let (nodes, here) = mates(table, ours, me);
-    let interface = table.network.interfaces.get(ours).copied().flatten();
+    let interface = table.network.interface(ours);
     let interface = interface.map_or(f64::INFINITY, |bits| bits as f64);
     let rate = |to| {
         let link = if to == ours { None } else { table.network.carried(ours, to) };
@@ -119,7 +122,7 @@ fn online(table: &JobTable) -> Option<Online> {
         let id = network.add_cluster();
         ids.push(id);
         brokers.push(ProcId(nodes.len() as u32));
-        let interface = table.network.interfaces.get(index).copied().flatten();
+        let interface = table.network.interface(index);
         let interface = interface.and_then(|bits| Rate::from_bits_per_second(bits as f64));
         add_nodes(&mut network, id, cluster, interface.unwrap_or(Rate::UNBOUNDED), &mut nodes);
     }
@@ -165,7 +168,7 @@ fn add_links(network: &mut Network, table: &JobTable, ids: &[ClusterId]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gridmpi_bootstrap::{ClusterName, DataModel, Endian, LinkInfo, NetworkInfo, ProcInfo};
+    use gridmpi_bootstrap::{ClusterName, DataModel, Endian, LinkInfo, NetworkInfo};
 
     fn cluster(name: &str, hosts: &[&str]) -> Registration {
         let proc = |host: &&str| ProcInfo { addresses: vec![], host: (*host).into(), pid: 1 };

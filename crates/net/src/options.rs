@@ -156,15 +156,13 @@ impl CongestionControl {
     /// Nothing is left to be sent for now.
     pub(crate) fn rest(&mut self, fd: &OwnedFd) {
         let Some(own) = &self.own else { return };
-        if matches!(self.state, Control::Fresh | Control::Own { is_short: true, .. }) {
-            return;
-        }
-        match std::mem::replace(&mut self.state, Control::Resting) {
-            Control::Fresh | Control::Resting => return,
+        match self.state {
+            Control::Fresh | Control::Resting | Control::Own { is_short: true, .. } => return,
             // It begins anew only if it is set anew.
             Control::Opening => drop(setsockopt(fd, TcpCongestion, own)),
             Control::Own { .. } => {}
         }
+        self.state = Control::Resting;
         // Kernels without it, or that do not let us have it, forget later by a longer timeout.
         if setsockopt(fd, TcpCongestion, &OsString::from(OPENER)).is_err() {
             self.lacks_opener = true;

@@ -159,14 +159,18 @@ impl Ring {
     /// What a frame of this ring consists of, from Ethernet's header on.
     #[must_use]
     pub fn contents(&self, frame: &Frame) -> &[u8] {
+        self.whole(frame).get(VNET_HEADER..).unwrap_or_default()
+    }
+
+    /// The same from the virtio header on.
+    fn whole(&self, frame: &Frame) -> &[u8] {
         let end = frame.offset as usize + frame.length as usize;
         assert!(frame.slot < self.slots && end <= self.slot_size, "a frame of another ring");
         // SAFETY: within the mapping, as just checked; the kernel leaves it alone until the frame is released, which takes it.
-        let whole = unsafe {
+        unsafe {
             let base = self.slot(frame.slot).add(frame.offset as usize);
             std::slice::from_raw_parts(base, frame.length as usize)
-        };
-        whole.get(VNET_HEADER..).unwrap_or_default()
+        }
     }
 
     /// Gives a frame's slot back to the kernel.
@@ -255,11 +259,9 @@ impl Sender {
         let mut pieces = [nothing; BATCH];
         let mut count = 0;
         for (piece, frame) in pieces.iter_mut().zip(frames) {
-            let end = frame.offset as usize + frame.length as usize;
-            assert!(frame.slot < ring.slots && end <= ring.slot_size, "a frame of another ring");
-            // SAFETY: within the mapping, as just checked.
-            let base = unsafe { ring.slot(frame.slot).add(frame.offset as usize) };
-            *piece = libc::iovec { iov_base: base.cast(), iov_len: frame.length as usize };
+            let whole = ring.whole(frame);
+            let base = whole.as_ptr().cast_mut().cast();
+            *piece = libc::iovec { iov_base: base, iov_len: whole.len() };
             count += 1;
         }
         // SAFETY: all-zero bytes are valid message headers; the pieces outlive the call and are

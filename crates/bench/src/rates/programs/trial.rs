@@ -190,9 +190,8 @@ fn figures(
     let kinds = kinds.max().unwrap_or(0);
     let mut figures = Vec::new();
     // Of itself the same, but not rounded to hundredths of a second, of which some take thirty.
-    let says_speed = outcomes.iter().any(|outcome| {
-        outcome.readings.first().is_some_and(|run| run.iter().any(|reading| reading.unit == SPEED))
-    });
+    let mut readings = outcomes.iter().flat_map(|outcome| &outcome.readings).flatten();
+    let says_speed = readings.any(|reading| reading.unit == SPEED);
     for kind in 0..kinds {
         let best = best(outcomes, kind);
         for (mode, outcome) in ALL_MODES.into_iter().zip(outcomes) {
