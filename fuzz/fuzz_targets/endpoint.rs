@@ -149,6 +149,7 @@ enum What {
         cluster: u32,
         arrived: u64,
         resent: u64,
+        queued: u32,
     },
 }
 
@@ -242,8 +243,8 @@ impl Model {
             }
             What::Carries { cluster, rate } => Frame::Carries(Carries { cluster, rate }),
             What::Demand { cluster, rate } => Frame::Demand(Demand { cluster, rate }),
-            What::Seen { cluster, arrived, resent } => {
-                Frame::Seen(Seen { cluster, arrived, resent })
+            What::Seen { cluster, arrived, resent, queued } => {
+                Frame::Seen(Seen { cluster, arrived, resent, queued })
             }
         }
     }

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
 use gridmpi_sock::TcpInfo;
 pub(crate) use gridmpi_sock::set_pacing_rate;
@@ -262,6 +263,8 @@ pub(crate) struct Carried {
     pub(crate) segment: u32,
     /// Nothing is on its way.
     pub(crate) is_all: bool,
+    /// How much longer than the shortest one its round trips take now: what waits somewhere on the way.
+    pub(crate) queued: Duration,
     /// Segments are on their way; what a full receiver holds back is not.
     pub(crate) is_on_its_way: bool,
 }
@@ -272,7 +275,8 @@ pub(crate) fn carried(fd: &OwnedFd) -> io::Result<Carried> {
     let is_all = info.unacked == 0 && info.notsent_bytes == 0;
     let (resent, is_on_its_way) = (info.total_retrans.into(), info.unacked > 0);
     let segment = info.snd_mss;
-    Ok(Carried { acknowledged, resent, segment, is_all, is_on_its_way })
+    let queued = Duration::from_micros(info.rtt.saturating_sub(info.min_rtt).into());
+    Ok(Carried { acknowledged, resent, segment, is_all, queued, is_on_its_way })
 }
 
 /// How many segments a connection has sent again.

@@ -29,6 +29,7 @@ const GRANTED: f64 = 0.98;
 
 /// On the wire.
 const EQUAL_SHARE: f64 = 65_536.0;
+const UNKNOWN_US: u32 = u32::MAX;
 
 /// The claims' way to the broker, or the broker itself.
 pub(crate) struct Regulation {
@@ -218,13 +219,14 @@ impl Regulation {
 
     /// What a process of this cluster says of a link.
     fn hear_seen(&mut self, from: ProcId, seen: gridmpi_wire::Seen) {
-        let gridmpi_wire::Seen { cluster, arrived, resent } = seen;
+        let gridmpi_wire::Seen { cluster, arrived, resent, queued } = seen;
         if !self.is_near(from) {
             return;
         }
         let to = self.online.network.cluster_number(cluster);
         if let (Seat::Here(seated), Some(to)) = (&mut self.broker, to) {
-            let (seen, every) = (Seen { arrived, resent }, Seen::every(self.mates));
+            let queued = (queued != UNKNOWN_US).then(|| Duration::from_micros(queued.into()));
+            let (seen, every) = (Seen { arrived, resent, queued }, Seen::every(self.mates));
             seated.broker.seen(to, seen, every, Instant::now());
         }
     }
@@ -483,8 +485,9 @@ impl State {
                 }
             }
             Seat::At(at) => {
-                let Seen { arrived, resent } = seen;
-                let word = Word::Seen(gridmpi_wire::Seen { cluster, arrived, resent });
+                let Seen { arrived, resent, queued } = seen;
+                let queued = queued.map_or(UNKNOWN_US, microseconds);
+                let word = Word::Seen(gridmpi_wire::Seen { cluster, arrived, resent, queued });
                 self.endpoint.tell(*at, word);
             }
             Seat::Empty => {}
@@ -602,6 +605,11 @@ fn word_of(order: Order) -> Word {
 fn bits_of(rate: Rate) -> u64 {
     // The conversion saturates: all ones are no bound.
     rate.bits_per_second().ceil() as u64
+}
+
+/// As the wire has it; less than what stands for not known.
+fn microseconds(time: Duration) -> u32 {
+    u32::try_from(time.as_micros()).unwrap_or(u32::MAX).min(UNKNOWN_US - 1)
 }
 
 fn rate_of(bits: u64) -> Option<Rate> {

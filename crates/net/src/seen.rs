@@ -1,6 +1,6 @@
 //! What the kernel sees of paced connections, for the rate broker: what has arrived, and what was sent again.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use gridmpi_rate::{SEGMENT, Seen};
 
@@ -19,7 +19,12 @@ struct Sum {
     /// way to that relay, which says nothing of the link behind it.
     acknowledged: u64,
     resent: u64,
+    /// And how long it waited there, by the connection where that is least.
+    queued: Option<Duration>,
 }
+
+/// Of a connection of which less has arrived since it was looked at, its round trips tell of something else, bytes.
+const TELLS: u64 = 2 * SEGMENT as u64;
 
 impl State {
     /// Something waits to be sent to a cluster that is paced.
@@ -82,7 +87,8 @@ impl Sum {
     /// In segments of a usual size: those of one connection may be larger or smaller.
     fn seen(self) -> Seen {
         let segments = |bytes: u64| bytes.div_ceil(SEGMENT as u64);
-        Seen { arrived: self.acknowledged / SEGMENT as u64, resent: segments(self.resent) }
+        let arrived = self.acknowledged / SEGMENT as u64;
+        Seen { arrived, resent: segments(self.resent), queued: self.queued }
     }
 
     fn add(&mut self, link: &mut Link) {
@@ -96,6 +102,8 @@ impl Sum {
         if !link.pulse.is_circuit() {
             self.acknowledged += used;
             self.resent += now.resent.saturating_sub(resent) * u64::from(now.segment);
+            let queued = (used >= TELLS).then_some(now.queued);
+            self.queued = self.queued.into_iter().chain(queued).min();
         }
         if now.is_all {
             link.looked_at = link.written;

@@ -1,8 +1,9 @@
 //! What a link carries, by what connections see of it: what the job file says of it may be wrong.
 //!
-//! Where too much is lost a link carries less than is granted: not much more than what has arrived. Where no more is lost than
-//! ever though the link is full it may carry more; that is tried by small steps, then by larger ones, and rarely where it was in vain.
-//! Who sends less and loses as much of it as before does not lose it here: radio, a policer, others' traffic. That is borne.
+//! Where too much is lost, or waits long before the link, it carries less than is granted: not much more than what has arrived. Where neither
+//! is so though the link is full it may carry more; that is tried by small steps, then by larger ones, and rarely where it was in vain.
+//! Who sends less and loses as much of it as before does not lose it here: radio, a policer, others' traffic. That is borne, and so is a delay
+//! that stays: others' packets wait, or the path has become longer.
 
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,9 @@ pub struct Seen {
     pub arrived: u64,
     /// Segments that were sent again.
     pub resent: u64,
+    /// How much longer than the shortest ones its round trips take, by the connection where that is least; `None` if too little has arrived
+    /// to tell. What waits before the link makes up most of it.
+    pub queued: Option<Duration>,
 }
 
 /// While something waits to be sent a process looks so often, or less often where they are many: the broker hears them all.
@@ -41,11 +45,22 @@ const LATE_LOOKS: u32 = 2;
 const LOSS: f64 = 0.02;
 const LOSS_TRYING: f64 = 0.005;
 
+/// What is sent waits too long when every process sees this delay, and as much more as a small switch's buffer takes to drain: who paces
+/// needs no deeper one. Acknowledgements that are held back, and processors that are late, are less.
+const QUEUED: Duration = Duration::from_millis(25);
+const BUFFER_BITS: f64 = 65_536.0 * 8.0;
+
+/// What comes out while that is so is what the link carries; so much of it is granted until it is no longer so.
+const DRAIN: f64 = 0.75;
+
 /// To this part grants sink at most for one window, and to that at least: where few are lost, and where many are.
 const SINK_MOST: f64 = 0.7;
 const SINK_LEAST: f64 = 0.95;
 const SINK_LEAST_FAR: f64 = 0.85;
 const LOSS_FAR: f64 = 0.05;
+
+/// And never below this, bits per second.
+const FLOOR: f64 = 100e3;
 
 /// When they have sunk, and still something is lost: a little more, a few times. What is lost at random does not end by that.
 const EASE: f64 = 0.97;
@@ -61,7 +76,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const PATIENCE_MOST: Duration = Duration::from_secs(600);
 
 /// When only so much is sent of what was when it began, and what arrives has sunk nearly as much, what is lost is not lost by too much being
-/// sent. More than that much is never borne.
+/// sent. Where more than that much is, what was sent before is not sent again at once.
 const LESS: f64 = 0.75;
 const NEARLY: f64 = 1.1;
 const BORNE_MOST: f64 = 0.1;
@@ -88,6 +103,7 @@ pub(crate) struct Estimate {
     eases: u32,
     /// Since when it sinks.
     sinking: Option<Sinking>,
+    draining: Option<Draining>,
     borne: Borne,
     /// What is new of what is safe: people may be told.
     news: Option<f64>,
@@ -109,12 +125,25 @@ struct Sinking {
     arrived: f64,
 }
 
-/// Losses that did not end by sending less: the part, for how long yet, and for how long when it was found.
+/// What waits before the link leaves it: what was believed when that began, and what the link carries, as it has been seen since.
+#[derive(Clone, Copy, Debug)]
+struct Draining {
+    rate: f64,
+    carries: f64,
+}
+
+/// Losses and delays that did not end by sending less: the part, how long, for how long yet, and for how long when it was found.
 #[derive(Clone, Copy, Debug)]
 struct Borne {
     loss: f64,
+    queued: Duration,
     left: Duration,
     span: Duration,
+}
+
+impl Borne {
+    const NOTHING: Self =
+        Self { loss: 0.0, queued: Duration::ZERO, left: Duration::ZERO, span: PATIENCE };
 }
 
 #[derive(Clone, Debug)]
@@ -136,6 +165,8 @@ struct Finding {
     arrived: f64,
     /// The part that was lost.
     loss: f64,
+    /// What is sent waits at least so long.
+    queued: Duration,
     is_full: bool,
     is_ours: bool,
 }
@@ -145,9 +176,16 @@ impl Window {
         busy: Duration::ZERO,
         full: Duration::ZERO,
         granted_bits: 0.0,
-        seen: Seen { arrived: 0, resent: 0 },
+        seen: Seen { arrived: 0, resent: 0, queued: None },
         is_ours: true,
     };
+
+    fn add(&mut self, seen: Seen) {
+        let Seen { arrived, resent, queued } = &mut self.seen;
+        *arrived = arrived.saturating_add(seen.arrived);
+        *resent = resent.saturating_add(seen.resent);
+        *queued = queued.iter().copied().chain(seen.queued).min();
+    }
 
     fn finding(&self, rate: f64) -> Finding {
         let Self { busy, full, granted_bits, seen, is_ours } = *self;
@@ -160,6 +198,7 @@ impl Window {
             sent: arrived + resent,
             arrived,
             loss: resent / (arrived + resent),
+            queued: seen.queued.unwrap_or_default(),
             is_full: full.as_secs_f64() >= FULL * seconds && arrived >= USED * rate,
             is_ours,
         }
@@ -177,7 +216,8 @@ impl Estimate {
             usual: 0.0,
             eases: 0,
             sinking: None,
-            borne: Borne { loss: 0.0, left: Duration::ZERO, span: PATIENCE },
+            draining: None,
+            borne: Borne::NOTHING,
             news: None,
             window: Window::NEW,
             granted: 0.0,
@@ -213,8 +253,7 @@ impl Estimate {
             return false;
         }
         self.window.is_ours &= is_late(self.last_elsewhere);
-        self.window.seen.arrived = self.window.seen.arrived.saturating_add(seen.arrived);
-        self.window.seen.resent = self.window.seen.resent.saturating_add(seen.resent);
+        self.window.add(seen);
         if self.window.busy < WINDOW_LOOKS * every || self.window.seen.arrived < WINDOW_SEGMENTS {
             return false;
         }
@@ -252,6 +291,13 @@ impl Estimate {
                 self.sink(seen);
             }
             (self.rise, self.well) = (RISE, Duration::ZERO);
+        } else if self.waits_too_long(seen) {
+            if seen.is_ours {
+                self.drain(seen);
+            }
+            (self.rise, self.well) = (RISE, Duration::ZERO);
+        } else if let Some(drained) = self.draining.take() {
+            self.rest_at(drained.carries);
         } else if seen.loss > borne + LOSS_TRYING && self.eases > 0 {
             if seen.is_ours {
                 self.ease();
@@ -264,9 +310,16 @@ impl Estimate {
         }
     }
 
+    /// Whether what is sent waits longer before the link than it must.
+    fn waits_too_long(&self, seen: Finding) -> bool {
+        let borne = if self.borne.left.is_zero() { Duration::ZERO } else { self.borne.queued };
+        let drains = BUFFER_BITS / self.rate.max(FLOOR);
+        seen.queued > borne + QUEUED + Duration::from_secs_f64(drains)
+    }
+
     /// More than what is safe is tried.
     fn judge_trial(&mut self, seen: Finding) {
-        if seen.loss > self.usual + LOSS_TRYING {
+        if self.waits_too_long(seen) || seen.loss > self.usual + LOSS_TRYING {
             self.patience = (2 * self.patience).min(PATIENCE_MOST);
             (self.rate, self.rise, self.well) = (self.safe, RISE, Duration::ZERO);
             self.news = Some(self.safe);
@@ -307,26 +360,53 @@ impl Estimate {
         let Finding { sent, arrived, .. } = seen;
         let first = *self.sinking.get_or_insert(Sinking { rate: self.rate, sent, arrived });
         let is_less = sent <= LESS * first.sent;
-        if is_less
-            && seen.loss <= BORNE_MOST
-            && arrived * first.sent <= NEARLY * sent * first.arrived
-        {
-            self.bear(first, seen.loss);
+        if is_less && arrived * first.sent <= NEARLY * sent * first.arrived {
+            let is_little = seen.loss <= BORNE_MOST;
+            self.bear(if is_little { first.rate } else { self.rate }, seen);
+        } else {
+            self.sink_to_arrived(seen);
+        }
+    }
+
+    /// Too much of what was granted waits before the link.
+    fn drain(&mut self, seen: Finding) {
+        let rate = self.draining.map_or(self.rate, |before| before.rate);
+        if self.draining.is_some() && seen.arrived <= NEARLY * seen.granted {
+            // No more comes out than goes in: it is others' that waits.
+            self.bear(rate, seen);
             return;
         }
+        let carries = seen.arrived.max(FLOOR);
+        self.draining = Some(Draining { rate, carries });
+        (self.rate, self.safe) = (DRAIN * carries, DRAIN * carries);
+        (self.sinking, self.eases) = (None, 0);
+    }
+
+    /// The link has been seen to carry so much.
+    fn rest_at(&mut self, carries: f64) {
+        (self.rate, self.safe) = (carries, carries);
+        self.patience = self.patience.max(PATIENCE);
+        self.news = Some(self.safe);
+    }
+
+    fn sink_to_arrived(&mut self, seen: Finding) {
         let least = if seen.loss > LOSS_FAR { SINK_LEAST_FAR } else { SINK_LEAST };
         let granted = seen.granted.min(self.rate);
-        self.rate = arrived.clamp(SINK_MOST * granted, least * granted);
+        let sunk = seen.arrived.clamp(SINK_MOST * granted, least * granted);
+        self.rate = sunk.max(FLOOR.min(self.rate));
         self.safe = self.rate;
+        self.draining = None;
         (self.patience, self.eases) = (WINDOW_LOOKS * LOOK, EASES);
     }
 
-    /// Sending less was of no use.
-    fn bear(&mut self, first: Sinking, loss: f64) {
+    /// Sending less was of no use: it is so again, as far as that is wise.
+    fn bear(&mut self, rate: f64, seen: Finding) {
+        let Finding { loss, queued, .. } = seen;
         let Borne { span, .. } = self.borne;
-        self.borne = Borne { loss, left: span, span: (2 * span).min(PATIENCE_MOST) };
-        (self.rate, self.safe, self.usual) = (first.rate, first.rate, loss);
-        (self.sinking, self.eases, self.patience) = (None, 0, PATIENCE);
+        self.borne = Borne { loss, queued, left: span, span: (2 * span).min(PATIENCE_MOST) };
+        (self.rate, self.safe, self.usual) = (rate, rate, loss);
+        (self.sinking, self.draining) = (None, None);
+        (self.eases, self.patience) = (0, PATIENCE);
         self.news = Some(self.safe);
     }
 }
@@ -347,6 +427,9 @@ mod tests {
         noise: f64,
         /// Segments, less those that were sent again.
         lost: f64,
+        /// Bits that wait before the link, which has a buffer without end; and how much longer others' traffic, or the path, makes them wait.
+        waiting: Option<f64>,
+        others: Duration,
         is_ours: bool,
         now: Instant,
         resent: u64,
@@ -357,8 +440,44 @@ mod tests {
         fn new(said: f64, carries: f64, wanted: f64) -> Self {
             let estimate = Estimate::new(said);
             let now = Instant::now();
-            let (noise, lost, is_ours) = (0.0, 0.0, true);
-            Self { estimate, carries, wanted, noise, lost, is_ours, now, resent: 0, arrived: 0 }
+            Self {
+                estimate,
+                carries,
+                wanted,
+                noise: 0.0,
+                lost: 0.0,
+                waiting: None,
+                others: Duration::ZERO,
+                is_ours: true,
+                now,
+                resent: 0,
+                arrived: 0,
+            }
+        }
+
+        fn deep(said: f64, carries: f64, wanted: f64) -> Self {
+            Self { waiting: Some(0.0), ..Self::new(said, carries, wanted) }
+        }
+
+        /// What of so many bits per second comes out of the link in 50 ms, and what is lost there, bits.
+        fn through(&mut self, sent: f64) -> (f64, f64) {
+            let most = self.carries * 0.05;
+            let sent = sent * 0.05;
+            let Some(waiting) = &mut self.waiting else {
+                return (sent.min(most), (sent - most).max(0.0));
+            };
+            let all = *waiting + sent;
+            *waiting = (all - most).max(0.0);
+            (all.min(most), 0.0)
+        }
+
+        fn is_late_after(&mut self, time: Duration) -> bool {
+            self.run(time);
+            self.delay() > 50 * MS
+        }
+
+        fn delay(&self) -> Duration {
+            Duration::from_secs_f64(self.waiting.unwrap_or_default() / self.carries) + self.others
         }
 
         fn run(&mut self, time: Duration) {
@@ -366,14 +485,15 @@ mod tests {
                 let granted = (0.98 * self.estimate.rate()).min(self.wanted);
                 self.estimate.grant(granted, self.is_ours, self.now);
                 self.now += 50 * MS;
-                let through = granted.min(self.carries) * (1.0 - self.noise);
-                let arrived = (through / FRAME_BITS * 0.05) as u64;
-                self.lost += (granted - through) / FRAME_BITS * 0.05;
+                let (through, lost) = self.through(granted);
+                let arrived = (through * (1.0 - self.noise) / FRAME_BITS) as u64;
+                self.lost += (lost + through * self.noise) / FRAME_BITS;
                 let resent = self.lost as u64;
                 self.lost -= resent as f64;
                 self.resent += resent;
                 self.arrived += arrived;
-                self.estimate.see(Seen { arrived, resent }, EVERY, self.now);
+                let queued = Some(self.delay());
+                self.estimate.see(Seen { arrived, resent, queued }, EVERY, self.now);
             }
         }
 
@@ -416,7 +536,8 @@ mod tests {
             estimate.grant(granted, true, now);
             now += 50 * MS;
             let sent = granted / FRAME_BITS * 0.05;
-            let seen = Seen { arrived: (0.99 * sent) as u64, resent: (0.01 * sent) as u64 };
+            let seen =
+                Seen { arrived: (0.99 * sent) as u64, resent: (0.01 * sent) as u64, queued: None };
             estimate.see(seen, EVERY, now);
         }
         assert!(estimate.rate() > 95e6, "{}", estimate.rate());
@@ -433,7 +554,7 @@ mod tests {
         for _ in 0..2000 {
             estimate.grant(156e6, true, now);
             now += 50 * MS;
-            assert!(!estimate.see(Seen { arrived: 200, resent: 0 }, EVERY, now));
+            assert!(!estimate.see(Seen { arrived: 200, resent: 0, queued: None }, EVERY, now));
         }
         // What is lost elsewhere is not the link's.
         let mut estimate = Estimate::new(160e6);
@@ -441,13 +562,13 @@ mod tests {
         for _ in 0..100 {
             estimate.grant(50e6, false, now);
             now += 50 * MS;
-            assert!(!estimate.see(Seen { arrived: 200, resent: 50 }, EVERY, now));
+            assert!(!estimate.see(Seen { arrived: 200, resent: 50, queued: None }, EVERY, now));
         }
         // Not even when it is the link again that counts.
         estimate.grant(156e6, true, now);
         for _ in 0..10 {
             now += 50 * MS;
-            assert!(!estimate.see(Seen { arrived: 600, resent: 0 }, EVERY, now));
+            assert!(!estimate.see(Seen { arrived: 600, resent: 0, queued: None }, EVERY, now));
         }
         assert_eq!(estimate.rate(), 160e6);
     }
@@ -467,6 +588,61 @@ mod tests {
         world.carries = 80e6;
         world.run(Duration::from_secs(5));
         assert!(world.off_by().abs() < 0.1, "{}", world.off_by());
+    }
+
+    #[test]
+    fn what_loses_most_of_what_is_sent_is_not_starved() {
+        let mut world = World::new(160e6, 160e6, 400e6);
+        world.noise = 0.15;
+        world.run(Duration::from_secs(600));
+        assert!(world.arrived as f64 * FRAME_BITS > 0.3 * 160e6 * 600.0, "{}", world.arrived);
+        world.noise = 1.0;
+        world.run(Duration::from_secs(600));
+        assert!(world.estimate.rate() >= FLOOR, "{}", world.estimate.rate());
+    }
+
+    #[test]
+    fn what_a_deep_buffer_hides_is_found_by_its_delay() {
+        for said in [160e6, 32e6] {
+            let mut world = World::deep(said, 16e6, 400e6);
+            world.run(Duration::from_secs(30));
+            let (off_by, delay) = (world.off_by(), world.delay());
+            assert!(off_by.abs() < 0.1 && delay < 100 * MS, "{said}: {off_by} {delay:?}");
+            let before = world.arrived;
+            let late = (0..3000).filter(|_| world.is_late_after(100 * MS)).count();
+            let used = (world.arrived - before) as f64 * FRAME_BITS / (16e6 * 300.0);
+            assert!(used > 0.93, "{said}: {used}");
+            assert!(late < 100, "{said}: {late}");
+        }
+        // What carries more than is said is used, too.
+        let mut world = World::deep(16e6, 160e6, 400e6);
+        world.run(Duration::from_secs(120));
+        assert!((-0.1..0.06).contains(&world.off_by()), "{}", world.off_by());
+    }
+
+    #[test]
+    fn a_delay_that_does_not_end_by_sending_less_is_borne() {
+        let mut world = World::deep(160e6, 160e6, 400e6);
+        world.run(Duration::from_secs(10));
+        world.others = 200 * MS;
+        world.run(Duration::from_secs(600));
+        assert!(world.arrived as f64 * FRAME_BITS > 0.9 * 160e6 * 610.0, "{}", world.arrived);
+        // More than that is its own.
+        world.carries = 80e6;
+        world.run(Duration::from_secs(60));
+        assert!(world.off_by().abs() < 0.1, "{} {:?}", world.off_by(), world.delay());
+    }
+
+    #[test]
+    fn one_who_waits_for_nothing_shows_that_it_is_not_the_link() {
+        let mut estimate = Estimate::new(160e6);
+        let mut now = Instant::now();
+        for look in 0..200 {
+            estimate.grant(156e6, true, now);
+            now += 25 * MS;
+            let queued = [None, Some(900 * MS), Some(MS)][look % 3];
+            assert!(!estimate.see(Seen { arrived: 250, resent: 0, queued }, EVERY, now));
+        }
     }
 
     #[test]
@@ -502,7 +678,7 @@ mod tests {
             let resent = ((granted - 160e6).max(0.0) * each).round() as u64;
             for _ in 0..128 {
                 now += 3 * MS;
-                estimate.see(Seen { arrived, resent }, every, now);
+                estimate.see(Seen { arrived, resent, queued: None }, every, now);
             }
             now += 1000 * MS;
         }
@@ -530,7 +706,11 @@ mod tests {
                 let sent = if is_much { offered * next(0.5) } else { offered };
                 let arrived = if is_much { sent.min(carries) * next(0.9) } else { sent };
                 let of = |bits: f64| (bits / FRAME_BITS * 0.05) as u64;
-                estimate.see(Seen { arrived: of(arrived), resent: of(sent - arrived) }, EVERY, now);
+                estimate.see(
+                    Seen { arrived: of(arrived), resent: of(sent - arrived), queued: None },
+                    EVERY,
+                    now,
+                );
                 over += u32::from(step > 200 && estimate.rate() > 1.2 * carries);
             }
             worst = worst.max(f64::from(over) / 12_000.0);

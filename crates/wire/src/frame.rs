@@ -74,6 +74,8 @@ wire_struct! {
         arrived: u64,
         /// Segments that were sent again.
         resent: u64,
+        /// How much longer than the shortest ones round trips take at least, µs; all ones: not known.
+        queued: u32,
     }
 }
 

@@ -46,8 +46,9 @@ fn frame() -> impl Strategy<Value = Frame> {
         any::<(u32, u32, u64)>().prop_map(|(process, cluster, rate)| {
             Frame::Limit(Limit { process, cluster, rate })
         }),
-        (any::<u32>(), any::<u64>(), any::<u64>())
-            .prop_map(|(cluster, arrived, resent)| Frame::Seen(Seen { cluster, arrived, resent })),
+        any::<(u32, u64, u64, u32)>().prop_map(|(cluster, arrived, resent, queued)| {
+            Frame::Seen(Seen { cluster, arrived, resent, queued })
+        }),
     ]
 }
 

@@ -113,7 +113,7 @@ fn an_uplink_that_several_share_is_left_as_it_was_said() {
         broker.step(at);
         broker.seen(
             ids[1],
-            Seen { arrived: 1000, resent: if window < 50 { 200 } else { 0 } },
+            Seen { arrived: 1000, resent: if window < 50 { 200 } else { 0 }, queued: None },
             Seen::every(8),
             at,
         );
@@ -208,7 +208,7 @@ fn a_link_that_carries_less_than_was_said_is_granted_less_and_people_are_told() 
         let granted = broker.granted[&(0, ids[1])].0 * 4.0;
         let resent = ((granted - 100e6).max(0.0) * 0.2 / 1538.0 / 8.0) as u64;
         let later = now + YOUNG + 200 * window * ms;
-        broker.seen(ids[1], Seen { arrived, resent }, Seen::every(4), later);
+        broker.seen(ids[1], Seen { arrived, resent, queued: None }, Seen::every(4), later);
         broker.step(later);
     }
     let rate = broker.granted[&(0, ids[1])].0 / 1e6;
@@ -245,7 +245,11 @@ fn what_a_link_has_turned_out_to_carry_is_known_to_brokers_whose_transfers_meet_
         at += Duration::from_millis(200);
         let of = |bits: f64| (bits * 0.2 / 1538.0 / 8.0) as u64;
         let sent = 2.0 * granted(&a) * 1e6;
-        let seen = Seen { arrived: of(sent.min(100e6)), resent: of((sent - 100e6).max(0.0)) };
+        let seen = Seen {
+            arrived: of(sent.min(100e6)),
+            resent: of((sent - 100e6).max(0.0)),
+            queued: None,
+        };
         a.seen(ids[2], seen, Seen::every(2), at);
         a.step(at);
     }
