@@ -10,7 +10,7 @@
  *                      equal part of it. delete: the job's own choice counts again (gridmpi run --pacing).
  *
  * Hints to MPI_Comm_set_info on a communicator across clusters: gridmpi_matb, bits per second ("20M"); gridmpi_pattern, "all", "half" or how
- * many nodes of a cluster send at once, each of which gets MAXRATE by that.
+ * many nodes of a cluster send at once, each of which gets MAXRATE by that. MPI_Comm_get_info returns the one that the node keeps to.
  *
  * The tools interface has the same as the control variable gridmpi_matb, and performance variables gridmpi_* (docs/rates.md).
  *

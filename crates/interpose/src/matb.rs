@@ -7,8 +7,9 @@ use gridmpi_bootstrap::JobTable;
 use gridmpi_bootstrap::env::LEAST_RATE;
 use gridmpi_net::Net;
 use gridmpi_rate::Rate;
-use gridmpi_wire::ProcId;
-use std::ffi::c_int;
+use gridmpi_wire::{ContextId, ProcId};
+use parking_lot::Mutex;
+use std::ffi::{CStr, c_int};
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
 /// The keys, as in `include/gridmpi.h`: no vendor gives out such ones.
@@ -39,6 +40,18 @@ pub(crate) struct Matb {
     nodes: usize,
     /// Processes on this node.
     mates: usize,
+    /// The hint that the node keeps to; `None`: the job or something else of the program's has named its rate.
+    followed: Mutex<Option<Followed>>,
+}
+
+/// A hint that was not ignored, as `MPI_Comm_get_info` returns it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Followed {
+    /// Of the communicator that it was given on; none of a job has it again.
+    pub(crate) on: ContextId,
+    pub(crate) key: &'static CStr,
+    /// The program's own, or bits per second where it asked for more than there is.
+    pub(crate) value: String,
 }
 
 /// What an info object asks for.
@@ -71,6 +84,17 @@ impl Senders {
 }
 
 impl Hint {
+    pub(crate) const MATB: &CStr = c"gridmpi_matb";
+    pub(crate) const PATTERN: &CStr = c"gridmpi_pattern";
+
+    /// What it is called.
+    const fn key(self) -> &'static CStr {
+        match self {
+            Self::Rate(_) => Self::MATB,
+            Self::Senders(_) => Self::PATTERN,
+        }
+    }
+
     /// Reads `gridmpi_matb`, or says what it must be.
     pub(crate) fn matb(text: &str) -> Result<Self, &'static str> {
         let wanted = "it must be bits per second, 100k at least, such as 20000000 or 20M";
@@ -103,6 +127,7 @@ impl Matb {
             interface: table.network.interface(ours),
             nodes,
             mates,
+            followed: Mutex::default(),
         }
     }
 
@@ -128,7 +153,7 @@ impl Matb {
     pub(crate) fn put(&self, net: &Net, wanted: c_int) {
         let name = "YAMPI_PSP_MATB";
         match enough(f64::from(wanted) * KB) {
-            Ok(rate) => self.hold(net, rate, name, &format!("{wanted} KB/s"), tell),
+            Ok(rate) => self.hold(net, rate, name, &format!("{wanted} KB/s")),
             Err(problem) => tell(&format!(
                 "{name}: {wanted} KB/s {problem}; nothing is changed. Put {} or more, or delete the attribute",
                 (LEAST_RATE as f64 / KB).ceil()
@@ -140,52 +165,91 @@ impl Matb {
     pub(crate) fn set(&self, net: &Net, wanted: u64) {
         let name = "gridmpi_matb";
         match enough(wanted as f64) {
-            Ok(rate) => self.hold(net, rate, name, &rate.to_string(), tell),
+            Ok(rate) => self.hold(net, rate, name, &rate.to_string()),
             Err(problem) => tell(&format!(
                 "{name}: {wanted} bit/s {problem}; nothing is changed. Write {LEAST_RATE} or more, or 0 for the job's own choice"
             )),
         }
     }
 
-    /// Follows a hint, as if the program had put a rate; what is wrong goes to `tell`.
-    pub(crate) fn hint(&self, net: &Net, hint: Hint, tell: impl Fn(&str)) {
-        let (name, wanted) = match (hint, self.shared) {
-            (Hint::Rate(bits), _) => ("gridmpi_matb", bits as f64),
-            (Hint::Senders(senders), Some(shared)) => {
-                ("gridmpi_pattern", shared as f64 / f64::from(senders.of(self.nodes)))
-            }
-            (Hint::Senders(_), None) => {
-                tell(
-                    "gridmpi_pattern: the bandwidth of the link is not known, and so nothing to be shared; it is ignored",
-                );
-                return;
-            }
+    /// Lets the node keep to a rate that `name`, no hint, has asked for, as `said`.
+    fn hold(&self, net: &Net, wanted: Rate, name: &str, said: &str) {
+        let node = self.within_interface(wanted, name, said, tell);
+        self.keep_to(net, Some(node), None);
+    }
+
+    /// Follows a hint that was given on a communicator as `text`, as if the program had put a rate; what is wrong goes to `tell`.
+    pub(crate) fn hint(
+        &self,
+        net: &Net,
+        on: ContextId,
+        (hint, text): (Hint, String),
+        tell: impl Fn(&str),
+    ) {
+        let key = hint.key();
+        let name = key.to_string_lossy();
+        let Some(wanted) = self.wanted(hint) else {
+            tell(&format!(
+                "{name}: the bandwidth of the link is not known, and so nothing to be shared; it is ignored"
+            ));
+            return;
         };
         match enough(wanted) {
-            Ok(rate) => self.hold(net, rate, name, &rate.to_string(), tell),
+            Ok(rate) => {
+                let node = self.within_interface(rate, &name, &rate.to_string(), tell);
+                let value = if node < rate && key == Hint::MATB { bits(node) } else { text };
+                self.keep_to(net, Some(node), Some(Followed { on, key, value }));
+            }
             Err(problem) => {
                 tell(&format!("{name}: {wanted:.0} bit/s for a node {problem}; it is ignored"))
             }
         }
     }
 
-    /// Lets the node keep to a rate, no more than its interface carries. `name` has asked for it, as `said`.
-    fn hold(&self, net: &Net, wanted: Rate, name: &str, said: &str, tell: impl Fn(&str)) {
-        let interface = self.interface.and_then(|bits| Rate::from_bits_per_second(bits as f64));
-        let excess = interface.filter(|interface| *interface < wanted);
-        if let Some(interface) = excess {
-            tell(&format!(
-                "{name}: {said} is more than the node's interface carries; it is {interface} now"
-            ));
+    /// What a hint asks for, bits per second; `None` where no link is known.
+    fn wanted(&self, hint: Hint) -> Option<f64> {
+        match hint {
+            Hint::Rate(bits) => Some(bits as f64),
+            Hint::Senders(senders) => Some(self.shared? as f64 / f64::from(senders.of(self.nodes))),
         }
-        let node = excess.unwrap_or(wanted);
-        net.hold(Rate::from_bits_per_second(node.bits_per_second() / self.mates as f64));
+    }
+
+    /// The hint that the node keeps to, if it was given on this communicator.
+    pub(crate) fn followed(&self, on: ContextId) -> Option<Followed> {
+        self.followed.lock().clone().filter(|followed| followed.on == on)
+    }
+
+    /// The rate, but no more than the node's interface carries. `name` has asked for it, as `said`.
+    fn within_interface(&self, wanted: Rate, name: &str, said: &str, tell: impl Fn(&str)) -> Rate {
+        let interface = self.interface.and_then(|bits| Rate::from_bits_per_second(bits as f64));
+        let Some(interface) = interface.filter(|interface| *interface < wanted) else {
+            return wanted;
+        };
+        tell(&format!(
+            "{name}: {said} is more than the node's interface carries; it is {interface} now"
+        ));
+        interface
+    }
+
+    /// Lets the node keep to a rate, or to the job's choice, and remembers which hint has asked for it, if one has.
+    fn keep_to(&self, net: &Net, node: Option<Rate>, hint: Option<Followed>) {
+        // Of several threads the same one is last for both.
+        let mut followed = self.followed.lock();
+        let own =
+            |node: Rate| Rate::from_bits_per_second(node.bits_per_second() / self.mates as f64);
+        net.hold(node.and_then(own));
+        *followed = hint;
     }
 
     /// The job's own choice counts again.
     pub(crate) fn delete(&self, net: &Net) {
-        net.hold(None);
+        self.keep_to(net, None, None);
     }
+}
+
+/// As a value of `gridmpi_matb`.
+fn bits(rate: Rate) -> String {
+    format!("{:.0}", rate.bits_per_second())
 }
 
 /// A rate with which a job gets on, or what is wrong with it.

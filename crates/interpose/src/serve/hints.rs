@@ -5,10 +5,16 @@ use crate::error::{Result, forward, tell};
 use crate::matb::Hint;
 use crate::runtime::Runtime;
 use gridmpi_abi::Abi;
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, CString, c_char, c_int};
 
 /// As much of a value as ours ever have.
 const LONGEST: usize = 64;
+
+/// Reads a value, or says what it must be.
+type Read = fn(&str) -> std::result::Result<Hint, &'static str>;
+
+/// Ours, in the order in which those of one info object are followed: the last one counts.
+const OURS: [(&CStr, Read); 2] = [(Hint::MATB, Hint::matb), (Hint::PATTERN, Hint::pattern)];
 
 /// `MPI_Comm_set_info`. The hints are about the node, whatever the communicator.
 pub unsafe fn comm_set_info<A: Abi>(
@@ -23,8 +29,51 @@ pub unsafe fn comm_set_info<A: Abi>(
     Ok(())
 }
 
-/// Does what the hints of ours say with which all members of a communicator have called a procedure; there may be no info object.
+/// `MPI_Comm_get_info`: the vendor's hints, and that one of ours to which the node keeps, where it was given on this communicator.
+/// Those that were ignored are not there, nor those of the communicator that this one is a duplicate of (MPI 4.1 §7.4.2).
+///
+/// # Errors
+/// The vendor's.
+pub unsafe fn comm_get_info<A: Abi>(
+    rt: &'static Runtime<A>,
+    comm: A::Comm,
+    info_used: *mut A::Info,
+) -> Result<()> {
+    // SAFETY: the program's arguments.
+    forward(|| unsafe { rt.vendor.comm_get_info(comm, info_used) })?;
+    let spanning = rt.tokens.spanning(comm);
+    let followed = spanning.and_then(|comm| rt.job().matb.followed(comm.context()));
+    // SAFETY: the object that the vendor has made.
+    let info = unsafe { *info_used };
+    for (key, _) in OURS {
+        let used = followed.as_ref().filter(|followed| followed.key == key);
+        // SAFETY: as above.
+        unsafe { correct(rt, info, key, used.map(|followed| followed.value.as_str())) }?;
+    }
+    Ok(())
+}
+
+/// Lets an info object have this value of a key, or none: Intel MPI keeps whatever it was given, and all of it if that was several times.
+unsafe fn correct<A: Abi>(
+    rt: &Runtime<A>,
+    info: A::Info,
+    key: &CStr,
+    wanted: Option<&str>,
+) -> Result<()> {
+    // SAFETY: a live info object and a string of our own; the key is there.
+    while unsafe { value(rt, info, key) }.is_some() {
+        forward(|| unsafe { rt.vendor.info_delete(info, key.as_ptr()) })?;
+    }
+    // It was a string of C's.
+    let Some(text) = wanted.and_then(|text| CString::new(text).ok()) else { return Ok(()) };
+    // SAFETY: the same.
+    forward(|| unsafe { rt.vendor.info_set(info, key.as_ptr(), text.as_ptr()) })
+}
+
+/// Does what the hints of ours say with which all members of a communicator have called a procedure; there may be no info object, and
+/// a communicator of one cluster has no hints of ours.
 pub unsafe fn follow<A: Abi>(rt: &'static Runtime<A>, comm: A::Comm, info: A::Info) {
+    let Some(spanning) = rt.tokens.spanning(comm) else { return };
     if info == A::info_null() {
         return;
     }
@@ -36,13 +85,11 @@ pub unsafe fn follow<A: Abi>(rt: &'static Runtime<A>, comm: A::Comm, info: A::In
             tell(text)
         }
     };
-    for (key, read) in
-        [(c"gridmpi_matb", Hint::matb as fn(&str) -> _), (c"gridmpi_pattern", Hint::pattern)]
-    {
+    for (key, read) in OURS {
         // SAFETY: the program's info object, which the vendor has just accepted.
         let Some(text) = (unsafe { value(rt, info, key) }) else { continue };
         match read(&text) {
-            Ok(hint) => job.matb.hint(&job.net, hint, say),
+            Ok(hint) => job.matb.hint(&job.net, spanning.context(), (hint, text), say),
             Err(wanted) => {
                 say(&format!("{} = \"{text}\": {wanted}; it is ignored", key.to_string_lossy()))
             }
