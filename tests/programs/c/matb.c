@@ -60,7 +60,18 @@ static void has_hints(MPI_Comm comm, const char *matb, const char *pattern)
     MPI_Info_free(&info);
 }
 
-/* What crosses is as slow as was put. */
+/* Seconds for the data. Whatever else this machine does only adds to them, so they are the least of a few. */
+static double quickest(char *data)
+{
+    double least = crossing(data, BYTES);
+    for (int i = 0; i < 4; i++) {
+        double again = crossing(data, BYTES);
+        least = again < least ? again : least;
+    }
+    return least;
+}
+
+/* What crosses is as slow as was put, and fast again when more is put. */
 static void follow(char *data)
 {
     crossing(data, BYTES); /* Connections are made. */
@@ -69,6 +80,11 @@ static void follow(char *data)
     double slow = crossing(data, BYTES), least = (BYTES - 100000) / (1000.0 * (LINK / 10));
     /* The kernel lets some segments go at once. */
     CHECK(rank != 0 || slow > least, "%g s, at least %g", slow, least);
+    put(LINK);
+    SAME(get(YAMPI_PSP_MATB), LINK);
+    double fast = quickest(data);
+    CHECK(rank != 0 || fast < slow / 2, "%g s at ten times the rate, %g before", fast, slow);
+    put(LINK / 10);
 }
 
 /* What is no rate is said and changes nothing. */
