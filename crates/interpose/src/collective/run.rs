@@ -234,3 +234,140 @@ impl<'a, A: Abi> Run<'a, A> {
         check(unsafe { self.rt.vendor.reduce_local(from, into, count, datatype, op) })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::{Job, JobParts};
+    use crate::matb::Matb;
+    use crate::pacing::{self, Wish};
+    use crate::vendor::Vendor;
+    use gridmpi_abi::{Handle, Mpich};
+    use gridmpi_bootstrap::{
+        ClusterName, DataModel, Endian, JobEnv, JobId, JobTable, LinkInfo, NetworkInfo, Pacing,
+        ProcInfo, Registration, Settings,
+    };
+    use gridmpi_coll::{Blocks, Collective, Tuning};
+    use gridmpi_engine::{Communicator, JobMap};
+    use gridmpi_net::{Limits, Listen, Net, NetConfig, Way};
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    const LINK: u64 = 80_000_000;
+    const KEY: [u8; 32] = [9; 32];
+
+    /// This process and another are cluster `a`, two more are `b`, each on a node of its own; 80 Mbit/s join the clusters.
+    fn table() -> JobTable {
+        let proc = |host: &str| ProcInfo { addresses: vec![], host: host.into(), pid: 1 };
+        let cluster = |name| Registration {
+            cluster: ClusterName::new(name).unwrap(),
+            procs: vec![proc("n1"), proc("n2")],
+            data_model: DataModel { endian: Endian::Little, long: 8, pointer: 8, long_double: 16 },
+            vendor: String::new(),
+            tag_ub: 32767,
+            credit: None,
+            has_relays: false,
+        };
+        let link = LinkInfo {
+            between: [0, 1],
+            bandwidth_bits_per_s: Some(LINK),
+            delay_us: None,
+            via: None,
+            dial: None,
+        };
+        let network = NetworkInfo { links: vec![link], ..NetworkInfo::default() };
+        JobTable { job: [7; 16], clusters: vec![cluster("a"), cluster("b")], network }
+    }
+
+    /// The way to the others, who are not there: nothing is sent.
+    fn net(table: &JobTable, setting: Pacing) -> Net {
+        let me = ProcId(0);
+        let bound =
+            gridmpi_net::bind(&Listen { interface: Some("127.0.0.1".into()), port: 0 }).unwrap();
+        let config = NetConfig {
+            me,
+            job: table.job,
+            key: gridmpi_wire::JobKey::new(KEY),
+            engine: gridmpi_engine::Config::new(me),
+            peers: vec![vec![Way::Direct(vec![])]; table.size()],
+            security: None,
+            relays: None,
+            limits: Limits::default(),
+            pacing: pacing::of(Wish { setting, ..Wish::default() }, table, 0, me),
+            warn: |text| panic!("{text}"),
+            tells_of_absence: None,
+            lost: None,
+            forked: None,
+        };
+        Net::start(bound, config).unwrap()
+    }
+
+    fn env(table: &JobTable) -> JobEnv {
+        JobEnv {
+            coordinators: vec![],
+            job: JobId(table.job),
+            key: gridmpi_bootstrap::JobKey::from_bytes(KEY),
+            cluster: table.clusters[0].cluster.clone(),
+            relays: None,
+            interface: None,
+            wait: Duration::ZERO,
+            settings: Settings::default(),
+        }
+    }
+
+    /// Process 0, and its world.
+    fn process(setting: Pacing) -> (Runtime<Mpich>, Spanning<Mpich>) {
+        let (table, me) = (table(), ProcId(0));
+        let map = JobMap::contiguous([("a".into(), 2), ("b".into(), 2)]);
+        let world = Communicator::world(me, &map).unwrap();
+        // SAFETY: no procedure at all.
+        let rt = Runtime::<Mpich>::over(unsafe { Vendor::of(&[]) });
+        rt.activate(Job::new(JobParts {
+            net: net(&table, setting),
+            map,
+            me,
+            vendor_world: Handle::from_bits(0),
+            quiet: Handle::from_bits(0),
+            own: Handle::from_bits(0),
+            tag_ub: 32767,
+            matb: Matb::new(&table, 0, me),
+            pacing: setting,
+            yields: false,
+            control: None,
+            env: env(&table),
+            told_lost: Arc::default(),
+        }));
+        (rt, Spanning::new(Handle::from_bits(0), world))
+    }
+
+    /// What the process may send with before, during and after a collective, parts of the link.
+    fn parts(setting: Pacing, what: &Collective) -> [f64; 3] {
+        let (rt, world) = process(setting);
+        let part = || rt.job().net.rates()[1].unwrap() / LINK as f64;
+        let schedule = gridmpi_coll::schedule(world.view.shape(), what, &Tuning::default());
+        let stage = Stage { buffers: vec![], reduction: None, token: world.token };
+        let before = part();
+        let run = Run::new(&rt, &world, &schedule, &stage);
+        let during = part();
+        drop(run);
+        [before, during, part()]
+    }
+
+    #[test]
+    fn who_alone_sends_in_a_collective_begins_with_all_of_the_link() {
+        let bcast = |root, len| Collective::Bcast { root: Rank(root), len };
+        assert_eq!(parts(Pacing::Auto, &bcast(0, 200_000)), [0.5, 1.0, 0.5]);
+        // Everybody has a part to send; this process has none; what it has is next to nothing.
+        let blocks = Blocks::equal(4, 1_000_000);
+        let allgather = Collective::Allgather { blocks, in_place: false };
+        for what in [allgather, bcast(2, 200_000), bcast(0, WORTH)] {
+            assert_eq!(parts(Pacing::Auto, &what), [0.5; 3], "{what:?}");
+        }
+    }
+
+    #[test]
+    fn nobody_does_where_rates_are_fixed() {
+        let bcast = Collective::Bcast { root: Rank(0), len: 200_000 };
+        assert_eq!(parts(Pacing::Static, &bcast), [0.5; 3]);
+    }
+}
