@@ -189,6 +189,8 @@ ALL = [
     _c("retransmits", case="clean", args=("clean",), matb="20 Mbit/s", ways=("two", "three", "lab"), chosen=True),
     Program("matb-fortran", PROGRAMS / "fortran" / "matb.f90", needs="usempi", env=(("GRIDMPI_PACING", "auto"),),
             bandwidth="160 Mbit/s", ways=("two", "three", "lab"), chosen=True),
+    *(Program(f"matb-{name}", PROGRAMS / "fortran" / file, needs=name, env=(("GRIDMPI_PACING", "auto"),), bandwidth="160 Mbit/s",
+              ways=("two", "three", "lab")) for name, file in (("mpifh", "matb_mpifh.f"), ("usempif08", "matb_usempif08.f90"))),
     _c("rate_keys", ways=("one", "two", "three", "lab")),
     Program("rate_keys-fortran", PROGRAMS / "fortran" / "rate_keys.f90", needs="usempi", ways=("one", "two", "three", "lab")),
     Program("rate_keys-fortran", PROGRAMS / "fortran" / "rate_keys.f90", case="fatal", args=("fatal",), needs="usempi", ways=("one", "two", "three"),
