@@ -77,9 +77,17 @@ def add_interfaces(path: Path, bandwidth: str) -> None:
     path.write_text(path.read_text().replace("\nlauncher = ", f"\ninterface_bandwidth = {_text(bandwidth)}\nlauncher = "))
 
 
-def add_settings(path: Path, matb: str, connections: int) -> None:
-    """Says what each node of every cluster may send, and how many connections two processes may have; not what is empty or 0."""
-    settings = [f"matb = {_text(matb)}\n"] if matb else []
+def add_uplinks(path: Path, bandwidths: tuple[str, ...]) -> None:
+    """Says of each cluster what all its links carry together."""
+    first, *clusters = path.read_text().split("\nlauncher = ")
+    lines = [f"\nuplink_bandwidth = {_text(bandwidth)}\nlauncher = " for bandwidth in bandwidths]
+    path.write_text(first + "".join(line + rest for line, rest in zip(lines, clusters, strict=True)))
+
+
+def add_settings(path: Path, matb: str, connections: int, pacing: str) -> None:
+    """Says what each node of every cluster may send, how many connections two processes may have, and how they are paced; not what is
+    empty or 0."""
+    settings = [f"{key} = {_text(text)}\n" for key, text in (("matb", matb), ("pacing", pacing)) if text]
     settings += [f"connections = {connections}\n"] if connections else []
     if settings:
         with path.open("a") as file:

@@ -32,12 +32,19 @@ class Program:
     ways: tuple[str, ...] = ("alone", "one", "two", "three", "lab")
     #: Variables of its own.
     env: tuple[tuple[str, str], ...] = ()
+    #: Options of `gridmpi run`, and variables of its own.
+    options: tuple[str, ...] = ()
+    run_env: tuple[tuple[str, str], ...] = ()
     #: What the job file says of every link; empty: nothing.
     bandwidth: str = ""
     #: What the job file says that each node may send; empty: nothing.
     matb: str = ""
     #: What the job file says that each node's interface carries; empty: nothing.
     interface: str = ""
+    #: What the job file says that each cluster's links carry together; empty: nothing.
+    uplinks: tuple[str, ...] = ()
+    #: What the job file says of pacing; empty: nothing.
+    pacing: str = ""
     #: What the lab's link loses at random; empty: nothing.
     loss: str = ""
     #: How many connections the job file lets two processes have; 0: nothing.
@@ -106,6 +113,11 @@ def _matb(how: str, **options: object) -> Program:
                     'gridmpi: gridmpi_matb = "20": it must be bits per second, 100k at least',
                     "gridmpi: gridmpi_matb: 2.0 Gbit/s is more than the node's interface carries; it is 1.0 Gbit/s now")
     return _paced("matb", how, seconds=120, interface="1 Gbit/s", each_rank_says=each_rank, each_cluster_says=each_cluster, **options)
+
+
+def _asked(case: str, how: str, rate: int = 20000, **options: object) -> Program:
+    """The program that must find its job paced in this way, over links that carry so much (KB/s)."""
+    return _c("pacing", case=case, args=(how, str(rate)), bandwidth="160 Mbit/s", ways=("two",), **options)
 
 
 #: Those that have the large-count procedures.
@@ -184,6 +196,21 @@ ALL = [
     # Its argument is what must come of the job file's rate and the environment's.
     _c("mpi_t", case="job-file", args=("20000000",), matb="20 Mbit/s", ways=("two", "three")),
     _c("mpi_t", case="environment", args=("30000000",), matb="20 Mbit/s", env=(("GRIDMPI_MATB", "30M"),), ways=("two", "three")),
+    _c("mpi_t", case="beyond-interface", args=("1000000000",), env=(("GRIDMPI_MATB", "2G"),), interface="1 Gbit/s", ways=("two", "three"),
+       each_cluster_says=("gridmpi: GRIDMPI_MATB: 2000000000 bit/s is more than the node's interface carries (`interface_bandwidth`); "
+                          "it is 1.0 Gbit/s now",)),
+    # Each cluster is one node here, of which one process says it.
+    _c("ring", case="congestion", env=(("GRIDMPI_CONGESTION", "nonesuch"),), ways=("two", "three"),
+       each_cluster_says=("gridmpi: GRIDMPI_CONGESTION: no `nonesuch`: this node's kernel does not have it; connections go on",)),
+    # The option counts before the environment, that before the job file, and that before the default.
+    *(_asked(f"option-{how}", how, options=("--pacing", how), run_env=(("GRIDMPI_PACING", other),), pacing=other)
+      for how, other in (("off", "auto"), ("static", "off"), ("auto", "static"))),
+    _asked("environment", "static", run_env=(("GRIDMPI_PACING", "static"),), pacing="off"),
+    _asked("job-file", "static", pacing="static"),
+    _asked("default", "auto"),
+    # What the link carries is no more than either uplink does.
+    _asked("uplink", "static", 5000, pacing="static", uplinks=("80 Mbit/s", "40 Mbit/s")),
+    _asked("wide-uplink", "static", pacing="static", uplinks=("800 Mbit/s", "400 Mbit/s")),
     _c("retransmits", case="lossy", args=("lossy",), loss="2 %", ways=("lab",), chosen=True),
     # At a rate far below the link's nothing is lost where senders meet.
     _c("retransmits", case="clean", args=("clean",), matb="20 Mbit/s", ways=("two", "three", "lab"), chosen=True),

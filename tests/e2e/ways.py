@@ -44,12 +44,14 @@ class Way:
             commands = [command_of(program, vendor) for vendor in vendors]
             command = lab_command(scratch, vendors, list(self.ranks), commands, self.delay_ms, dict(program.env), program.loss)
         else:
-            command = [str(gridmpi()), "run", str(jobs.across(job, program, vendors, list(self.ranks)))]
+            command = [str(gridmpi()), "run", *program.options, str(jobs.across(job, program, vendors, list(self.ranks)))]
         if program.bandwidth:
             jobs.add_links(job, len(vendors), program.bandwidth)
         if program.interface:
             jobs.add_interfaces(job, program.interface)
-        jobs.add_settings(job, program.matb, program.connections)
+        if program.uplinks:
+            jobs.add_uplinks(job, program.uplinks)
+        jobs.add_settings(job, program.matb, program.connections, program.pacing)
         if self.relays:
             self.relays.add_to(job)
         return command
@@ -57,7 +59,8 @@ class Way:
     def env(self, program: Program) -> dict[str, str]:
         own = jobs.variables(program, self.vendors[0]) if self.kind == "alone" else {}
         # Launchers refuse to run as root unless told; ranks get theirs through the job file.
-        return {**own, **{key: value for vendor in self.vendors for key, value in vendor.env.items() if "_ROOT" in key}}
+        allowed = {key: value for vendor in self.vendors for key, value in vendor.env.items() if "_ROOT" in key}
+        return {**own, **allowed, **dict(program.run_env)}
 
 
 def lab_command(
