@@ -9,7 +9,7 @@ use gridmpi_wire::{ProcId, Strand};
 use crate::NetConfig;
 use crate::link::{Left, Link, Most, Pace};
 use crate::options::window;
-use crate::pace::{Ask, Pacer, Turn};
+use crate::pace::{Ask, Pacer, SMALL, Turn};
 use crate::paces::{Paces, YOUNG};
 use crate::paths::{Came, Lag, Path};
 use crate::poller::{Interest, Slots, Token};
@@ -371,8 +371,10 @@ impl State {
     /// Writes a turn, in equal parts, and again on those connections that took theirs, until it is used up. How much was written.
     fn write_turn(&mut self, id: ProcId, turn: &SharedTurn, mut links: Vec<Token>) -> usize {
         let (mut wrote, mut planned) = (0, 0);
+        // What is short goes by one of them, at all of the rate.
+        let least = if turn.all <= SMALL as usize { SMALL as usize } else { SEGMENT };
         while wrote < turn.most && !links.is_empty() {
-            let part = ((turn.most - wrote) / links.len()).max(SEGMENT);
+            let part = (turn.all.saturating_sub(wrote) / links.len()).max(least);
             planned = part.saturating_add(planned);
             let rate = turn.rate_of(planned);
             let mut goes_on = Vec::new();
@@ -441,10 +443,12 @@ impl State {
         let frame = self.endpoint.frame_bytes(id);
         let ask = Ask { backlog, frame, is_young: false, share };
         let Turn::Now(most) = paced.pacer.ask(id, ask, began) else { return None };
-        let all = usize::try_from(backlog).map_or(most, |all| most.min(all));
-        let (rate, has_others) = (paced.pacer.socket_rate(all), paced.pacer.has_waiting());
+        let waits = usize::try_from(backlog).map_or(most, |waits| most.min(waits));
+        let (rate, has_others) = (paced.pacer.socket_rate(waits), paced.pacer.has_waiting());
         let is_bounded = paced.pacer.is_bounded_by_window();
-        Some(SharedTurn { most, rate, has_others, is_bounded, is_counted: backlog > 0, began })
+        let is_counted = backlog > 0;
+        let all = if is_counted { waits } else { most };
+        Some(SharedTurn { most, all, rate, has_others, is_bounded, is_counted, began })
     }
 
     /// What waits, and what does not any more, after a turn of writing.
@@ -490,6 +494,8 @@ fn path(link: &Link, paces: &Paces, config: &NetConfig) -> Option<Path> {
 /// What the connections of a peer may write together now.
 struct SharedTurn {
     most: usize,
+    /// What there is of that.
+    all: usize,
     /// Of all together, bytes per second.
     rate: u64,
     /// Other peers wait for theirs.
@@ -514,9 +520,10 @@ impl SharedTurn {
         pacer.wrote(peer, wrote, self.began);
     }
 
-    /// What each connection is to be told that has a part of it, when so much is planned.
+    /// What each connection is to be told that has a part of it, when so much is planned: all of the rate if the others get nothing.
     fn rate_of(&self, planned: usize) -> u64 {
-        let rate = u128::from(self.rate) * planned as u128 / self.most.max(1) as u128;
+        let all = self.all.max(1);
+        let rate = u128::from(self.rate) * planned.min(all) as u128 / all as u128;
         u64::try_from(rate).unwrap_or(u64::MAX)
     }
 }
@@ -537,6 +544,10 @@ mod tests {
 
     /// A process with so many connections to another, and much to send to it; and their far ends.
     fn with_links(count: usize) -> (State, Vec<TcpStream>) {
+        with_links_and(count, 8 << 20)
+    }
+
+    fn with_links_and(count: usize, bytes: usize) -> (State, Vec<TcpStream>) {
         let mut state = state(8e6);
         state.config.limits.connections = Some(count);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -548,8 +559,8 @@ mod tests {
             listener.accept().unwrap().0
         });
         let far = far.collect();
-        let much = SendBuffer::from_bytes(Bytes::from(vec![0; 8 << 20]));
-        state.endpoint.send(FAR, ContextId::WORLD, Rank(0), 1, Mode::Standard, much);
+        let message = SendBuffer::from_bytes(Bytes::from(vec![0; bytes]));
+        state.endpoint.send(FAR, ContextId::WORLD, Rank(0), 1, Mode::Standard, message);
         (state, far)
     }
 
@@ -569,6 +580,7 @@ mod tests {
             let (mut state, _far) = with_links(16);
             let turn = SharedTurn {
                 most: 4 * SEGMENT,
+                all: 4 * SEGMENT,
                 rate: 1_000_000,
                 has_others: is_bounded,
                 is_bounded,
@@ -590,6 +602,7 @@ mod tests {
     fn a_part_of_a_turn_has_its_part_of_the_rate_however_much_that_is() {
         let turn = |rate, most| SharedTurn {
             most,
+            all: most,
             rate,
             has_others: false,
             is_bounded: false,
@@ -597,12 +610,44 @@ mod tests {
             began: Instant::now(),
         };
         assert_eq!(turn(2_000_000, 10_000).rate_of(2_500), 500_000);
-        assert_eq!(turn(2_000_000, 0).rate_of(2_500), 5_000_000_000);
+        assert_eq!(turn(2_000_000, 0).rate_of(2_500), 2_000_000);
         for (rate, most) in [(u64::MAX, usize::MAX), (1 << 60, 1 << 52)] {
             let part = turn(rate, most).rate_of(most / 4);
             assert!(part.abs_diff(rate / 4) <= 1, "{part}");
         }
         assert_eq!(turn(u64::MAX, 1 << 20).rate_of(1 << 21), u64::MAX);
+    }
+
+    #[test]
+    fn a_message_that_is_short_of_a_turn_has_all_of_the_rate() {
+        for bytes in [1000, 5 * SEGMENT] {
+            let (mut state, _far) = with_links_and(4, bytes);
+            let waits = usize::try_from(state.endpoint.unwritten_bytes(FAR)).unwrap();
+            let turn = SharedTurn {
+                most: 16 * SEGMENT,
+                all: waits,
+                rate: 1_000_000,
+                has_others: false,
+                is_bounded: false,
+                is_counted: true,
+                began: Instant::now(),
+            };
+            let links = state.free_links(FAR);
+            for &token in &links {
+                let Some(Socket::Link(link)) = state.sockets.get(token) else {
+                    panic!("it is lost")
+                };
+                link.written = YOUNG;
+            }
+            let wrote = state.write_turn(FAR, &turn, links.clone());
+            assert!(wrote >= waits && state.endpoint.unwritten_bytes(FAR) == 0, "{wrote}");
+            let others = written(&mut state)[1..].iter().all(|&written| written == YOUNG);
+            assert!(others, "it goes by one of them");
+            let Some(Socket::Link(link)) = state.sockets.get(links[0]) else {
+                panic!("it is lost")
+            };
+            assert_eq!(link.paced_to, Some(1_000_000), "{bytes}");
+        }
     }
 
     #[test]
@@ -613,6 +658,7 @@ mod tests {
         let Turn::Now(most) = pacer.ask(first, ask, now) else { panic!("nobody is before it") };
         let turn = SharedTurn {
             most,
+            all: most,
             rate: 2_000_000,
             has_others: false,
             is_bounded: pacer.is_bounded_by_window(),
@@ -727,6 +773,7 @@ mod tests {
         state.sockets.put(token, Socket::Link(link));
         let turn = SharedTurn {
             most: 4 << 20,
+            all: 4 << 20,
             rate: 1_000_000,
             has_others: false,
             is_bounded: false,
