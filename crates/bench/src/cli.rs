@@ -109,7 +109,7 @@ struct RatesOptions {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
 
-    /// Measure bursts and programs at these delays only, one way, up to 1000
+    /// Measure bursts, incast and programs at these delays only, one way, up to 1000
     #[arg(long, value_name = "MS", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(..=1000))]
     delay: Vec<u32>,
 

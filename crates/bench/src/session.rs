@@ -49,7 +49,7 @@ pub const WHOLE: Limits =
 pub struct Wishes {
     /// Where pictures of the traffic go.
     pub pictures: Option<PathBuf>,
-    /// At which delays bursts and programs are measured, ms; none: at those of the run.
+    /// At which delays bursts, incast and programs are measured, ms; none: at those of the run.
     pub delays: Vec<u32>,
     /// What the names of real programs must contain.
     pub program: Option<String>,

@@ -22,7 +22,7 @@ pub(super) fn measure(session: &mut Session) -> Result<Vec<Figure>, BenchError> 
     ];
     let mut figures = Vec::new();
     for (burst, site) in &places {
-        for &delay_ms in session.choose(&[10][..], &[0, 10]) {
+        for delay_ms in session.delays(&[10], &[0, 10]) {
             figures.extend(sweep(session, burst, &Site { delay_ms, ..*site }));
         }
     }
