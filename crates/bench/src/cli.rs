@@ -118,7 +118,8 @@ struct RatesOptions {
     #[arg(long, value_name = "DIR")]
     npb: Option<PathBuf>,
 
-    /// Draw a burst of each pattern, place and mode into this directory, millisecond by millisecond
+    /// Draw a burst of each pattern, place and mode, and a run of each program, into this directory, millisecond by millisecond; of a
+    /// run of more than a second the busiest one, and the whole in another picture
     #[arg(long, value_name = "DIR")]
     pictures: Option<PathBuf>,
 }

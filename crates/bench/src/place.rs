@@ -148,6 +148,16 @@ impl Route {
         let gso = self != Self::Slow;
         format!("gso = {gso}\n{}{}[[link]]\n{link}\n", cluster("a"), cluster("b"))
     }
+
+    /// What a lab of this name with this path is made of.
+    ///
+    /// # Errors
+    /// It makes no lab.
+    pub(crate) fn spec(self, name: &str) -> Result<Spec, BenchError> {
+        let parsed = Spec::parse(&self.text(), "the bench's lab", name);
+        let spec = parsed.map_err(|error| LabError::Load(LoadError::Spec(error)))?;
+        Ok(Spec { name: name.to_owned(), ..spec })
+    }
 }
 
 /// A lab of two clusters: nodes `a1` …, `b1` … It goes down when this is dropped.
@@ -165,9 +175,7 @@ impl Lab {
     /// The system does not allow it, or a tool is missing.
     pub fn up(path: Route) -> Result<Self, BenchError> {
         let name = format!("bench-{}-{}", std::process::id(), path.name());
-        let parsed = Spec::parse(&path.text(), "the bench's lab", &name);
-        let mut spec = parsed.map_err(|error| LabError::Load(LoadError::Spec(error)))?;
-        spec.name = name;
+        let spec = path.spec(&name)?;
         let (directory, lifeline) = up::up_bound(&spec)?;
         Ok(Self { directory, spec, lifeline: Some(lifeline) })
     }

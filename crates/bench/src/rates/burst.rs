@@ -182,7 +182,8 @@ fn run(
     outcome.dropped.push(counters.dropped as f64 / counters.packets.max(1) as f64 * 1e6);
     let spans = spans(&samples)?;
     if let Some(directory) = pictures {
-        Scene { burst, site: &site, mode }.draw(&directory, lab.spec(), &recording, &spans)?;
+        let scene = Scene { name: burst.name, site: &site, mode };
+        scene.draw(&directory, lab.spec(), &recording, &spans)?;
     }
     outcome.utilisation.extend(utilisation(&spans, &recording, burst, &site));
     outcome.counters.add(counters);

@@ -7,6 +7,7 @@ use crate::place::{Job, Route, Site};
 use crate::programs::Mpi;
 use crate::rates::conditions::Conditions;
 use crate::rates::mode::{ALL_MODES, Mode};
+use crate::rates::picture::{Scene, nearest_to_median};
 use crate::rates::sites::SITE;
 use crate::samples::median;
 use crate::session::Session;
@@ -122,6 +123,8 @@ fn compare(session: &mut Session, trial: &Trial<'_>, site: Site) -> Option<Vec<F
         }
         round += 1;
     }
+    session
+        .part(&format!("{name}: pictures"), |session| draw(session, trial.name, &site, &outcomes));
     Some(figures(trial.name, &site, &conditions, &outcomes))
 }
 
@@ -154,11 +157,29 @@ fn run(
     };
     let watch = session.lab(route)?.watch(&SENDERS)?;
     let said = carry_out(session, route, &job, trial.enough)?;
-    outcome.watched.push(session.lab(route)?.watched(&watch)?);
+    let watched = session.lab(route)?.watched(&watch)?;
+    // Both or neither: a reading and what was seen of its run belong together.
     outcome.readings.push((trial.read)(&said)?);
+    outcome.watched.push(watched);
     if trial.enough.is_some() {
         // What still runs of it.
         session.drop_lab();
+    }
+    Ok(())
+}
+
+/// Of each mode the run that took as long as most, where pictures are wanted.
+fn draw(
+    session: &Session,
+    name: &str,
+    site: &Site,
+    outcomes: &[Outcome; ALL_MODES.len()],
+) -> Result<(), BenchError> {
+    let Some(directory) = &session.wishes.pictures else { return Ok(()) };
+    let spec = Route::Site(*site).spec("pictures")?;
+    for (mode, outcome) in ALL_MODES.into_iter().zip(outcomes) {
+        let Some(run) = outcome.typical() else { continue };
+        Scene { name, site, mode }.draw_run(directory, &spec, &run.rows)?;
     }
     Ok(())
 }
@@ -240,6 +261,11 @@ impl Outcome {
         self.readings.iter().filter_map(of).collect()
     }
 
+    /// What was seen of the run whose first figure is nearest to the median.
+    fn typical(&self) -> Option<&Watched> {
+        self.watched.get(nearest_to_median(&self.values(0))?)
+    }
+
     /// Whether it says something that took little time.
     fn is_short(&self) -> bool {
         let mut readings = self.readings.iter().flatten();
@@ -255,6 +281,7 @@ impl Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::watched::Counters;
 
     fn outcome(seconds: &[f64]) -> Outcome {
         let run = |s: &f64| vec![Reading::seconds("", *s), Reading::other("Mop/s", 10.0 / s)];
@@ -272,6 +299,18 @@ mod tests {
         let firsts: Vec<_> = (0..ROUNDS_OF_SHORT).filter_map(|round| order(round).next()).collect();
         assert_eq!(firsts, [0, 1, 2, 3, 4]);
         assert_eq!(order(7).collect::<Vec<_>>(), [2, 3, 4, 0, 1]);
+    }
+
+    #[test]
+    fn the_run_that_took_as_long_as_most_is_drawn() {
+        let seen = |packets| {
+            let counters = Counters { packets, ..Counters::default() };
+            Watched { counters, ..Watched::default() }
+        };
+        let watched = [7, 8, 9].map(seen).to_vec();
+        let outcome = Outcome { watched, ..outcome(&[4.0, 1.0, 2.0]) };
+        assert_eq!(outcome.typical().map(|run| run.counters.packets), Some(9));
+        assert!(Outcome::default().typical().is_none());
     }
 
     #[test]
