@@ -10,11 +10,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
 const COMMON: &str = "common.h";
-const HEADERS: [(&str, &str); 2] = [
+const HEADERS: [(&str, &str); 5] = [
     (COMMON, include_str!("../programs/common.h")),
     ("clock.h", include_str!("../programs/clock.h")),
+    ("socket.h", include_str!("../programs/socket.h")),
+    ("tap.h", include_str!("../programs/tap.h")),
+    ("gridmpi.h", include_str!("../../../include/gridmpi.h")),
 ];
-const SOURCES: [(&str, &str); 15] = [
+const SOURCES: [(&str, &str); 17] = [
     ("local", include_str!("../programs/local.c")),
     ("latency", include_str!("../programs/latency.c")),
     ("bulk", include_str!("../programs/bulk.c")),
@@ -25,6 +28,8 @@ const SOURCES: [(&str, &str); 15] = [
     ("collectives", include_str!("../programs/collectives.c")),
     ("churn", include_str!("../programs/churn.c")),
     ("leftover", include_str!("../programs/leftover.c")),
+    ("grants", include_str!("../programs/grants.c")),
+    ("changes", include_str!("../programs/changes.c")),
     ("stream", include_str!("../programs/stream.c")),
     ("across", include_str!("../programs/across.c")),
     ("failover", include_str!("../programs/failover.c")),
@@ -245,6 +250,20 @@ mod tests {
         assert_eq!(pid_of(name), Some(std::process::id()));
         // As they were called before.
         assert_eq!(pid_of("gridmpi-bench-12"), Some(12));
+    }
+
+    #[test]
+    fn headers_are_there_that_programs_include() {
+        for (name, text) in SOURCES.iter().chain(&HEADERS) {
+            let lines = text.lines().filter_map(|line| line.strip_prefix("#include \""));
+            for header in lines.filter_map(|line| line.strip_suffix('"')) {
+                let is_it = |known: &(&str, &str)| known.0 == header;
+                assert!(HEADERS.iter().any(is_it), "{name} includes {header}");
+            }
+            // Who includes it is compiled with MPI's compiler.
+            let is_fit = text.contains(COMMON) || !text.contains("MPI_Init(");
+            assert!(is_fit, "{name} does not include {COMMON}");
+        }
     }
 
     #[test]

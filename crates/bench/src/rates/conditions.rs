@@ -32,6 +32,25 @@ pub(super) struct Conditions {
     pub(super) tls: bool,
 }
 
+/// Does something in this site's lab, in this mode, and says what the network did meanwhile; these clusters send, so many nodes of them in all.
+///
+/// # Errors
+/// It fails, or the network cannot be watched.
+pub(super) fn observed<T>(
+    session: &mut Session,
+    site: &Site,
+    mode: Mode,
+    (senders, nodes): (&[&str], u32),
+    job: impl FnOnce(&mut Session) -> Result<T, BenchError>,
+) -> Result<(T, Network), BenchError> {
+    let (route, until) = (Route::Site(*site), session.until()?);
+    let lab = session.lab(route)?;
+    let (conditions, watch) = (Conditions::of(lab, until)?, lab.watch(senders)?);
+    let done = job(session)?;
+    let seen = [session.lab(route)?.watched(&watch)?];
+    Ok((done, conditions.network_of(mode, &seen, (senders, nodes), site.link_mbit)))
+}
+
 impl Conditions {
     /// What went on in runs in this mode at a place, of which `senders` and so many of their nodes sent.
     pub(super) fn network_of(

@@ -6,6 +6,7 @@ mod collectives;
 mod conditions;
 mod exactness;
 mod gaps;
+mod grants;
 mod incast;
 mod leftover;
 mod mode;
@@ -18,7 +19,7 @@ mod sites;
 use crate::group::{Group, When};
 
 /// All groups, in the order in which they are run.
-pub const GROUPS: [Group; 12] = [
+pub const GROUPS: [Group; 13] = [
     Group {
         name: "pairs",
         about: "8 pairs, 256 KiB at once",
@@ -78,6 +79,12 @@ pub const GROUPS: [Group; 12] = [
         about: "8 pairs, of which 4 cannot use their share",
         when: When::Whole,
         measure: leftover::measure,
+    },
+    Group {
+        name: "grants",
+        about: "how soon a claim has its grant, and how long setting a rate takes",
+        when: When::Whole,
+        measure: grants::measure,
     },
     Group {
         name: "programs",

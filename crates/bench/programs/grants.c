@@ -1,0 +1,150 @@
+/* grants INTERFACE COUNT BYTES: of the two ranks of the first cluster, in the first of which is its rate broker, the second sends one message of
+ * BYTES to rank 2, in the other cluster, COUNT times. Says `send`, from the begin of each send until the sender's library has the broker's grant,
+ * `claim`, from when its claim leaves by INTERFACE, and round trips of 8 bytes between the first two, the mean of some just before: `mpi`, and
+ * `socket` by blocking sockets over INTERFACE. */
+#include "common.h"
+#include "socket.h"
+#include "tap.h"
+
+enum { BROKER, SENDER, RECEIVER, RANKS, TRIPS = 20, ACKNOWLEDGED = 2 };
+
+/* So long before each send nothing is said: what was claimed before has ended, and the broker does not hold back its next decision. */
+static const double QUIET = 0.01, MOST = 1;
+
+static MPI_T_pvar_session session;
+static MPI_T_pvar_handle handle;
+
+static void open_counter(void)
+{
+    int index, count = 0;
+    if (MPI_T_pvar_get_index("gridmpi_grants", MPI_T_PVAR_CLASS_COUNTER, &index) || MPI_T_pvar_session_create(&session) ||
+        MPI_T_pvar_handle_alloc(session, index, NULL, &handle, &count) || MPI_T_pvar_start(session, handle))
+        die("grants are not counted");
+}
+
+static void close_counter(void)
+{
+    MPI_T_pvar_handle_free(session, &handle);
+    MPI_T_pvar_session_free(&session);
+}
+
+static unsigned long long grants(void)
+{
+    unsigned long long value = 0;
+    if (MPI_T_pvar_read(session, handle, &value))
+        die("grants cannot be read");
+    return value;
+}
+
+static double by_mpi(int me)
+{
+    char bytes[8] = {0};
+    double begin = now();
+    for (int i = 0; i < TRIPS; i++) {
+        if (me == BROKER)
+            MPI_Send(bytes, sizeof bytes, MPI_BYTE, SENDER, 0, MPI_COMM_WORLD);
+        MPI_Recv(bytes, sizeof bytes, MPI_BYTE, me == BROKER ? SENDER : BROKER, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        if (me == SENDER)
+            MPI_Send(bytes, sizeof bytes, MPI_BYTE, BROKER, 0, MPI_COMM_WORLD);
+    }
+    return (now() - begin) / TRIPS;
+}
+
+static double by_socket(int s, int me)
+{
+    char bytes[8] = {0};
+    double begin = now();
+    for (int i = 0; i < TRIPS; i++) {
+        if (me == BROKER)
+            put(s, bytes);
+        get(s, bytes);
+        if (me == SENDER)
+            put(s, bytes);
+    }
+    return (now() - begin) / TRIPS;
+}
+
+/* The library is let look at the network, as by a program that waits for the other cluster. */
+static void look(void)
+{
+    int flag;
+    MPI_Iprobe(RECEIVER, ACKNOWLEDGED, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
+}
+
+/* Sends, and waits for the grant: how long that took from the begin on, and from the claim on. */
+static void send_one(const char *buffer, int bytes, int tap, struct in_addr broker, double *send, double *claim)
+{
+    MPI_Request request;
+    for (double quiet = now() + QUIET; now() < quiet;)
+        look();
+    left_at(tap, broker);
+    unsigned long long before = grants();
+    double begin = now();
+    MPI_Isend(buffer, bytes, MPI_BYTE, RECEIVER, 0, MPI_COMM_WORLD, &request);
+    do {
+        look();
+        if (now() > begin + MOST)
+            die("no grant has come");
+    } while (grants() == before);
+    double end = stamp_clock();
+    *send = now() - begin;
+    double claimed = left_at(tap, broker);
+    *claim = end - claimed;
+    if (claimed == 0)
+        die("no claim has left");
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
+/* The address that a connection leads to. */
+static struct in_addr peer_of(int s)
+{
+    struct sockaddr_in at;
+    socklen_t length = sizeof at;
+    if (getpeername(s, (struct sockaddr *)&at, &length))
+        die("the connection has ended");
+    return at.sin_addr;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 4)
+        return 2;
+    int me, size, provided, s = -1, tap = -1, count = atoi(argv[2]), bytes = atoi(argv[3]);
+    MPI_Init(&argc, &argv);
+    MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
+    MPI_Comm_rank(MPI_COMM_WORLD, &me);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    char *buffer = calloc((size_t)bytes, 1), word = 0;
+    double *send = calloc(4 * (size_t)count, sizeof *send), *claim = send + count, *mpi = claim + count, *raw = mpi + count;
+    if (!buffer || !send)
+        die("no memory");
+    if (size != RANKS)
+        die("three ranks are needed");
+    open_counter();
+    if (me != RECEIVER)
+        s = connection(me, argv[1]), tap = open_tap(argv[1]);
+    for (int k = 0; k < count; k++) {
+        if (me == RECEIVER) {
+            MPI_Recv(buffer, bytes, MPI_BYTE, SENDER, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            MPI_Send(&word, 1, MPI_BYTE, BROKER, ACKNOWLEDGED, MPI_COMM_WORLD);
+            MPI_Send(&word, 1, MPI_BYTE, SENDER, ACKNOWLEDGED, MPI_COMM_WORLD);
+            continue;
+        }
+        mpi[k] = by_mpi(me);
+        raw[k] = by_socket(s, me);
+        if (me == SENDER)
+            send_one(buffer, bytes, tap, peer_of(s), &send[k], &claim[k]);
+        MPI_Recv(&word, 1, MPI_BYTE, RECEIVER, ACKNOWLEDGED, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
+    close_counter();
+    if (me == SENDER) {
+        say("send", send, count);
+        say("claim", claim, count);
+        say("mpi", mpi, count);
+        say("socket", raw, count);
+    }
+    /* Open MPI 4.1 crashes when this is asked for after MPI_Finalize. */
+    MPI_T_finalize();
+    MPI_Finalize();
+    return 0;
+}

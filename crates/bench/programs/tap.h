@@ -1,0 +1,67 @@
+/* What programs of `gridmpi bench` share that see when the kernel sends: frames of one interface, with its stamps. */
+#ifndef TAP_H
+#define TAP_H
+#include "common.h"
+#include <linux/if_packet.h>
+#include <net/ethernet.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <netinet/ip.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+/* Seconds of the clock of the stamps. */
+static inline double stamp_clock(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static inline int open_tap(const char *interface)
+{
+    struct sockaddr_ll at = {
+        .sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_ALL), .sll_ifindex = (int)if_nametoindex(interface)};
+    int one = 1, tap = socket(AF_PACKET, SOCK_DGRAM | SOCK_NONBLOCK, htons(ETH_P_ALL));
+    if (tap < 0 || bind(tap, (struct sockaddr *)&at, sizeof at) || setsockopt(tap, SOL_SOCKET, SO_TIMESTAMPNS, &one, sizeof one))
+        die("the interface's frames cannot be seen");
+    return tap;
+}
+
+/* Whether a packet has data of TCP for this address. */
+static inline int is_data_for(struct in_addr whom, const char *packet, size_t length)
+{
+    struct iphdr ip;
+    struct tcphdr tcp;
+    if (length < sizeof ip)
+        return 0;
+    memcpy(&ip, packet, sizeof ip);
+    size_t head = 4 * (size_t)ip.ihl;
+    if (ip.version != 4 || ip.protocol != IPPROTO_TCP || ip.daddr != whom.s_addr || length < head + sizeof tcp)
+        return 0;
+    memcpy(&tcp, packet + head, sizeof tcp);
+    return ntohs(ip.tot_len) > head + 4 * (size_t)tcp.doff;
+}
+
+/* When the first of the packets that wait in the tap with data of TCP for this address left; 0 if there is none. Takes all of them. */
+static inline double left_at(int tap, struct in_addr whom)
+{
+    double found = 0;
+    char packet[128], control[CMSG_SPACE(sizeof(struct timespec))];
+    for (;;) {
+        struct sockaddr_ll from;
+        struct iovec part = {packet, sizeof packet};
+        struct msghdr message = {&from, sizeof from, &part, 1, control, sizeof control, 0};
+        ssize_t length = recvmsg(tap, &message, 0);
+        if (length < 0)
+            return found;
+        struct cmsghdr *stamp = CMSG_FIRSTHDR(&message);
+        int is_it = from.sll_pkttype == PACKET_OUTGOING && is_data_for(whom, packet, (size_t)length);
+        if (found > 0 || !is_it || !stamp || stamp->cmsg_type != SCM_TIMESTAMPNS)
+            continue;
+        struct timespec at;
+        memcpy(&at, CMSG_DATA(stamp), sizeof at);
+        found = (double)at.tv_sec + 1e-9 * (double)at.tv_nsec;
+    }
+}
+#endif

@@ -1,0 +1,134 @@
+//! How soon a process that claims a rate has its broker's grant, beside a round trip of the network in its cluster, and how long a program
+//! is held up that sets its rate itself.
+
+use super::conditions::observed;
+use super::mode::Mode;
+use super::sites::SITE;
+use crate::error::BenchError;
+use crate::figure::{Bound, Figure};
+use crate::network::Network;
+use crate::place::{INTERFACE, Route};
+use crate::samples::{Samples, quantile};
+use crate::session::Session;
+
+/// What a claim may take to be granted, by a round trip in the cluster.
+const ROUND_TRIPS: f64 = 2.0;
+/// What a change of the rate may take of the sender's time, µs.
+const CHANGE_US: f64 = 20.0;
+
+/// A message that is claimed, bytes: it leaves in 3 ms by the interface, and is sent without asking the receiver first.
+const CLAIMED: u32 = 16 << 10;
+/// The first sends make connections, and in a few more it is believed that nobody else sends.
+const FIRST: usize = 5;
+
+/// The rates that are set by turns, KB/s: a half and a whole equal share of the link.
+const RATES: [u32; 2] = [1250, 2500];
+/// To so many nodes messages are under way then, each by a connection of its own.
+const RECEIVERS: u32 = SITE.nodes;
+
+pub(super) fn measure(session: &mut Session) -> Result<Vec<Figure>, BenchError> {
+    let granted = session.part("a claim's grant", claim);
+    let changed = session.part("a change of the rate", change);
+    Ok([granted, changed].into_iter().flatten().flatten().collect())
+}
+
+/// The sender is on another node than the broker.
+fn claim(session: &mut Session) -> Result<Vec<Figure>, BenchError> {
+    let count = FIRST as u32 + session.choose(40, 200);
+    let arguments = [INTERFACE.to_owned(), count.to_string(), CLAIMED.to_string()];
+    let (samples, network) = run(session, "grants", &arguments, [2, 1])?;
+    of_grants(&samples, network)
+}
+
+fn change(session: &mut Session) -> Result<Vec<Figure>, BenchError> {
+    let count = session.choose(1000, 4000);
+    let arguments = [count, RATES[0], RATES[1]].map(|number| number.to_string());
+    let (samples, network) = run(session, "changes", &arguments, [1, RECEIVERS])?;
+    of_changes(&samples, network)
+}
+
+/// What a program of which one node sends says, and what the network did.
+fn run(
+    session: &mut Session,
+    program: &str,
+    arguments: &[String],
+    ranks: [u32; 2],
+) -> Result<(Samples, Network), BenchError> {
+    let mode = Mode::Auto;
+    let settings = mode.settings(&SITE);
+    let settings: Vec<_> = settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    observed(session, &SITE, mode, (&["a"], 1), |session| {
+        session.job_with(Route::Site(SITE), program, arguments, ranks, &settings)
+    })
+}
+
+/// From when the claim leaves its node until the sender has the grant, by what words take there and back over the same interface, a blocking
+/// socket at each end; and from the begin of the send, with all that the sender does meanwhile, beside the vendor's MPI.
+fn of_grants(samples: &Samples, network: Network) -> Result<Vec<Figure>, BenchError> {
+    let series = |name| samples.scaled(name, 1e6).map(|all| all[FIRST.min(all.len())..].to_vec());
+    let (claim, send) = (series("claim")?, series("send")?);
+    let (socket, mpi) = (series("socket")?, series("mpi")?);
+    let (name, sockets) = ("a claim has its grant", "a round trip in the cluster, sockets");
+    let bound = Bound::RatioAtMost(ROUND_TRIPS);
+    let median = Figure::paired(name, "µs", &claim, sockets, &socket, bound);
+    let late = format!("{name}, p99");
+    let late = Figure::new(late, "µs", &high(&claim), sockets, &socket, Bound::Told);
+    let (name, whom) = ("a send has its grant", "a round trip in the cluster, MPI");
+    let whole = Figure::paired(name, "µs", &send, whom, &mpi, Bound::Told);
+    Ok(vec![median.with_network(network), late, whole])
+}
+
+fn of_changes(samples: &Samples, network: Network) -> Result<Vec<Figure>, BenchError> {
+    let taken = samples.scaled("seconds", 1e6)?;
+    let figure = |what: &str, samples: &[f64]| {
+        let name = format!("a rate is set, {RECEIVERS} connections sending{what}");
+        let bound = Bound::AtMost(CHANGE_US);
+        Figure::new(name, "µs", samples, "asked for", &[CHANGE_US], bound)
+    };
+    Ok(vec![figure("", &taken).with_network(network), figure(", p99", &high(&taken))])
+}
+
+/// The 99th percentile, if there is one.
+fn high(samples: &[f64]) -> Vec<f64> {
+    (!samples.is_empty()).then(|| quantile(samples, 0.99)).into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rates::conditions::Conditions;
+    use crate::watched::Counters;
+
+    fn network() -> Network {
+        Conditions::none().network(Mode::Auto, 1, Counters::default())
+    }
+
+    #[test]
+    fn a_grant_is_judged_by_round_trips_without_the_first_ones() {
+        let of = |claims: &str| {
+            let others =
+                "@socket 1 1 1 1 1 1e-4 1e-4 1e-4\n@mpi 1 1 1 1 1 1 1 1\n@send 1 1 1 1 1 1 1 1";
+            of_grants(&Samples::parse(&format!("{others}\n@claim {claims}\n")), network())
+        };
+        let met =
+            |claims: &str| of(claims).unwrap().iter().map(|figure| figure.met).collect::<Vec<_>>();
+        assert_eq!(met("9 9 9 9 9 1.9e-4 1.9e-4 9e-4"), [Some(true), None, None]);
+        assert_eq!(met("0 0 0 0 0 2.1e-4 2.1e-4 1e-4"), [Some(false), None, None]);
+        // Of the first ones alone nothing is known.
+        assert_eq!(met("0 0 0"), [None; 3]);
+        assert!(of("").is_err());
+    }
+
+    #[test]
+    fn a_slow_change_in_a_hundred_is_one_too_many() {
+        let met = |slow: usize| {
+            let seconds = [vec!["5e-6"; 100 - slow], vec!["5e-5"; slow]].concat().join(" ");
+            let samples = Samples::parse(&format!("@seconds {seconds}\n"));
+            let figures = of_changes(&samples, network()).unwrap();
+            figures.iter().map(|figure| figure.met).collect::<Vec<_>>()
+        };
+        assert_eq!(met(0), [Some(true); 2]);
+        assert_eq!(met(3), [Some(true), Some(false)]);
+        assert_eq!(met(60), [Some(false); 2]);
+    }
+}
