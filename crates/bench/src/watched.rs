@@ -3,7 +3,7 @@
 use crate::error::BenchError;
 use crate::place::Lab;
 use gridmpi_lab::arrivals::{self, Arrival};
-use gridmpi_lab::control::{self, Request};
+use gridmpi_lab::control::{self, Request, Status};
 use gridmpi_lab::flow::{Volume, WIRE_OVERHEAD};
 use gridmpi_lab::tcp::Tcp;
 use gridmpi_lab::traffic::{self, Row};
@@ -64,8 +64,8 @@ impl Recording {
 
 /// A lab is watched from a moment on.
 #[derive(Clone, Copy, Debug)]
-pub struct Watch<'a> {
-    senders: &'a [&'a str],
+pub struct Watch {
+    senders: &'static [&'static str],
     before: Counters,
     from_ms: u64,
 }
@@ -73,6 +73,8 @@ pub struct Watch<'a> {
 /// What has happened since.
 #[derive(Clone, Debug, Default)]
 pub struct Watched {
+    /// The clusters that the directions begin in that were watched.
+    pub senders: &'static [&'static str],
     /// The counters.
     pub counters: Counters,
     /// In order of time for each direction that begins at a sender.
@@ -83,11 +85,11 @@ impl Watched {
     /// Bits that left the bottlenecks of the directions that were watched, by what links of so many Mbit/s can carry from the first packet to the
     /// last; `None` if there was none.
     #[must_use]
-    pub fn utilisation(&self, senders: &[&str], link_mbit: u32) -> Option<f64> {
+    pub fn utilisation(&self, link_mbit: u32) -> Option<f64> {
         let all = || self.rows.iter().map(|row| row.sample.millisecond);
         let milliseconds = all().max()? - all().min()? + 1;
-        let bits: f64 = senders.iter().map(|from| bits_from(&self.rows, from)).sum();
-        let most = f64::from(link_mbit) * 1e3 * milliseconds as f64 * senders.len() as f64;
+        let bits: f64 = self.senders.iter().map(|from| bits_from(&self.rows, from)).sum();
+        let most = f64::from(link_mbit) * 1e3 * milliseconds as f64 * self.senders.len() as f64;
         Some(bits / most)
     }
 
@@ -106,50 +108,53 @@ pub fn bits_from(rows: &[Row], from: &str) -> f64 {
     mine.map(|row| wire(row.sample.traffic.left) as f64 * 8.0).sum()
 }
 
+/// What a lab that was asked for its nodes answers: the links' counters, and those of TCP in all nodes of these clusters.
+fn counters_of(status: &Status, senders: &[&str]) -> Result<Counters, BenchError> {
+    if status.nodes.is_empty() {
+        let message = "the lab cannot read its nodes' TCP counters: is /proc/net/snmp there?";
+        return Err(BenchError::Output(message.to_owned()));
+    }
+    let is_sender = |name: &str| senders.iter().any(|cluster| name.starts_with(cluster));
+    let nodes = status.nodes.iter().filter(|node| is_sender(&node.name));
+    let tcp = nodes.fold(Tcp::default(), |sum, node| sum + node.tcp);
+    let directions = status.directions.iter();
+    Ok(directions.fold(Counters { tcp, ..Counters::default() }, |sum, direction| Counters {
+        packets: sum.packets + direction.traffic.arrived.packets,
+        dropped: sum.dropped + direction.traffic.dropped.packets,
+        connections: sum.connections + direction.connections,
+        tcp: sum.tcp,
+    }))
+}
+
 impl Lab {
     /// The links' counters, and those of TCP in all nodes of these clusters.
     ///
     /// # Errors
     /// The lab does not answer, or cannot read them.
     pub fn counters(&self, senders: &[&str]) -> Result<Counters, BenchError> {
-        let status = control::ask(self.directory(), Request::Nodes)?;
-        if status.nodes.is_empty() {
-            let message = "the lab cannot read its nodes' TCP counters: is /proc/net/snmp there?";
-            return Err(BenchError::Output(message.to_owned()));
-        }
-        let is_sender = |name: &str| senders.iter().any(|cluster| name.starts_with(cluster));
-        let nodes = status.nodes.iter().filter(|node| is_sender(&node.name));
-        let tcp = nodes.fold(Tcp::default(), |sum, node| sum + node.tcp);
-        let directions = status.directions.iter();
-        Ok(directions.fold(Counters { tcp, ..Counters::default() }, |sum, direction| Counters {
-            packets: sum.packets + direction.traffic.arrived.packets,
-            dropped: sum.dropped + direction.traffic.dropped.packets,
-            connections: sum.connections + direction.connections,
-            tcp: sum.tcp,
-        }))
+        counters_of(&control::ask(self.directory(), Request::Nodes)?, senders)
     }
 
     /// Watches the links, and TCP in all nodes of these clusters, from now on.
     ///
     /// # Errors
     /// As [`Self::counters`].
-    pub fn watch<'a>(&self, senders: &'a [&'a str]) -> Result<Watch<'a>, BenchError> {
-        let before = self.counters(senders)?;
-        let from_ms = control::ask(self.directory(), Request::Status)?.up_ms;
-        Ok(Watch { senders, before, from_ms })
+    pub fn watch(&self, senders: &'static [&'static str]) -> Result<Watch, BenchError> {
+        let status = control::ask(self.directory(), Request::Nodes)?;
+        Ok(Watch { senders, before: counters_of(&status, senders)?, from_ms: status.up_ms })
     }
 
     /// What has happened since.
     ///
     /// # Errors
     /// As [`Self::counters`] and [`Self::recording`].
-    pub fn watched(&self, watch: &Watch<'_>) -> Result<Watched, BenchError> {
+    pub fn watched(&self, watch: &Watch) -> Result<Watched, BenchError> {
         let counters = self.counters(watch.senders)?.since(watch.before);
         let is_new = |row: &Row| {
             row.sample.millisecond >= watch.from_ms && watch.senders.contains(&&row.from[..])
         };
         let rows = self.recording()?.rows.into_iter().filter(is_new).collect();
-        Ok(Watched { counters, rows })
+        Ok(Watched { senders: watch.senders, counters, rows })
     }
 
     /// The recording up to now.
@@ -182,15 +187,16 @@ mod tests {
     #[test]
     fn a_link_is_used_from_the_first_packet_to_the_last() {
         let rows = vec![row(10, "a"), row(12, "b"), row(19, "a")];
-        let watched =
-            Watched { rows, counters: Counters { connections: 6, ..Counters::default() } };
+        let counters = Counters { connections: 6, ..Counters::default() };
+        let mut watched = Watched { senders: &["a", "b"], counters, rows };
         // 2 packets of 1538 bytes in each of three rows; 10 ms, both ways.
-        let used = watched.utilisation(&["a", "b"], 100).unwrap();
+        let used = watched.utilisation(100).unwrap();
         assert!((used - 6.0 * 1538.0 * 8.0 / (1e6 * 2.0)).abs() < 1e-9, "{used}");
-        let used = watched.utilisation(&["a"], 100).unwrap();
+        watched.senders = &["a"];
+        let used = watched.utilisation(100).unwrap();
         assert!((used - 4.0 * 1538.0 * 8.0 / 1e6).abs() < 1e-9, "{used}");
         assert_eq!(watched.connections_of(4), 1.5);
-        assert_eq!(Watched::default().utilisation(&["a"], 100), None);
+        assert_eq!(Watched::default().utilisation(100), None);
     }
 
     fn row(millisecond: u64, from: &str) -> Row {

@@ -3,7 +3,7 @@
 //!
 //! The lone sender's frames are told from others' by their size: its interface takes smaller ones.
 
-use super::conditions::Conditions;
+use super::conditions::observed;
 use super::mode::Mode;
 use super::sites::SITE;
 use crate::error::BenchError;
@@ -90,16 +90,12 @@ fn run(
     session.drop_lab();
     let (until, route, mtu) = (session.until()?, Route::Site(site), MTU.to_string());
     let smaller = ["ip", "link", "set", "dev", INTERFACE, "mtu", &mtu];
-    let lab = session.lab(route)?;
-    lab.run("a1", &smaller, until)?;
-    let (conditions, watch) = (Conditions::of(lab, until)?, lab.watch(&["a"])?);
+    session.lab(route)?.run("a1", &smaller, until)?;
     let settings = [("GRIDMPI_PACING", "auto")];
-    session.job_with(route, "churn", &arguments, [nodes; 2], &settings)?;
-    let lab = session.lab(route)?;
-    let senders = (&["a"][..], nodes);
-    let seen = [lab.watched(&watch)?];
-    let network = conditions.network_of(Mode::Auto, &seen, senders, site.link_mbit);
-    let (gave_way, had_all) = times(&lab.frames("a")?, visit, count)?;
+    let (_, network) = observed(session, &site, Mode::Auto, (&["a"], nodes), |session| {
+        session.job_with(route, "churn", &arguments, [nodes; 2], &settings)
+    })?;
+    let (gave_way, had_all) = times(&session.lab(route)?.frames("a")?, visit, count)?;
     Ok((gave_way, had_all, network))
 }
 

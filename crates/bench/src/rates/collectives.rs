@@ -82,8 +82,8 @@ fn of(
     outcome: &Outcome,
     unpaced: &Outcome,
 ) -> [Figure; 2] {
-    let senders = (BOTH.sending(), 2 * site.nodes);
-    let network = conditions.network_of(mode, &outcome.watched, senders, site.link_mbit);
+    let nodes = 2 * site.nodes;
+    let network = conditions.network_of(mode, &outcome.watched, nodes, site.link_mbit);
     let network = Network { count: outcome.calls, ..network };
     let judged = |bound| if mode == Mode::Auto { bound } else { Bound::Told };
     let name = |what: &str| format!("{what}, {} ms: {}", site.delay_ms, mode.name());

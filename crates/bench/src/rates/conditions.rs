@@ -40,7 +40,7 @@ pub(super) fn observed<T>(
     session: &mut Session,
     site: &Site,
     mode: Mode,
-    (senders, nodes): (&[&str], u32),
+    (senders, nodes): (&'static [&'static str], u32),
     job: impl FnOnce(&mut Session) -> Result<T, BenchError>,
 ) -> Result<(T, Network), BenchError> {
     let (route, until) = (Route::Site(*site), session.until()?);
@@ -48,22 +48,21 @@ pub(super) fn observed<T>(
     let (conditions, watch) = (Conditions::of(lab, until)?, lab.watch(senders)?);
     let done = job(session)?;
     let seen = [session.lab(route)?.watched(&watch)?];
-    Ok((done, conditions.network_of(mode, &seen, (senders, nodes), site.link_mbit)))
+    Ok((done, conditions.network_of(mode, &seen, nodes, site.link_mbit)))
 }
 
 impl Conditions {
-    /// What went on in runs in this mode at a place, of which `senders` and so many of their nodes sent.
+    /// What went on in runs in this mode at a place, where so many nodes of the clusters that were watched sent.
     pub(super) fn network_of(
         &self,
         mode: Mode,
         runs: &[Watched],
-        (senders, nodes): (&[&str], u32),
+        nodes: u32,
         link_mbit: u32,
     ) -> Network {
         let mut counters = Counters::default();
         runs.iter().for_each(|run| counters.add(run.counters));
-        let used: Vec<f64> =
-            runs.iter().filter_map(|run| run.utilisation(senders, link_mbit)).collect();
+        let used: Vec<f64> = runs.iter().filter_map(|run| run.utilisation(link_mbit)).collect();
         let connections: Vec<f64> = runs.iter().map(|run| run.connections_of(nodes)).collect();
         let mean = |all: &[f64]| all.iter().sum::<f64>() / all.len() as f64;
         Network {

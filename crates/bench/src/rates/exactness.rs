@@ -1,7 +1,7 @@
 //! How exactly a paced sender keeps its rate, beside a token bucket (tbf) at the same rate: seen frame by frame where the
 //! link begins.
 
-use super::conditions::Conditions;
+use super::conditions::observed;
 use super::gaps::{Evenness, evenness, ideal_gap_us};
 use super::mode::Mode;
 use super::sites::SITE;
@@ -88,13 +88,10 @@ fn run(
     let settings = if is_ours { &paced[..] } else { &[("GRIDMPI_PACING", "off")] };
     // A lab of its own: its record begins with this stream.
     session.drop_lab();
-    let until = session.until()?;
-    let lab = session.lab(route)?;
-    let (conditions, watch) = (Conditions::of(lab, until)?, lab.watch(&["a"])?);
-    session.job_with(route, "stream", &arguments, [1, receivers], settings)?;
-    let lab = session.lab(route)?;
-    let (frames, seen) = (lab.frames("a")?, [lab.watched(&watch)?]);
-    let network = conditions.network_of(mode, &seen, (&["a"], 1), site.link_mbit);
+    let (_, network) = observed(session, &site, mode, (&["a"], 1), |session| {
+        session.job_with(route, "stream", &arguments, [1, receivers], settings)
+    })?;
+    let frames = session.lab(route)?.frames("a")?;
     let too_short = || BenchError::Output(format!("the stream of {mbit} Mbit/s was too short"));
     Ok((evenness(&frames).ok_or_else(too_short)?, network))
 }

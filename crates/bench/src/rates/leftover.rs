@@ -2,7 +2,7 @@
 
 use gridmpi_rate::PAYLOAD;
 
-use super::conditions::Conditions;
+use super::conditions::observed;
 use super::mode::Mode;
 use super::sites::SITE;
 use crate::error::BenchError;
@@ -59,12 +59,9 @@ fn run(
     let settings: Vec<_> = settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
     let seconds = [session.choose("6", "10").to_owned()];
     let (route, ranks) = (Route::Site(*site), [site.nodes; 2]);
-    let until = session.until()?;
-    let lab = session.lab(route)?;
-    let (conditions, watch) = (Conditions::of(lab, until)?, lab.watch(&["a"])?);
-    let samples = session.job_with(route, "leftover", &seconds, ranks, &settings)?;
-    let seen = [session.lab(route)?.watched(&watch)?];
-    let network = conditions.network_of(mode, &seen, (&["a"], site.nodes), site.link_mbit);
+    let (samples, network) = observed(session, site, mode, (&["a"], site.nodes), |session| {
+        session.job_with(route, "leftover", &seconds, ranks, &settings)
+    })?;
     let mut held_up = samples.scaled("rates", 8e-6 / PAYLOAD)?;
     let others = held_up.split_off(SMALL.len().min(held_up.len()));
     if others.is_empty() {

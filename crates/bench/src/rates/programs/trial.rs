@@ -273,8 +273,7 @@ impl Outcome {
     }
 
     fn network(&self, conditions: &Conditions, mode: Mode, site: &Site) -> Network {
-        let senders = (&SENDERS[..], 2 * site.nodes);
-        conditions.network_of(mode, &self.watched, senders, site.link_mbit)
+        conditions.network_of(mode, &self.watched, 2 * site.nodes, site.link_mbit)
     }
 }
 
