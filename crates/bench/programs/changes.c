@@ -1,5 +1,6 @@
 /* changes COUNT LOW HIGH: rank 0, alone in its cluster, keeps a message under way to each of the others, and sets its node's rate to LOW and HIGH
- * KB/s by turns, COUNT times, a millisecond apart. Says `seconds`: what each of these calls took. */
+ * KB/s by turns, COUNT times, a millisecond apart. Says `seconds`: what each of these calls took, and `processor`: of that, what the thread
+ * had of a processor. */
 #include "common.h"
 #include "gridmpi.h"
 
@@ -18,16 +19,23 @@ static void send_on(const char *buffer, int size, MPI_Request *requests, double 
     } while (now() < until);
 }
 
-static double change(int rate)
+static double of_processor(void)
 {
-    double begin = now();
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void change(int rate, double *took, double *processor)
+{
+    double had = of_processor(), begin = now();
     MPI_Comm_set_attr(MPI_COMM_WORLD, YAMPI_PSP_MATB, &rate);
-    double took = now() - begin;
+    *took = now() - begin;
+    *processor = of_processor() - had;
     int *is, flag;
     MPI_Comm_get_attr(MPI_COMM_WORLD, YAMPI_PSP_MATB, &is, &flag);
     if (!flag || *is != rate)
         die("the rate is another than was set");
-    return took;
 }
 
 int main(int argc, char **argv)
@@ -39,7 +47,7 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &me);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     char *buffer = calloc(MESSAGE, 1);
-    double *seconds = calloc((size_t)count, sizeof *seconds);
+    double *seconds = calloc(2 * (size_t)count, sizeof *seconds), *processor = seconds + count;
     MPI_Request *requests = malloc((size_t)size * sizeof *requests);
     if (!buffer || !seconds || !requests)
         die("no memory");
@@ -48,7 +56,7 @@ int main(int argc, char **argv)
     if (me == 0) {
         send_on(buffer, size, requests, now() + BEFORE);
         for (int k = 0; k < count; k++) {
-            seconds[k] = change(rates[k % 2]);
+            change(rates[k % 2], &seconds[k], &processor[k]);
             send_on(buffer, size, requests, now() + APART);
         }
         /* What is under way goes as fast as it may. */
@@ -57,6 +65,7 @@ int main(int argc, char **argv)
         for (int to = 1; to < size; to++)
             MPI_Send(buffer, 1, MPI_BYTE, to, END, MPI_COMM_WORLD);
         say("seconds", seconds, count);
+        say("processor", processor, count);
     } else {
         keep_receiving(buffer, 0, 0, 0);
     }
