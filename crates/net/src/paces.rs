@@ -466,13 +466,18 @@ fn progress_of(sockets: &mut Slots<Socket>, token: Token) -> Option<Progress> {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::net::{TcpListener, TcpStream};
+
     use bytes::Bytes;
     use gridmpi_buffer::{RecvBuffer, SendBuffer};
     use gridmpi_engine::{Config, Mode, Source, TagMatch};
-    use gridmpi_wire::{ContextId, JobKey, Rank};
+    use gridmpi_rate::Network;
+    use gridmpi_wire::{ContextId, JobKey, Rank, Strand};
 
     use super::*;
-    use crate::{Bound, Limits, Listen, Net, NetConfig, Way, bind};
+    use crate::carrier::Carrier;
+    use crate::links::Met;
+    use crate::{Bound, Limits, Listen, Net, NetConfig, Online, Way, bind};
 
     pub(crate) const FAR: ProcId = ProcId(1);
 
@@ -502,10 +507,49 @@ pub(crate) mod tests {
     /// The first of processes of these clusters.
     pub(crate) fn state_among(clusters: Vec<u16>, rate: f64) -> State {
         let rates = vec![None, Rate::from_bits_per_second(rate)];
-        let pacing = Pacing { clusters, rates, ..Pacing::default() };
+        state_paced(Pacing { clusters, rates, ..Pacing::default() })
+    }
+
+    fn state_paced(pacing: Pacing) -> State {
         let config = NetConfig { pacing, ..config(ProcId(0)) };
         let listen = Listen { interface: Some("127.0.0.1".into()), port: 0 };
         State::new(bind(&listen).unwrap(), config).unwrap()
+    }
+
+    /// Has a connection to a peer, whose end is this.
+    fn meet(state: &mut State, peer: ProcId) -> TcpStream {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        near.set_nonblocking(true).unwrap();
+        state.endpoint.connected(peer, Strand::FIRST, 1).unwrap();
+        state.establish((peer, Strand::FIRST), Carrier::bare(near.into()), Met::default());
+        listener.accept().unwrap().0
+    }
+
+    #[test]
+    fn a_claim_leaves_before_what_it_is_for() {
+        let (broker, far) = (ProcId(1), ProcId(2));
+        let mut network = Network::new();
+        let [a, b] = [(); 2].map(|()| network.add_cluster());
+        let nodes = [a, a, b].map(|cluster| network.add_node(cluster, Rate::UNBOUNDED)).to_vec();
+        let names = ["a", "b"].map(str::to_owned).to_vec();
+        let online = Online { network, nodes, brokers: vec![broker, far], names, warn: |_| {} };
+        let rates = vec![None, Rate::from_bits_per_second(8e6)];
+        let (clusters, online) = (vec![0, 0, 1], Some(online));
+        let mut state = state_paced(Pacing { clusters, rates, online, ..Pacing::default() });
+        let (_broker, _far) = (meet(&mut state, broker), meet(&mut state, far));
+        state.flush();
+        let written = |state: &mut State, peer| {
+            let (_, token) = state.peers[&peer].links[0];
+            let Some(Socket::Link(link)) = state.sockets.get(token) else { panic!("it is lost") };
+            link.written
+        };
+        let before = [broker, far].map(|peer| written(&mut state, peer));
+        let much = SendBuffer::from_bytes(Bytes::from(vec![0; 1 << 20]));
+        state.endpoint.send(far, ContextId::WORLD, Rank(0), 1, Mode::Standard, much);
+        state.claim(1, far);
+        let after = [broker, far].map(|peer| written(&mut state, peer));
+        assert!(after[0] > before[0] && after[1] == before[1], "{before:?} {after:?}");
     }
 
     /// It has had a turn and waits for the next one.

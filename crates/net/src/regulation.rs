@@ -282,6 +282,15 @@ impl State {
         let now = Instant::now();
         paced.claims.begin(regulation.node(peer), peer.0, now);
         self.watch(now);
+        self.announce(now);
+    }
+
+    /// A claim leaves before what it is for: to hand a turn to the kernel takes longer than the broker takes to decide.
+    fn announce(&mut self, now: Instant) {
+        let Some(Regulation { broker: Seat::At(broker), .. }) = self.regulation else { return };
+        if self.tell_claims(now) {
+            self.transmit(broker);
+        }
     }
 
     /// Whether much waits for `peer`, or the kernel may still have some of it.
