@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use gridmpi_engine::{Endpoint, Progress, Sink};
+use gridmpi_rate::weight;
 use gridmpi_wire::{MAX_HEAD, ProcId, Strand, parse};
 use rustix::net::{RecvFlags, recv};
 
@@ -71,6 +72,8 @@ pub(crate) struct Link {
     /// What had come of that when it was looked at, and how much was written when all of it had arrived then.
     pub(crate) carried: Carried,
     pub(crate) looked_at: u64,
+    /// What its bytes take of the wire by what those in usual frames do; rates, and what turns are of, are as of these.
+    weight: f64,
     /// How fast it has been seen to be, where it is one of several.
     pub(crate) speed: Speed,
     /// When the connection was made.
@@ -144,6 +147,7 @@ impl Link {
             carried: Carried::default(),
             looked_at: 0,
             written: 0,
+            weight: 1.0,
             speed: Speed::new(since),
             since,
             is_far: true,
@@ -154,6 +158,26 @@ impl Link {
             head_len: 0,
             arriving: None,
         }
+    }
+
+    /// Its full segments carry so many bytes now.
+    pub(crate) fn weigh(&mut self, segment: u32) {
+        self.weight = weight(segment);
+    }
+
+    /// What so many bytes take of the wire, TLS records and all, by bytes in usual frames.
+    pub(crate) fn on_wire(&self, bytes: usize) -> usize {
+        (self.carrier.on_wire(bytes) as f64 * self.weight) as usize
+    }
+
+    /// The same of what the kernel has sent.
+    pub(crate) fn weighed(&self, bytes: u64) -> u64 {
+        (bytes as f64 * self.weight) as u64
+    }
+
+    /// A rate as the kernel counts it, which knows no headers; all ones stay that.
+    pub(crate) fn without_headers(&self, rate: u64) -> u64 {
+        if rate == u64::MAX { rate } else { ((rate as f64 / self.weight) as u64).max(1) }
     }
 
     /// More is to be sent than goes at once: at so many bytes per second, at most so many at a time before others have their turn; all
@@ -167,6 +191,7 @@ impl Link {
     /// The kernel spaces out what is sent as it is told. What differs by less than pacing is exact is no other rate.
     pub(crate) fn pace(&mut self, pace: Pace) -> io::Result<()> {
         let Pace { told, rate, is_behind } = pace;
+        let [told, rate] = [told, rate].map(|rate| self.without_headers(rate));
         let known = self.paced_to;
         // One that was told of nothing spaces out nothing, and has no timer for that.
         let is_told = match known {

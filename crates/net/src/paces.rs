@@ -267,7 +267,7 @@ impl State {
                     let turn = if is_shared { most } else { usize::MAX };
                     link.work(paced.pacer.rate() as u64, turn, backlog);
                 }
-                let bytes = link.carrier.on_wire(bytes);
+                let bytes = link.on_wire(bytes);
                 if backlog > 0 {
                     paced.pacer.wrote(link.peer, bytes, now);
                 } else {
@@ -371,7 +371,8 @@ impl State {
         if room < most {
             pacer.cut();
         }
-        let is_behind = pacer.is_after_rest() && spacing.lags_behind(pacer.rate() as u64);
+        let rate = link.without_headers(pacer.rate() as u64);
+        let is_behind = pacer.is_after_rest() && spacing.lags_behind(rate);
         Ok((Some(most.min(room.max(SEGMENT))), is_behind))
     }
 

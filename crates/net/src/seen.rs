@@ -97,11 +97,13 @@ impl Sum {
         }
         let Ok(now) = carried(&link.carrier.fd) else { return };
         let Carried { acknowledged, resent, .. } = link.carried;
-        let used = now.acknowledged.saturating_sub(acknowledged);
+        link.weigh(now.segment);
+        let used = link.weighed(now.acknowledged.saturating_sub(acknowledged));
         self.used += used;
         if !link.pulse.is_circuit() {
             self.acknowledged += used;
-            self.resent += now.resent.saturating_sub(resent) * u64::from(now.segment);
+            let again = now.resent.saturating_sub(resent) * u64::from(now.segment);
+            self.resent += link.weighed(again);
             let queued = (used >= TELLS).then_some(now.queued);
             self.queued = self.queued.into_iter().chain(queued).min();
         }

@@ -426,7 +426,7 @@ impl State {
             link.pace(Pace::plain(rate.max(1)))?;
         }
         let written = self.write_most(link, Most::Bytes(most))?;
-        *bytes = link.carrier.on_wire(written.bytes);
+        *bytes = link.on_wire(written.bytes);
         if written.left != Left::Nothing {
             let turn_ends = if turn.has_others { most } else { usize::MAX };
             link.work(rate.max(1), turn_ends, u64::MAX);

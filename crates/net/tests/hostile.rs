@@ -353,7 +353,8 @@ fn a_listener_that_never_answers_is_a_failure_in_bounded_time() {
     assert!(finish(&net, receive(&net, 1, 0, 1)).0.error.is_some());
     finish(&net, sent);
     assert!(started.elapsed() < PATIENCE / 2);
-    assert!(net.failure().unwrap().what.contains("does not answer in time"));
+    let what = net.failure().unwrap().what;
+    assert!(what.contains("does not answer in time"), "{what}");
 }
 
 fn strand(number: usize) -> Strand {
