@@ -19,19 +19,12 @@ static void send_on(const char *buffer, int size, MPI_Request *requests, double 
     } while (now() < until);
 }
 
-static double of_processor(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static void change(int rate, double *took, double *processor)
 {
-    double had = of_processor(), begin = now();
+    double had = read_clock(CLOCK_THREAD_CPUTIME_ID), begin = now();
     MPI_Comm_set_attr(MPI_COMM_WORLD, YAMPI_PSP_MATB, &rate);
     *took = now() - begin;
-    *processor = of_processor() - had;
+    *processor = read_clock(CLOCK_THREAD_CPUTIME_ID) - had;
     int *is, flag;
     MPI_Comm_get_attr(MPI_COMM_WORLD, YAMPI_PSP_MATB, &is, &flag);
     if (!flag || *is != rate)

@@ -6,12 +6,22 @@
 #include <sys/resource.h>
 #include <time.h>
 
+static inline double seconds_of(struct timespec t)
+{
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static inline double read_clock(clockid_t clock)
+{
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return seconds_of(t);
+}
+
 /* Seconds; the same clock in every process of the machine. */
 static inline double now(void)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    return read_clock(CLOCK_MONOTONIC);
 }
 
 /* Seconds that all threads of this process have computed so far. */

@@ -36,34 +36,6 @@ static unsigned long long grants(void)
     return value;
 }
 
-static double by_mpi(int me)
-{
-    char bytes[8] = {0};
-    double begin = now();
-    for (int i = 0; i < TRIPS; i++) {
-        if (me == BROKER)
-            MPI_Send(bytes, sizeof bytes, MPI_BYTE, SENDER, 0, MPI_COMM_WORLD);
-        MPI_Recv(bytes, sizeof bytes, MPI_BYTE, me == BROKER ? SENDER : BROKER, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        if (me == SENDER)
-            MPI_Send(bytes, sizeof bytes, MPI_BYTE, BROKER, 0, MPI_COMM_WORLD);
-    }
-    return (now() - begin) / TRIPS;
-}
-
-static double by_socket(int s, int me)
-{
-    char bytes[8] = {0};
-    double begin = now();
-    for (int i = 0; i < TRIPS; i++) {
-        if (me == BROKER)
-            put(s, bytes);
-        get(s, bytes);
-        if (me == SENDER)
-            put(s, bytes);
-    }
-    return (now() - begin) / TRIPS;
-}
-
 /* The library is let look at the network, as by a program that waits for the other cluster. Whether the message has arrived there. */
 static int look(void)
 {
@@ -134,8 +106,8 @@ int main(int argc, char **argv)
             MPI_Send(&word, 1, MPI_BYTE, SENDER, ACKNOWLEDGED, MPI_COMM_WORLD);
             continue;
         }
-        mpi[k] = by_mpi(me);
-        raw[k] = by_socket(s, me);
+        mpi[k] = trip_by_mpi(me, TRIPS);
+        raw[k] = trip_by_socket(s, me, TRIPS);
         if (me == SENDER)
             ungranted += !send_one(buffer, bytes, tap, peer_of(s), &send[k], &claim[k]);
         MPI_Recv(&word, 1, MPI_BYTE, RECEIVER, ACKNOWLEDGED, MPI_COMM_WORLD, MPI_STATUS_IGNORE);

@@ -5,34 +5,6 @@
 
 enum { ROUNDS = 100, MOST = 4000 };
 
-static double by_socket(int s, int me)
-{
-    char bytes[8] = {0};
-    double start = now();
-    for (int i = 0; i < ROUNDS; i++) {
-        if (me == 0)
-            put(s, bytes);
-        get(s, bytes);
-        if (me == 1)
-            put(s, bytes);
-    }
-    return (now() - start) / ROUNDS / 2;
-}
-
-static double by_mpi(int me)
-{
-    char bytes[8] = {0};
-    double start = now();
-    for (int i = 0; i < ROUNDS; i++) {
-        if (me == 0)
-            MPI_Send(bytes, 8, MPI_BYTE, 1, 1, MPI_COMM_WORLD);
-        MPI_Recv(bytes, 8, MPI_BYTE, 1 - me, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        if (me == 1)
-            MPI_Send(bytes, 8, MPI_BYTE, 0, 1, MPI_COMM_WORLD);
-    }
-    return (now() - start) / ROUNDS / 2;
-}
-
 int main(int argc, char **argv)
 {
     static double mpi[MOST], raw[MOST];
@@ -44,7 +16,7 @@ int main(int argc, char **argv)
     int s = connection(me, argv[1]);
     pin(me);
     for (int i = -2; i < blocks; i++) {
-        double socket_took = by_socket(s, me), mpi_took = by_mpi(me);
+        double socket_took = trip_by_socket(s, me, ROUNDS) / 2, mpi_took = trip_by_mpi(me, ROUNDS) / 2;
         if (i >= 0)
             raw[i] = socket_took, mpi[i] = mpi_took;
     }

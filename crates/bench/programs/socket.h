@@ -57,4 +57,33 @@ static inline void put(int s, const char *bytes)
     if (send(s, bytes, 8, 0) != 8)
         die("cannot send");
 }
+
+/* Seconds of a round trip of a word between ranks 0 and 1, the mean of so many. */
+static inline double trip_by_socket(int s, int me, int rounds)
+{
+    char bytes[8] = {0};
+    double start = now();
+    for (int i = 0; i < rounds; i++) {
+        if (me == 0)
+            put(s, bytes);
+        get(s, bytes);
+        if (me == 1)
+            put(s, bytes);
+    }
+    return (now() - start) / rounds;
+}
+
+static inline double trip_by_mpi(int me, int rounds)
+{
+    char bytes[8] = {0};
+    double start = now();
+    for (int i = 0; i < rounds; i++) {
+        if (me == 0)
+            MPI_Send(bytes, 8, MPI_BYTE, 1, 1, MPI_COMM_WORLD);
+        MPI_Recv(bytes, 8, MPI_BYTE, 1 - me, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        if (me == 1)
+            MPI_Send(bytes, 8, MPI_BYTE, 0, 1, MPI_COMM_WORLD);
+    }
+    return (now() - start) / rounds;
+}
 #endif

@@ -13,9 +13,7 @@
 /* Seconds of the clock of the stamps. */
 static inline double stamp_clock(void)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    return read_clock(CLOCK_REALTIME);
 }
 
 static inline int open_tap(const char *interface)
@@ -61,7 +59,7 @@ static inline double left_at(int tap, struct in_addr whom)
             continue;
         struct timespec at;
         memcpy(&at, CMSG_DATA(stamp), sizeof at);
-        found = (double)at.tv_sec + 1e-9 * (double)at.tv_nsec;
+        found = seconds_of(at);
     }
 }
 #endif

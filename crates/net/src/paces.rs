@@ -518,12 +518,12 @@ pub(crate) mod tests {
     }
 
     /// Has a connection to a peer, whose end is this.
-    fn meet(state: &mut State, peer: ProcId) -> TcpStream {
+    pub(crate) fn meet(state: &mut State, (peer, strand): (ProcId, Strand)) -> TcpStream {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         near.set_nonblocking(true).unwrap();
-        state.endpoint.connected(peer, Strand::FIRST, 1).unwrap();
-        state.establish((peer, Strand::FIRST), Carrier::bare(near.into()), Met::default());
+        state.endpoint.connected(peer, strand, 1).unwrap();
+        state.establish((peer, strand), Carrier::bare(near.into()), Met::default());
         listener.accept().unwrap().0
     }
 
@@ -538,7 +538,7 @@ pub(crate) mod tests {
         let rates = vec![None, Rate::from_bits_per_second(8e6)];
         let (clusters, online) = (vec![0, 0, 1], Some(online));
         let mut state = state_paced(Pacing { clusters, rates, online, ..Pacing::default() });
-        let (_broker, _far) = (meet(&mut state, broker), meet(&mut state, far));
+        let _ends = [broker, far].map(|peer| meet(&mut state, (peer, Strand::FIRST)));
         state.flush();
         let written = |state: &mut State, peer| {
             let (_, token) = state.peers[&peer].links[0];

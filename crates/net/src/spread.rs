@@ -530,7 +530,7 @@ impl SharedTurn {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{TcpListener, TcpStream};
+    use std::net::TcpStream;
 
     use bytes::Bytes;
     use gridmpi_buffer::SendBuffer;
@@ -538,9 +538,7 @@ mod tests {
     use gridmpi_wire::{ContextId, Rank};
 
     use super::*;
-    use crate::carrier::Carrier;
-    use crate::links::Met;
-    use crate::paces::tests::{FAR, state};
+    use crate::paces::tests::{FAR, meet, state};
 
     /// A process with so many connections to another, and much to send to it; and their far ends.
     fn with_links(count: usize) -> (State, Vec<TcpStream>) {
@@ -550,15 +548,7 @@ mod tests {
     fn with_links_and(count: usize, bytes: usize) -> (State, Vec<TcpStream>) {
         let mut state = state(8e6);
         state.config.limits.connections = Some(count);
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let far = Strand::first(count).map(|strand| {
-            let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-            near.set_nonblocking(true).unwrap();
-            state.endpoint.connected(FAR, strand, 1).unwrap();
-            state.establish((FAR, strand), Carrier::bare(near.into()), Met::default());
-            listener.accept().unwrap().0
-        });
-        let far = far.collect();
+        let far = Strand::first(count).map(|strand| meet(&mut state, (FAR, strand))).collect();
         let message = SendBuffer::from_bytes(Bytes::from(vec![0; bytes]));
         state.endpoint.send(FAR, ContextId::WORLD, Rank(0), 1, Mode::Standard, message);
         (state, far)

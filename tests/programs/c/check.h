@@ -148,6 +148,15 @@ static inline uint64_t draw(uint64_t *state)
     return x ^ (x >> 31);
 }
 
+/* Of MPI_COMM_WORLD, an integer that must be there. */
+static inline int world_attribute(int key)
+{
+    int *value, flag = 0;
+    MPI_Comm_get_attr(MPI_COMM_WORLD, key, &value, &flag);
+    CHECK(flag, "key %x is not known", key);
+    return *value;
+}
+
 /* Seconds for so many bytes from rank 0 to the last one, which answers. */
 static inline double crossing(char *data, int bytes)
 {

@@ -6,14 +6,6 @@
 
 enum { BYTES = 400000, LINK = 20000, INTERFACE = 125000 };
 
-static int get(int key)
-{
-    int *value, flag = 0;
-    MPI_Comm_get_attr(MPI_COMM_WORLD, key, &value, &flag);
-    CHECK(flag, "key %x is not known", key);
-    return *value;
-}
-
 static void put(int value)
 {
     SAME(MPI_Comm_set_attr(MPI_COMM_WORLD, YAMPI_PSP_MATB, &value), MPI_SUCCESS);
@@ -76,12 +68,12 @@ static void follow(char *data)
 {
     crossing(data, BYTES); /* Connections are made. */
     put(LINK / 10);
-    SAME(get(YAMPI_PSP_MATB), LINK / 10);
+    SAME(world_attribute(YAMPI_PSP_MATB), LINK / 10);
     double slow = crossing(data, BYTES), least = (BYTES - 100000) / (1000.0 * (LINK / 10));
     /* The kernel lets some segments go at once. */
     CHECK(rank != 0 || slow > least, "%g s, at least %g", slow, least);
     put(LINK);
-    SAME(get(YAMPI_PSP_MATB), LINK);
+    SAME(world_attribute(YAMPI_PSP_MATB), LINK);
     double fast = quickest(data);
     CHECK(rank != 0 || fast < slow / 2, "%g s at ten times the rate, %g before", fast, slow);
     put(LINK / 10);
@@ -93,14 +85,14 @@ static void put_what_cannot_be(void)
     put(0);
     put(-7);
     put(12);
-    SAME(get(YAMPI_PSP_MATB), LINK / 10);
+    SAME(world_attribute(YAMPI_PSP_MATB), LINK / 10);
     put(INTERFACE / 5 * 8);
-    SAME(get(YAMPI_PSP_MATB), INTERFACE);
+    SAME(world_attribute(YAMPI_PSP_MATB), INTERFACE);
     int zero = 0;
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     CHECK(MPI_Comm_set_attr(MPI_COMM_WORLD, YAMPI_PSP_MAXRATE, &zero) != MPI_SUCCESS, "it can be written");
     SAME(MPI_Comm_delete_attr(MPI_COMM_WORLD, YAMPI_PSP_MATB), MPI_SUCCESS);
-    CHECK(get(YAMPI_PSP_MATB) != INTERFACE, "it is still there");
+    CHECK(world_attribute(YAMPI_PSP_MATB) != INTERFACE, "it is still there");
 }
 
 /* The same by hints; nonsense is said and changes nothing. A communicator has the hint that it was given while the node keeps to it. */
@@ -108,18 +100,18 @@ static void follow_hints(void)
 {
     has_hints(MPI_COMM_WORLD, NULL, NULL);
     hint("gridmpi_matb", "8M");
-    SAME(get(YAMPI_PSP_MATB), 1000);
+    SAME(world_attribute(YAMPI_PSP_MATB), 1000);
     has_hints(MPI_COMM_WORLD, "8M", NULL);
     hint("gridmpi_pattern", "4");
-    SAME(get(YAMPI_PSP_MATB), LINK / 4);
+    SAME(world_attribute(YAMPI_PSP_MATB), LINK / 4);
     has_hints(MPI_COMM_WORLD, NULL, "4");
     hint("gridmpi_pattern", "some");
     hint("gridmpi_pattern", "99999");
     hint("gridmpi_matb", "0");
-    SAME(get(YAMPI_PSP_MATB), LINK / 4);
+    SAME(world_attribute(YAMPI_PSP_MATB), LINK / 4);
     has_hints(MPI_COMM_WORLD, NULL, "4");
     hint("gridmpi_matb", "2G");
-    SAME(get(YAMPI_PSP_MATB), INTERFACE);
+    SAME(world_attribute(YAMPI_PSP_MATB), INTERFACE);
     has_hints(MPI_COMM_WORLD, "1000000000", NULL);
     put(LINK / 10);
     has_hints(MPI_COMM_WORLD, NULL, NULL);
@@ -135,17 +127,17 @@ static void copy_with_hints(void)
     MPI_Comm_free(&copy);
     has_hints(MPI_COMM_WORLD, "8M", NULL);
     copy = hinted_copy(MPI_COMM_WORLD, "gridmpi_matb", "16M");
-    SAME(get(YAMPI_PSP_MATB), 2000);
+    SAME(world_attribute(YAMPI_PSP_MATB), 2000);
     has_hints(copy, "16M", NULL);
     has_hints(MPI_COMM_WORLD, NULL, NULL);
     MPI_Comm_free(&copy);
-    SAME(get(YAMPI_PSP_MATB), 2000);
+    SAME(world_attribute(YAMPI_PSP_MATB), 2000);
     copy = hinted_copy(MPI_COMM_WORLD, "gridmpi_matb", "20");
-    SAME(get(YAMPI_PSP_MATB), 2000);
+    SAME(world_attribute(YAMPI_PSP_MATB), 2000);
     has_hints(copy, NULL, NULL);
     MPI_Comm_free(&copy);
     copy = hinted_copy(MPI_COMM_SELF, "gridmpi_matb", "24M");
-    SAME(get(YAMPI_PSP_MATB), 2000);
+    SAME(world_attribute(YAMPI_PSP_MATB), 2000);
     MPI_Comm_free(&copy);
 }
 
@@ -153,8 +145,8 @@ int main(int argc, char **argv)
 {
     start(&argc, &argv, "matb");
     char *data = calloc(BYTES, 1);
-    SAME(get(YAMPI_PSP_MAXRATE), LINK);
-    CHECK(get(YAMPI_PSP_MATB) > 0, "%d", get(YAMPI_PSP_MATB));
+    SAME(world_attribute(YAMPI_PSP_MAXRATE), LINK);
+    CHECK(world_attribute(YAMPI_PSP_MATB) > 0, "%d", world_attribute(YAMPI_PSP_MATB));
     follow(data);
     put_what_cannot_be();
     follow_hints();

@@ -18,14 +18,6 @@ static void check_setting(const char *wanted)
     CHECK(strcmp(value, wanted) == 0, "%s, not %s", value, wanted);
 }
 
-static int get(int key)
-{
-    int *value, flag = 0;
-    MPI_Comm_get_attr(MPI_COMM_WORLD, key, &value, &flag);
-    CHECK(flag, "key %x is not known", key);
-    return *value;
-}
-
 /* Seconds for the data, and how many rates the broker granted meanwhile. */
 static double count_grants(char *data, unsigned long long *grants)
 {
@@ -51,7 +43,7 @@ int main(int argc, char **argv)
     CHECK(argc == 3, "usage: pacing HOW MAXRATE");
     int rate = atoi(argv[2]);
     check_setting(argv[1]);
-    SAME(get(YAMPI_PSP_MAXRATE), rate);
+    SAME(world_attribute(YAMPI_PSP_MAXRATE), rate);
     char *data = calloc(BYTES, 1);
     crossing(data, BYTES); /* Connections are made. */
     unsigned long long grants;
@@ -61,7 +53,7 @@ int main(int argc, char **argv)
         /* The kernel lets some segments go at once. */
         CHECK(took > least || strcmp(argv[1], "static") != 0, "%g s, at least %g", took, least);
     }
-    if (strcmp(argv[1], "static") == 0) SAME(get(YAMPI_PSP_MATB), rate);
+    if (strcmp(argv[1], "static") == 0) SAME(world_attribute(YAMPI_PSP_MATB), rate);
     free(data);
     MPI_T_finalize();
     return finish();
