@@ -10,6 +10,7 @@ use crate::error::{Doing as _, LabError};
 use crate::firewall;
 use crate::plan::{self, Interface, Node, Role};
 use crate::spec::{GSO_FRAME, Spec, Tcp};
+use crate::sys::carrier::Watch;
 use crate::sys::{device, namespace};
 use crate::tools::{batch, filter, set_variable};
 use std::fs::{self, File};
@@ -18,6 +19,10 @@ use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::thread;
+use std::time::Duration;
+
+/// So long may a cable take until it passes frames, once it has both ends.
+const CABLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Open descriptors of one node's namespaces; they exist as long as these.
 #[derive(Debug)]
@@ -47,18 +52,74 @@ pub fn build(
     settle_kernel(&spec.tcp, notes)?;
     switch_without_filters(notes);
     batch("ip", &switches(spec))?;
-    let mut handles = Vec::new();
+    let here = watch()?;
+    let (mut handles, mut watches) = (Vec::new(), Vec::new());
     for node in &nodes {
-        handles.push(make_node(spec, &nodes, node, home, notes)?);
+        let (made, watch) = make_node(spec, &nodes, node, home, notes)?;
+        handles.push(made);
+        watches.push(watch);
     }
     batch("ip", &ports(spec, &nodes))?;
     batch("ip", &cables(spec))?;
     if !spec.gso {
         no_super_packets(spec, &nodes)?;
     }
+    await_cables(&here, plan::HEAD, &far_ends(spec, &nodes))?;
+    for (node, watch) in nodes.iter().zip(&watches) {
+        await_cables(watch, &node.name, &near_ends(node))?;
+    }
+    // Both wait until the kernel's link watch, which started the last queue, has let the switch know, too.
     batch("bridge", &forwarding(spec, &nodes))?;
     batch("tc", &switch_rates(spec, &nodes))?;
     Ok(handles)
+}
+
+/// Of the calling thread's network namespace.
+fn watch() -> Result<Watch, LabError> {
+    Watch::here().doing("cannot watch network devices")
+}
+
+/// Waits until devices of one namespace pass frames.
+fn await_cables(watch: &Watch, node: &str, devices: &[String]) -> Result<(), LabError> {
+    let idle = watch.first_idle(devices, CABLE_TIMEOUT);
+    match idle.doing(format!("cannot ask for the network devices of {node}"))? {
+        None => Ok(()),
+        Some(device) => Err(LabError::NotUp(format!(
+            "{device} of {node} passes no frames {} s after its cable was there: is this machine overloaded?",
+            CABLE_TIMEOUT.as_secs()
+        ))),
+    }
+}
+
+/// The ends of a node's cables in its own namespace.
+fn near_ends(node: &Node) -> Vec<String> {
+    let lan = node.lan_interface().map(|_| "eth0".to_owned());
+    let wan = node.wan_interface().map(|_| "eth1".to_owned());
+    lan.into_iter().chain(wan).collect()
+}
+
+/// The ends of all cables in the holder's namespace, and the head's way to the nodes.
+fn far_ends(spec: &Spec, nodes: &[Node]) -> Vec<String> {
+    let port = |interface: &Interface| interface.port.clone();
+    let of_nodes = nodes.iter().flat_map(|node| {
+        [node.lan_interface().map(port), node.wan_interface().map(port)].into_iter().flatten()
+    });
+    let bridges = plan::head_clusters(spec).map(plan::lan_bridge);
+    of_nodes.chain(link_ends(spec)).chain(bridges).collect()
+}
+
+/// The ends of the links' cables.
+fn link_ends(spec: &Spec) -> Vec<String> {
+    let mut devices = Vec::new();
+    for (index, link) in spec.links.iter().enumerate() {
+        for second in [false, true] {
+            devices.push(plan::link_port(index, second));
+            if link.emulate {
+                devices.push(plan::emulator_port(index, second));
+            }
+        }
+    }
+    devices
 }
 
 /// Shows the names that mean something in the cluster `here`, in the calling thread's mounts.
@@ -181,7 +242,7 @@ fn make_node(
     node: &Node,
     home: &Path,
     notes: &mut Vec<String>,
-) -> Result<NodeHandles, LabError> {
+) -> Result<(NodeHandles, Watch), LabError> {
     let on_thread = || {
         let kinds = namespace::NET | namespace::UTS | namespace::IPC | namespace::MOUNT;
         namespace::unshare(kinds).doing("cannot make a node's namespaces")?;
@@ -197,7 +258,7 @@ fn make_node(
         batch("tc", &interface_rate(spec, node))?;
         let is_way_out = plan::way_out(spec, nodes, node.cluster) == Some(node);
         guard(spec, node, is_way_out)?;
-        handles()
+        Ok((handles()?, watch()?))
     };
     thread::scope(|scope| {
         let thread = scope.spawn(on_thread);
@@ -375,17 +436,8 @@ fn cables(spec: &Spec) -> Vec<String> {
 /// Every packet on the wide area is one of the medium: no device there joins or splits.
 fn no_super_packets(spec: &Spec, nodes: &[Node]) -> Result<(), LabError> {
     let wan_ports = nodes.iter().filter_map(Node::wan_interface).map(|wan| wan.port.clone());
-    let mut devices: Vec<String> = wan_ports.collect();
-    for (index, link) in spec.links.iter().enumerate() {
-        for second in [false, true] {
-            devices.push(plan::link_port(index, second));
-            if link.emulate {
-                devices.push(plan::emulator_port(index, second));
-            }
-        }
-    }
-    devices.iter().try_for_each(|name| {
-        device::no_super_packets(name).doing(format!("cannot turn offloads of {name} off"))
+    wan_ports.chain(link_ends(spec)).try_for_each(|name| {
+        device::no_super_packets(&name).doing(format!("cannot turn offloads of {name} off"))
     })
 }
 

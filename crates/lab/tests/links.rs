@@ -59,7 +59,8 @@ fn a_ping_takes_the_delay_both_ways() {
 #[test]
 fn single_frames_are_recorded_if_asked_for() {
     let lab = Lab::up(&("arrivals = true\n".to_owned() + &two("delay = \"1 ms\"\n")));
-    lab.exec("a1", &["ping", "-n", "-c", "5", "-i", "0.05", "10.100.2.1"]);
+    let said = lab.exec("a1", &["ping", "-n", "-c", "5", "-i", "0.05", "10.100.2.1"]);
+    assert!(said.contains(" 5 received"), "{said}");
     lab.direction("a", "b");
     let rows = arrivals::read(&lab.save().join(arrivals::FILE)).unwrap();
     let mine: Vec<_> = rows.iter().filter(|row| row.from == "a" && row.to == "b").collect();

@@ -1,4 +1,4 @@
-//! Offloads of a network interface, as `ethtool -K` sets them.
+//! Offloads of a network interface, as `ethtool -K` sets them, and its flags.
 
 use super::check;
 use std::io;
@@ -33,6 +33,27 @@ pub fn no_super_packets(device: &str) -> io::Result<()> {
 
 fn set(socket: &OwnedFd, device: &str, command: u32, data: u32) -> io::Result<()> {
     let mut value = EthtoolValue { command, data };
+    let mut request = request_of(device)?;
+    request.ifr_ifru.ifru_data = (&raw mut value).cast();
+    // SAFETY: the request names a device and points to a value that outlives the call.
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL as _, &raw mut request) }).map(drop)
+}
+
+/// The flags (`IFF_...`) of a device of the network namespace that the socket is in, whatever its kind.
+///
+/// # Errors
+/// When there is no such device.
+pub(super) fn flags(socket: &OwnedFd, device: &str) -> io::Result<libc::c_short> {
+    let mut request = request_of(device)?;
+    // SAFETY: the request names a device; the kernel fills in its flags.
+    unsafe {
+        check(libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFFLAGS as _, &raw mut request))?;
+        Ok(request.ifr_ifru.ifru_flags)
+    }
+}
+
+/// A request about a device.
+fn request_of(device: &str) -> io::Result<libc::ifreq> {
     // SAFETY: all-zero bytes are a valid `ifreq`.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     if device.len() >= request.ifr_name.len() {
@@ -41,7 +62,5 @@ fn set(socket: &OwnedFd, device: &str, command: u32, data: u32) -> io::Result<()
     for (to, from) in request.ifr_name.iter_mut().zip(device.bytes()) {
         *to = from as libc::c_char;
     }
-    request.ifr_ifru.ifru_data = (&raw mut value).cast();
-    // SAFETY: the request names a device and points to a value that outlives the call.
-    check(unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL as _, &raw mut request) }).map(drop)
+    Ok(request)
 }

@@ -2,6 +2,7 @@
 //! room. Each function here is safe to call; the comments say why.
 #![allow(unsafe_code)]
 
+pub mod carrier;
 pub mod clock;
 pub mod conntrack;
 pub mod device;
