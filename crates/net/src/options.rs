@@ -250,6 +250,7 @@ fn progress_of(info: &TcpInfo) -> Progress {
         sent: u64::from(info.data_segs_out) * u64::from(info.snd_mss),
         unsent: info.notsent_bytes as usize,
         is_open: in_flight(info) < info.snd_cwnd,
+        pace: info.pacing_rate,
     }
 }
 

@@ -625,7 +625,7 @@ fn at_a_rate_beyond_all_bounds_nobody_is_asked_all_the_time_whose_window_is_shut
 
 /// A kernel that has sent so much, with enough to go on with.
 fn busy(sent: usize) -> Progress {
-    Progress { sent: sent as u64, unsent: 20 * SEGMENT, is_open: true }
+    Progress { sent: sent as u64, unsent: 20 * SEGMENT, is_open: true, pace: RATE as u64 }
 }
 
 /// One that has begun, waits for its second turn, and may go on now.
@@ -738,10 +738,11 @@ fn nobody_waits_longer_than_for_what_the_kernel_has_left() {
 }
 
 #[test]
-fn a_kernel_that_keeps_up_or_waits_for_a_window_or_for_us_is_not_held_up() {
+fn a_kernel_that_keeps_up_or_waits_for_its_congestion_control_or_for_us_is_not_held_up() {
     let shut = Progress { is_open: false, ..busy(0) };
+    let slow = Progress { pace: RATE as u64 / 2, ..busy(0) };
     let idle = Progress { unsent: SEGMENT, ..busy(0) };
-    for progress in [Some(shut), Some(idle), None] {
+    for progress in [Some(shut), Some(slow), Some(idle), None] {
         let mut world = going_on();
         let mut sent = 0.0;
         for _ in 0..5 {

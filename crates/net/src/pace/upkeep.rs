@@ -28,6 +28,17 @@ pub(crate) struct Progress {
     pub(crate) unsent: usize,
     /// The congestion window does not hold these back.
     pub(crate) is_open: bool,
+    /// Bytes per second at which it spaces out what it sends: what it was told, or less as long as its congestion control has not seen the path
+    /// carry that much.
+    pub(crate) pace: u64,
+}
+
+impl Progress {
+    /// Whether neither window nor pace keep it from sending at `rate`, bytes per second, or nearly so. To be told of more would be of no use
+    /// to it now, and too much as soon as its congestion control has seen what the path carries.
+    fn is_free(&self, rate: f64) -> bool {
+        self.is_open && self.pace as f64 >= (1.0 - MATTERS_PART) * rate
+    }
 }
 
 /// What was seen when it had something to send that no window held back.
@@ -77,8 +88,8 @@ impl Upkeep {
         (rate, turn): (f64, usize),
         now: Instant,
     ) -> Option<f64> {
-        let Progress { sent, unsent, is_open } = progress;
-        if !is_open || (unsent as f64) < MATTERS {
+        let Progress { sent, unsent, .. } = progress;
+        if !progress.is_free(rate) || (unsent as f64) < MATTERS {
             self.forget();
             return None;
         }
