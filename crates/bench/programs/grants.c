@@ -1,7 +1,8 @@
 /* grants INTERFACE COUNT BYTES: of the two ranks of the first cluster, in the first of which is its rate broker, the second sends one message of
  * BYTES to rank 2, in the other cluster, COUNT times. Says `send`, from the begin of each send until the sender's library has the broker's grant,
- * `claim`, from when its claim leaves by INTERFACE, and round trips of 8 bytes between the first two, the mean of some just before: `mpi`, and
- * `socket` by blocking sockets over INTERFACE; and how many messages had arrived before a grant, `ungranted`. */
+ * `claim`, from when its claim leaves by INTERFACE, `grant`, from then until the grant comes by INTERFACE, and round trips of 8 bytes between the
+ * first two, just before: the mean of some by MPI, `mpi`, and by blocking sockets over INTERFACE, `socket`, and `lone`, one of the latter after as
+ * long a rest as before a claim; and how many messages had arrived before a grant, `ungranted`. */
 #include "common.h"
 #include "socket.h"
 #include "tap.h"
@@ -44,15 +45,26 @@ static int look(void)
     return has_arrived;
 }
 
-/* Sends, and waits for the grant: how long that took from the begin on, and from the claim on. Whether it came before the message had arrived. If not,
- * these are the times until then: the broker has heard too late, of the message's end, too, and grants nothing any more. */
-static int send_one(const char *buffer, int bytes, int tap, struct in_addr broker, double *send, double *claim)
+/* Nothing is said for a while. */
+static void rest(void)
+{
+    for (double end = now() + QUIET; now() < end;)
+        look();
+}
+
+/* Until the grant: from the begin of the send on, from the claim on, and of that, until the node has it. */
+struct waits {
+    double send, claim, grant;
+};
+
+/* Sends, and waits for the grant. Whether it came before the message had arrived. If not, these are the times until then: the broker has heard too
+ * late, of the message's end, too, and grants nothing any more. */
+static int send_one(const char *buffer, int bytes, int tap, struct in_addr broker, struct waits *waits)
 {
     MPI_Request request;
     int has_arrived, is_granted;
-    for (double quiet = now() + QUIET; now() < quiet;)
-        look();
-    left_at(tap, broker);
+    rest();
+    words_with(tap, broker);
     unsigned long long before = grants();
     double begin = now();
     MPI_Isend(buffer, bytes, MPI_BYTE, RECEIVER, 0, MPI_COMM_WORLD, &request);
@@ -61,11 +73,12 @@ static int send_one(const char *buffer, int bytes, int tap, struct in_addr broke
         is_granted = grants() != before;
     } while (!is_granted && !has_arrived);
     double end = stamp_clock();
-    *send = now() - begin;
-    double claimed = left_at(tap, broker);
-    if (is_granted && claimed == 0)
-        die("no claim has left");
-    *claim = claimed > 0 ? end - claimed : *send;
+    waits->send = now() - begin;
+    struct words words = words_with(tap, broker);
+    if (is_granted && (words.left == 0 || words.answered == 0))
+        die("no claim has left, or no grant come");
+    waits->claim = words.left > 0 ? end - words.left : waits->send;
+    waits->grant = words.answered > 0 ? words.answered - words.left : waits->claim;
     MPI_Wait(&request, MPI_STATUS_IGNORE);
     return is_granted;
 }
@@ -91,7 +104,9 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &me);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     char *buffer = calloc((size_t)bytes, 1), word = 0;
-    double *send = calloc(4 * (size_t)count, sizeof *send), *claim = send + count, *mpi = claim + count, *raw = mpi + count;
+    struct waits waits = {0, 0, 0};
+    double *send = calloc(6 * (size_t)count, sizeof *send), *claim = send + count, *grant = claim + count;
+    double *mpi = grant + count, *raw = mpi + count, *lone = raw + count;
     if (!buffer || !send)
         die("no memory");
     if (size != RANKS)
@@ -107,17 +122,23 @@ int main(int argc, char **argv)
             continue;
         }
         mpi[k] = trip_by_mpi(me, TRIPS);
-        raw[k] = trip_by_socket(s, me, TRIPS);
+        raw[k] = trip_by_socket(s, me == BROKER, TRIPS);
         if (me == SENDER)
-            ungranted += !send_one(buffer, bytes, tap, peer_of(s), &send[k], &claim[k]);
+            rest();
+        lone[k] = trip_by_socket(s, me == SENDER, 1);
+        if (me == SENDER)
+            ungranted += !send_one(buffer, bytes, tap, peer_of(s), &waits);
+        send[k] = waits.send, claim[k] = waits.claim, grant[k] = waits.grant;
         MPI_Recv(&word, 1, MPI_BYTE, RECEIVER, ACKNOWLEDGED, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     }
     close_counter();
     if (me == SENDER) {
         say("send", send, count);
         say("claim", claim, count);
+        say("grant", grant, count);
         say("mpi", mpi, count);
         say("socket", raw, count);
+        say("lone", lone, count);
         say("ungranted", &ungranted, 1);
     }
     /* Open MPI 4.1 crashes when this is asked for after MPI_Finalize. */

@@ -16,7 +16,7 @@ int main(int argc, char **argv)
     int s = connection(me, argv[1]);
     pin(me);
     for (int i = -2; i < blocks; i++) {
-        double socket_took = trip_by_socket(s, me, ROUNDS) / 2, mpi_took = trip_by_mpi(me, ROUNDS) / 2;
+        double socket_took = trip_by_socket(s, me == 0, ROUNDS) / 2, mpi_took = trip_by_mpi(me, ROUNDS) / 2;
         if (i >= 0)
             raw[i] = socket_took, mpi[i] = mpi_took;
     }

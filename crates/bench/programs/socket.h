@@ -58,21 +58,22 @@ static inline void put(int s, const char *bytes)
         die("cannot send");
 }
 
-/* Seconds of a round trip of a word between ranks 0 and 1, the mean of so many. */
-static inline double trip_by_socket(int s, int me, int rounds)
+/* Seconds of a round trip of a word between both ends, the mean of so many. One of them begins. */
+static inline double trip_by_socket(int s, int begins, int rounds)
 {
     char bytes[8] = {0};
     double start = now();
     for (int i = 0; i < rounds; i++) {
-        if (me == 0)
+        if (begins)
             put(s, bytes);
         get(s, bytes);
-        if (me == 1)
+        if (!begins)
             put(s, bytes);
     }
     return (now() - start) / rounds;
 }
 
+/* The same by MPI between ranks 0 and 1. */
 static inline double trip_by_mpi(int me, int rounds)
 {
     char bytes[8] = {0};

@@ -26,8 +26,8 @@ static inline int open_tap(const char *interface)
     return tap;
 }
 
-/* Whether a packet has data of TCP for this address. */
-static inline int is_data_for(struct in_addr whom, const char *packet, size_t length)
+/* Whether a packet has data of TCP, and from whom to whom. */
+static inline int is_data(const char *packet, size_t length, struct in_addr *from, struct in_addr *to)
 {
     struct iphdr ip;
     struct tcphdr tcp;
@@ -35,31 +35,42 @@ static inline int is_data_for(struct in_addr whom, const char *packet, size_t le
         return 0;
     memcpy(&ip, packet, sizeof ip);
     size_t head = 4 * (size_t)ip.ihl;
-    if (ip.version != 4 || ip.protocol != IPPROTO_TCP || ip.daddr != whom.s_addr || length < head + sizeof tcp)
+    if (ip.version != 4 || ip.protocol != IPPROTO_TCP || length < head + sizeof tcp)
         return 0;
     memcpy(&tcp, packet + head, sizeof tcp);
+    from->s_addr = ip.saddr, to->s_addr = ip.daddr;
     return ntohs(ip.tot_len) > head + 4 * (size_t)tcp.doff;
 }
 
-/* When the first of the packets that wait in the tap with data of TCP for this address left; 0 if there is none. Takes all of them. */
-static inline double left_at(int tap, struct in_addr whom)
+/* By the clock of the stamps; 0 if it has not been seen. */
+struct words {
+    double left, answered;
+};
+
+/* Of the packets that wait in the tap, when the first one with data of TCP for this address left, and the first one behind it with data from there
+ * came. Takes all of them. */
+static inline struct words words_with(int tap, struct in_addr whom)
 {
-    double found = 0;
+    struct words found = {0, 0};
     char packet[128], control[CMSG_SPACE(sizeof(struct timespec))];
     for (;;) {
-        struct sockaddr_ll from;
+        struct sockaddr_ll link;
         struct iovec part = {packet, sizeof packet};
-        struct msghdr message = {&from, sizeof from, &part, 1, control, sizeof control, 0};
+        struct msghdr message = {&link, sizeof link, &part, 1, control, sizeof control, 0};
         ssize_t length = recvmsg(tap, &message, 0);
         if (length < 0)
             return found;
         struct cmsghdr *stamp = CMSG_FIRSTHDR(&message);
-        int is_it = from.sll_pkttype == PACKET_OUTGOING && is_data_for(whom, packet, (size_t)length);
-        if (found > 0 || !is_it || !stamp || stamp->cmsg_type != SCM_TIMESTAMPNS)
+        struct in_addr from, to;
+        if (!is_data(packet, (size_t)length, &from, &to) || !stamp || stamp->cmsg_type != SCM_TIMESTAMPNS)
+            continue;
+        int leaves = link.sll_pkttype == PACKET_OUTGOING;
+        double *one = leaves ? &found.left : &found.answered;
+        if ((leaves ? to : from).s_addr != whom.s_addr || *one > 0 || (!leaves && found.left == 0))
             continue;
         struct timespec at;
         memcpy(&at, CMSG_DATA(stamp), sizeof at);
-        found = seconds_of(at);
+        *one = seconds_of(at);
     }
 }
 #endif

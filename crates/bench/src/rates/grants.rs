@@ -62,22 +62,27 @@ fn run(
     })
 }
 
-/// From when the claim leaves its node until the sender has the grant, by what words take there and back over the same interface, a blocking
-/// socket at each end; and from the begin of the send, with all that the sender does meanwhile, beside the vendor's MPI.
+/// From when the claim leaves its node until the grant has come there, by what one word takes there and back over the same interface after as long a
+/// rest, a blocking socket at each end, and by what many in a row take; until the sender, which hands its first turn to the kernel meanwhile, has
+/// looked at it; and that from the begin of the send, beside the vendor's MPI.
 fn of_grants(samples: &Samples, network: Network) -> Result<Vec<Figure>, BenchError> {
     let series = |name| samples.scaled(name, 1e6).map(|all| all[FIRST.min(all.len())..].to_vec());
-    let (claim, send) = (series("claim")?, series("send")?);
-    let (socket, mpi) = (series("socket")?, series("mpi")?);
-    let (name, sockets) = ("a claim has its grant", "a round trip in the cluster, sockets");
+    let (grant, claim, send) = (series("grant")?, series("claim")?, series("send")?);
+    let (lone, socket, mpi) = (series("lone")?, series("socket")?, series("mpi")?);
+    let (name, words) = ("a claim is granted", "a word there and back in the cluster");
     let bound = Bound::RatioAtMost(ROUND_TRIPS);
-    let median = Figure::paired(name, "µs", &claim, sockets, &socket, bound);
+    let median = Figure::paired(name, "µs", &grant, words, &lone, bound);
     let late = format!("{name}, p99");
-    let late = Figure::new(late, "µs", &high(&claim), sockets, &socket, Bound::Told);
-    let (name, whom) = ("a send has its grant", "a round trip in the cluster, MPI");
+    let late = Figure::new(late, "µs", &high(&grant), words, &high(&lone), Bound::Told);
+    let many = format!("{name}, by many words in a row");
+    let many = Figure::paired(many, "µs", &grant, "one of them", &socket, Bound::Told);
+    let name = "a claim is granted, and the sender looks";
+    let seen = Figure::paired(name, "µs", &claim, words, &lone, Bound::Told);
+    let (name, whom) = ("a send has its grant", "one of many words by MPI");
     let whole = Figure::paired(name, "µs", &send, whom, &mpi, Bound::Told);
     let (name, ungranted) = ("messages that had arrived before a grant", samples.get("ungranted")?);
     let ungranted = Figure::new(name, "", ungranted, "none", &[0.0], Bound::Told);
-    Ok(vec![median.with_network(network), late, whole, ungranted])
+    Ok(vec![median.with_network(network), late, many, seen, whole, ungranted])
 }
 
 /// What a change takes, and, of what one in a hundred takes more than, the sender's own part: where processors are few it may be held up by others.
@@ -112,16 +117,21 @@ mod tests {
 
     #[test]
     fn a_grant_is_judged_by_round_trips_without_the_first_ones() {
-        let of = |claims: &str| {
-            let others = "@socket 1 1 1 1 1 1e-4 1e-4 1e-4\n@mpi 1 1 1 1 1 1 1 1\n@send 1 1 1 1 1 1 1 1\n@ungranted 0";
-            of_grants(&Samples::parse(&format!("{others}\n@claim {claims}\n")), network())
+        let of = |grants: &str| {
+            let ones =
+                ["socket", "mpi", "claim", "send"].map(|name| format!("@{name} 1 1 1 1 1 1 1 1\n"));
+            let others = ones.concat() + "@lone 1 1 1 1 1 1e-4 1e-4 1e-4\n@ungranted 0";
+            of_grants(&Samples::parse(&format!("{others}\n@grant {grants}\n")), network())
         };
         let met =
-            |claims: &str| of(claims).unwrap().iter().map(|figure| figure.met).collect::<Vec<_>>();
-        assert_eq!(met("9 9 9 9 9 1.9e-4 1.9e-4 9e-4"), [Some(true), None, None, None]);
-        assert_eq!(met("0 0 0 0 0 2.1e-4 2.1e-4 1e-4"), [Some(false), None, None, None]);
+            |grants: &str| of(grants).unwrap().iter().map(|figure| figure.met).collect::<Vec<_>>();
+        assert_eq!(met("9 9 9 9 9 1.9e-4 1.9e-4 9e-4"), [Some(true), None, None, None, None, None]);
+        assert_eq!(
+            met("0 0 0 0 0 2.1e-4 2.1e-4 1e-4"),
+            [Some(false), None, None, None, None, None]
+        );
         // Of the first ones alone nothing is known.
-        assert_eq!(met("0 0 0"), [None; 4]);
+        assert_eq!(met("0 0 0"), [None; 6]);
         assert!(of("").is_err());
     }
 
