@@ -433,8 +433,7 @@ impl State {
         let Some(paced) = cluster.and_then(|cluster| self.paces.get(cluster)) else { return };
         match order {
             Order::Grant { rate, node, is_settled, .. } => {
-                paced.claims.grant(rate, is_settled, Instant::now());
-                paced.claims.set_node(node);
+                paced.claims.grant(gridmpi_rate::Grant { rate, node, is_settled }, Instant::now());
                 self.counts.grants += 1;
             }
             Order::Share { to, share } => paced.claims.set_share(to, share),

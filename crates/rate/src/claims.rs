@@ -52,10 +52,8 @@ pub struct Claims {
     claims: BTreeMap<NodeId, Claim>,
     /// What the program wants instead.
     held: Option<Rate>,
-    /// What the broker has granted to all of them together, since there were some, and whether that is settled.
-    granted: Option<(Rate, bool)>,
-    /// And to all processes of the node, at the last of these grants.
-    node: Option<Rate>,
+    /// What the broker has granted to all of them together, since there were some.
+    granted: Option<Grant>,
     /// Since when they wait for their first grant; and whether the broker has left some without one, and has said nothing since.
     asked: Option<Instant>,
     is_unanswered: bool,
@@ -67,6 +65,17 @@ pub struct Claims {
     careful_until: Option<Instant>,
     demand: Demand,
     told: Vec<Claimed>,
+}
+
+/// What the broker lets a process send to a cluster.
+#[derive(Clone, Copy, Debug)]
+pub struct Grant {
+    /// All that the process has claimed there together.
+    pub rate: Rate,
+    /// What the processes of its node are granted together, itself one.
+    pub node: Rate,
+    /// Whether that may be more than what they begin with.
+    pub is_settled: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -94,7 +103,6 @@ impl Claims {
             claims: BTreeMap::new(),
             held: None,
             granted: None,
-            node: None,
             asked: None,
             is_unanswered: false,
             lag: Duration::ZERO,
@@ -205,13 +213,13 @@ impl Claims {
             self.told.push(Claimed { to, is_active: false });
         }
         if self.claims.is_empty() {
-            (self.granted, self.node, self.asked) = (None, None, None);
+            (self.granted, self.asked) = (None, None);
             self.demand.rest();
         }
     }
 
-    /// The broker has granted a rate to all together, no more than what they began with if it is not settled. Nothing where no claim stands.
-    pub fn grant(&mut self, rate: Rate, is_settled: bool, now: Instant) {
+    /// The broker has granted this to all together. Nothing where no claim stands.
+    pub fn grant(&mut self, grant: Grant, now: Instant) {
         self.is_unanswered = false;
         if self.claims.is_empty() {
             return;
@@ -221,7 +229,8 @@ impl Claims {
             self.lag = if self.lag.is_zero() { lag } else { (3 * self.lag + lag) / 4 };
         }
         let before = self.rate().bits_per_second();
-        self.granted = Some((rate, is_settled));
+        let Grant { rate, is_settled, .. } = grant;
+        self.granted = Some(grant);
         self.company.granted(rate, is_settled);
         if is_settled {
             self.demand.allow(rate.bits_per_second(), now);
@@ -231,11 +240,6 @@ impl Claims {
         if less > 0.0 && less.is_finite() {
             self.debt += less * self.lag.as_secs_f64();
         }
-    }
-
-    /// That grant is a part of this, which all processes of the node have together. Nothing where no claim stands.
-    pub fn set_node(&mut self, rate: Rate) {
-        self.node = Some(rate).filter(|_| self.has_some());
     }
 
     /// So many bits have arrived at the cluster since this was last said. Whether the broker is to be told by
@@ -275,7 +279,7 @@ impl Claims {
         self.base = self.least;
         (self.path, self.among) = (None, None);
         self.demand.rest();
-        (self.granted, self.node) = (None, None);
+        self.granted = None;
         self.claims.values_mut().for_each(|claim| claim.share = 1.0);
         self.told.clear();
     }
@@ -293,8 +297,8 @@ impl Claims {
         match (self.held, self.granted) {
             (Some(held), _) => held,
             (None, None) => base,
-            (None, Some((granted, false))) => granted.min(base),
-            (None, Some((granted, true))) => granted,
+            (None, Some(Grant { rate, is_settled: false, .. })) => rate.min(base),
+            (None, Some(Grant { rate, is_settled: true, .. })) => rate,
         }
     }
 
@@ -304,9 +308,9 @@ impl Claims {
     pub fn node_rate(&self, mates: usize) -> Rate {
         let all = |rate: Rate| Rate::from_bits_per_second(rate.bits_per_second() * mates as f64);
         let rate = self.rate();
-        match (self.held, self.granted.and(self.node)) {
+        match (self.held, self.granted) {
             (Some(held), _) => all(held).unwrap_or(held),
-            (None, Some(node)) => node.max(rate),
+            (None, Some(Grant { node, .. })) => node.max(rate),
             (None, None) => all(self.least).unwrap_or(self.least).max(rate),
         }
     }
@@ -365,6 +369,10 @@ mod tests {
         Rate::from_bits_per_second(value * MBIT).unwrap()
     }
 
+    fn grant(claims: &mut Claims, rate: Rate, is_settled: bool, now: Instant) {
+        claims.grant(Grant { rate, node: rate, is_settled }, now);
+    }
+
     fn claims() -> (Claims, Vec<NodeId>, Instant) {
         let mut network = Network::new();
         let cluster = network.add_cluster();
@@ -378,11 +386,11 @@ mod tests {
         claims.begin(nodes[0], 7, now);
         assert_eq!(claims.told(), [Claimed { to: nodes[0], is_active: true }]);
         assert_eq!(claims.rate(), mbit(20.0));
-        claims.grant(mbit(50.0), false, now);
+        grant(&mut claims, mbit(50.0), false, now);
         assert_eq!(claims.rate(), mbit(20.0));
-        claims.grant(mbit(10.0), false, now);
+        grant(&mut claims, mbit(10.0), false, now);
         assert_eq!(claims.rate(), mbit(10.0));
-        claims.grant(mbit(50.0), true, now);
+        grant(&mut claims, mbit(50.0), true, now);
         assert_eq!(claims.rate(), mbit(50.0));
     }
 
@@ -392,13 +400,13 @@ mod tests {
         claims.begin(nodes[0], 7, now);
         claims.begin(nodes[0], 8, now);
         assert_eq!(claims.users(), 2);
-        claims.grant(mbit(30.0), true, now);
+        grant(&mut claims, mbit(30.0), true, now);
         claims.end(nodes[0], 7);
         claims.end(nodes[0], 7);
         assert_eq!(claims.told().len(), 1);
         claims.end(nodes[0], 8);
         assert_eq!(claims.told(), [Claimed { to: nodes[0], is_active: false }]);
-        claims.grant(mbit(1.0), true, now);
+        grant(&mut claims, mbit(1.0), true, now);
         claims.set_share(nodes[0], 0.1);
         assert_eq!(claims.rate(), mbit(20.0));
         assert_eq!(claims.share(nodes[0]), 1.0);
@@ -417,7 +425,7 @@ mod tests {
         claims.end(nodes[0], 0);
         claims.begin(nodes[0], 0, now + 2 * UNANSWERED);
         assert_eq!(claims.rate(), mbit(20.0));
-        claims.grant(mbit(40.0), true, now + 2 * UNANSWERED);
+        grant(&mut claims, mbit(40.0), true, now + 2 * UNANSWERED);
         assert_eq!(claims.rate(), mbit(40.0));
         claims.end(nodes[0], 0);
         assert_eq!(claims.rate(), mbit(50.0));
@@ -428,7 +436,7 @@ mod tests {
         let (mut claims, nodes, now) = claims();
         claims.hold(Some(mbit(7.0)));
         claims.begin(nodes[0], 0, now);
-        claims.grant(mbit(50.0), true, now);
+        grant(&mut claims, mbit(50.0), true, now);
         assert_eq!(claims.rate(), mbit(7.0));
         claims.hold(None);
         assert_eq!(claims.rate(), mbit(50.0));
@@ -443,7 +451,7 @@ mod tests {
         claims.go_over(path, Rate::UNBOUNDED);
         assert_eq!(slack(&claims), (PAUSE / 8.0, false));
         claims.begin(nodes[0], 7, now);
-        claims.grant(mbit(50.0), true, now);
+        grant(&mut claims, mbit(50.0), true, now);
         assert_eq!(slack(&claims), (PAUSE * 50.0 / 160.0, true));
         // Who wants a rate wants that.
         claims.hold(Some(mbit(50.0)));
@@ -479,7 +487,7 @@ mod tests {
     fn what_one_leaves_the_others_of_the_process_have() {
         let (mut claims, nodes, now) = claims();
         (0..).zip(&nodes).for_each(|(user, node)| claims.begin(*node, user, now));
-        claims.grant(mbit(12.0), true, now);
+        grant(&mut claims, mbit(12.0), true, now);
         claims.end(nodes[0], 0);
         claims.end(nodes[1], 1);
         assert_eq!(claims.rate(), mbit(12.0));
@@ -491,7 +499,7 @@ mod tests {
         claims.begin_with(mbit(50.0), mbit(50.0));
         claims.begin(nodes[0], 7, now);
         assert_eq!(claims.rate(), mbit(50.0));
-        claims.grant(mbit(30.0), true, now);
+        grant(&mut claims, mbit(30.0), true, now);
         assert_eq!(claims.rate(), mbit(30.0));
         claims.end(nodes[0], 7);
         claims.go_over(
@@ -552,9 +560,9 @@ mod tests {
         assert_eq!(claims.rate(), mbit(80.0));
         // Others send at the same time: what is granted counts.
         claims.begin(nodes[0], 7, now);
-        claims.grant(mbit(30.0), false, now);
+        grant(&mut claims, mbit(30.0), false, now);
         assert_eq!(claims.rate(), mbit(30.0));
-        claims.grant(mbit(75.0), true, now);
+        grant(&mut claims, mbit(75.0), true, now);
         assert_eq!(claims.rate(), mbit(75.0));
         claims.forsake();
         assert_eq!(claims.rate(), mbit(10.0));
@@ -616,8 +624,8 @@ mod tests {
             claims.enter(&everybody, false);
             assert_eq!(claims.rate(), mbit(begins));
             claims.begin(nodes[0], 7, now);
-            claims.grant(mbit(160.0), false, now);
-            claims.grant(mbit(160.0), true, now);
+            grant(&mut claims, mbit(160.0), false, now);
+            grant(&mut claims, mbit(160.0), true, now);
             claims.leave(&everybody, false);
             claims.end(nodes[0], 7);
         }
@@ -630,14 +638,14 @@ mod tests {
     fn what_was_sent_too_fast_while_a_word_was_on_its_way_is_a_debt() {
         let (mut claims, nodes, now) = claims();
         claims.begin(nodes[0], 7, now);
-        claims.grant(mbit(50.0), true, now + MS);
-        claims.grant(mbit(30.0), true, now + 9 * MS);
+        grant(&mut claims, mbit(50.0), true, now + MS);
+        grant(&mut claims, mbit(30.0), true, now + 9 * MS);
         assert!((claims.debt() - 20.0 * MBIT * 1e-3).abs() < 1.0);
         assert_eq!(claims.debt(), 0.0);
         // A late word of the second claim counts for a quarter.
         claims.end(nodes[0], 7);
         claims.begin(nodes[0], 7, now);
-        claims.grant(mbit(50.0), true, now + 9 * MS);
+        grant(&mut claims, mbit(50.0), true, now + 9 * MS);
         assert_eq!((claims.debt(), claims.lag), (0.0, (3 * MS + LAG_MOST) / 4));
     }
 
@@ -649,7 +657,7 @@ mod tests {
         claims.begin(nodes[1], 2, now);
         // Two processes of a node share what is its.
         assert_eq!([0, 1, 3].map(|n| claims.share(nodes[n])), [1.5, 0.75, 1.0]);
-        claims.grant(mbit(10.0), true, now);
+        grant(&mut claims, mbit(10.0), true, now);
         claims.set_share(nodes[0], 0.4);
         claims.set_share(nodes[1], 1.6);
         // 2, 4 and 4 of 10.

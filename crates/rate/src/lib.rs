@@ -30,7 +30,7 @@ mod rivals;
 
 pub use allocation::{Allocator, Transfer};
 pub use broker::{Broker, Order, Process};
-pub use claims::{Claimed, Claims};
+pub use claims::{Claimed, Claims, Grant};
 pub use company::Path;
 pub use estimate::Seen;
 pub use frame::{ACKNOWLEDGEMENT, FRAME, PAYLOAD, SEGMENT, weight};
