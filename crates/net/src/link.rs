@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use gridmpi_engine::{Endpoint, Progress, Sink};
-use gridmpi_rate::weight;
+use gridmpi_rate::{HEADERS, Weight};
 use gridmpi_wire::{MAX_HEAD, ProcId, Strand, parse};
 use rustix::net::{RecvFlags, recv};
 
@@ -72,8 +72,9 @@ pub(crate) struct Link {
     /// What had come of that when it was looked at, and how much was written when all of it had arrived then.
     pub(crate) carried: Carried,
     pub(crate) looked_at: u64,
-    /// What its bytes take of the wire by what those in usual frames do; rates, and what turns are of, are as of these.
-    weight: f64,
+    /// What each of its frames has of headers.
+    pub(crate) headers: usize,
+    weight: Weight,
     /// How fast it has been seen to be, where it is one of several.
     pub(crate) speed: Speed,
     /// When the connection was made.
@@ -147,7 +148,8 @@ impl Link {
             carried: Carried::default(),
             looked_at: 0,
             written: 0,
-            weight: 1.0,
+            headers: HEADERS,
+            weight: Weight::USUAL,
             speed: Speed::new(since),
             since,
             is_far: true,
@@ -162,22 +164,27 @@ impl Link {
 
     /// Its full segments carry so many bytes now.
     pub(crate) fn weigh(&mut self, segment: u32) {
-        self.weight = weight(segment);
+        self.weight = Weight::new(segment, self.headers);
     }
 
     /// What so many bytes take of the wire, TLS records and all, by bytes in usual frames.
     pub(crate) fn on_wire(&self, bytes: usize) -> usize {
-        (self.carrier.on_wire(bytes) as f64 * self.weight) as usize
+        self.weight.weighed(self.carrier.on_wire(bytes))
     }
 
-    /// The same of what the kernel has sent.
-    pub(crate) fn weighed(&self, bytes: u64) -> u64 {
-        (bytes as f64 * self.weight) as u64
+    /// How many bytes can be written so that [`Self::on_wire`] has these of them.
+    fn within(&self, on_wire: usize) -> usize {
+        self.carrier.within(self.weight.bytes(on_wire))
+    }
+
+    /// The same of what TCP has, or may have, records and all.
+    pub(crate) fn weighed(&self, bytes: usize) -> usize {
+        self.weight.weighed(bytes)
     }
 
     /// A rate as the kernel counts it, which knows no headers; all ones stay that.
     pub(crate) fn without_headers(&self, rate: u64) -> u64 {
-        if rate == u64::MAX { rate } else { ((rate as f64 / self.weight) as u64).max(1) }
+        if rate == u64::MAX { rate } else { self.weight.rate(rate) }
     }
 
     /// More is to be sent than goes at once: at so many bytes per second, at most so many at a time before others have their turn; all
@@ -353,7 +360,7 @@ impl Link {
         let (end, limit) = match most {
             Most::Fair => (TURN, usize::MAX),
             Most::Bytes(on_wire) => {
-                let bytes = self.carrier.within(on_wire);
+                let bytes = self.within(on_wire);
                 (bytes, bytes)
             }
         };

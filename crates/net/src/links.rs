@@ -10,7 +10,7 @@ use gridmpi_wire::{ProcId, Strand};
 use crate::carrier::Carrier;
 use crate::link::{Link, Read};
 use crate::losses::PAUSE_MOST;
-use crate::options::{CongestionControl, bound_unsent, carried};
+use crate::options::{CongestionControl, bound_unsent, carried, headers};
 use crate::poller::{Interest, Ready, Token};
 use crate::state::{Peer, Socket, State};
 use crate::{Failure, LinkError};
@@ -46,6 +46,7 @@ impl State {
             let wanted = self.config.pacing.congestion.as_deref();
             let rate = self.paces.get(cluster).map_or(0.0, |paced| paced.pacer.rate()) as u64;
             link.control = Some(CongestionControl::new(&link.carrier.fd, wanted, rate));
+            link.headers = headers(&link.carrier.fd);
             // One that cannot be asked fails by itself.
             carried(&link.carrier.fd).iter().for_each(|now| link.weigh(now.segment));
         }

@@ -5,11 +5,13 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
+use gridmpi_rate::{HEADERS, HEADERS_IPV6};
 use gridmpi_sock::TcpInfo;
 pub(crate) use gridmpi_sock::set_pacing_rate;
 use nix::sys::socket::sockopt::TcpCongestion;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, getsockopt, setsockopt, socket};
 use nix::{getsockopt_impl, libc, setsockopt_impl, sockopt_impl};
+use socket2::SockRef;
 
 use crate::pace::Progress;
 
@@ -280,6 +282,14 @@ pub(crate) fn carried(fd: &OwnedFd) -> io::Result<Carried> {
     Ok(Carried { acknowledged, resent, segment, is_all, queued, is_on_its_way })
 }
 
+/// What each of a connection's frames has of headers, bytes on the wire.
+pub(crate) fn headers(fd: &OwnedFd) -> usize {
+    // What cannot be asked is as most are.
+    let peer = SockRef::from(fd).peer_addr().ok().and_then(|at| at.as_socket());
+    let is_ipv6 = peer.is_some_and(|at| at.ip().to_canonical().is_ipv6());
+    if is_ipv6 { HEADERS_IPV6 } else { HEADERS }
+}
+
 /// How many segments a connection has sent again.
 pub(crate) fn retransmits(fd: &OwnedFd) -> u64 {
     carried(fd).map_or(0, |carried| carried.resent)
@@ -339,6 +349,20 @@ mod tests {
         // The kernel rounds up to its ticks.
         let is_short = |us: u32| (RTO_MIN_US..=RTO_MIN_US + 10_000).contains(&us);
         assert!(before.is_err() || after.is_ok_and(is_short), "{before:?} {after:?}");
+    }
+
+    #[test]
+    fn frames_of_ipv6_have_longer_headers_those_of_ipv4_by_its_sockets_not() {
+        let headers_to = |listening: &str, at: &str| {
+            let listener = TcpListener::bind((listening, 0)).unwrap();
+            let port = listener.local_addr().unwrap().port();
+            let near = TcpStream::connect((at, port)).unwrap();
+            [near, listener.accept().unwrap().0].map(|end| headers(&end.into()))
+        };
+        assert_eq!(headers_to("127.0.0.1", "127.0.0.1"), [HEADERS; 2]);
+        assert_eq!(headers_to("::1", "::1"), [HEADERS_IPV6; 2]);
+        // The far end sees the mapped address ::ffff:127.0.0.1.
+        assert_eq!(headers_to("::", "127.0.0.1"), [HEADERS; 2]);
     }
 
     #[test]

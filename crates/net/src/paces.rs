@@ -362,6 +362,7 @@ impl State {
         now: Instant,
     ) -> io::Result<(Option<usize>, bool)> {
         let Outlook { room, progress, spacing } = outlook(&link.carrier.fd)?;
+        let room = link.weighed(room);
         let Some(Paced { pacer, .. }) = self.paces.get(cluster) else { return Ok((None, false)) };
         pacer.begins(link.peer, progress, now);
         if room == 0 && ask.backlog > SMALL {

@@ -98,12 +98,12 @@ impl Sum {
         let Ok(now) = carried(&link.carrier.fd) else { return };
         let Carried { acknowledged, resent, .. } = link.carried;
         link.weigh(now.segment);
-        let used = link.weighed(now.acknowledged.saturating_sub(acknowledged));
+        let used = link.weighed(now.acknowledged.saturating_sub(acknowledged) as usize) as u64;
         self.used += used;
         if !link.pulse.is_circuit() {
             self.acknowledged += used;
             let again = now.resent.saturating_sub(resent) * u64::from(now.segment);
-            self.resent += link.weighed(again);
+            self.resent += link.weighed(again as usize) as u64;
             let queued = (used >= TELLS).then_some(now.queued);
             self.queued = self.queued.into_iter().chain(queued).min();
         }

@@ -421,7 +421,7 @@ impl State {
                 most = most.min(YOUNG_TURN);
             }
             if turn.is_bounded {
-                most = most.min(window(&link.carrier.fd)?.max(SEGMENT));
+                most = most.min(link.weighed(window(&link.carrier.fd)?).max(SEGMENT));
             }
             link.pace(Pace::plain(rate.max(1)))?;
         }
@@ -551,6 +551,11 @@ mod tests {
         let far = Strand::first(count).map(|strand| meet(&mut state, (FAR, strand))).collect();
         let message = SendBuffer::from_bytes(Bytes::from(vec![0; bytes]));
         state.endpoint.send(FAR, ContextId::WORLD, Rank(0), 1, Mode::Standard, message);
+        // As if the loopback interface had frames of a usual size.
+        for (_, token) in state.peer(FAR).links.clone() {
+            let Some(Socket::Link(link)) = state.sockets.get(token) else { panic!("it is lost") };
+            link.weigh(SEGMENT as u32);
+        }
         (state, far)
     }
 

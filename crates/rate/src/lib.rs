@@ -33,7 +33,7 @@ pub use broker::{Broker, Order, Process};
 pub use claims::{Claimed, Claims, Grant};
 pub use company::Path;
 pub use estimate::Seen;
-pub use frame::{ACKNOWLEDGEMENT, FRAME, PAYLOAD, SEGMENT, weight};
+pub use frame::{ACKNOWLEDGEMENT, FRAME, HEADERS, HEADERS_IPV6, PAYLOAD, SEGMENT, Weight};
 pub use links::Correction;
 pub use network::{ClusterId, LinkId, Network, NodeId};
 pub use rate::Rate;
