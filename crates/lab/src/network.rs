@@ -100,12 +100,14 @@ fn near_ends(node: &Node) -> Vec<String> {
 
 /// The ends of all cables in the holder's namespace, and the head's way to the nodes.
 fn far_ends(spec: &Spec, nodes: &[Node]) -> Vec<String> {
-    let port = |interface: &Interface| interface.port.clone();
-    let of_nodes = nodes.iter().flat_map(|node| {
-        [node.lan_interface().map(port), node.wan_interface().map(port)].into_iter().flatten()
-    });
+    let lan_ports = nodes.iter().filter_map(Node::lan_interface).map(|lan| lan.port.clone());
     let bridges = plan::head_clusters(spec).map(plan::lan_bridge);
-    of_nodes.chain(link_ends(spec)).chain(bridges).collect()
+    lan_ports.chain(wan_ports(nodes)).chain(link_ends(spec)).chain(bridges).collect()
+}
+
+/// The switches' ends of the nodes' cables towards the wide area.
+fn wan_ports(nodes: &[Node]) -> impl Iterator<Item = String> {
+    nodes.iter().filter_map(Node::wan_interface).map(|wan| wan.port.clone())
 }
 
 /// The ends of the links' cables.
@@ -435,8 +437,7 @@ fn cables(spec: &Spec) -> Vec<String> {
 
 /// Every packet on the wide area is one of the medium: no device there joins or splits.
 fn no_super_packets(spec: &Spec, nodes: &[Node]) -> Result<(), LabError> {
-    let wan_ports = nodes.iter().filter_map(Node::wan_interface).map(|wan| wan.port.clone());
-    wan_ports.chain(link_ends(spec)).try_for_each(|name| {
+    wan_ports(nodes).chain(link_ends(spec)).try_for_each(|name| {
         device::no_super_packets(&name).doing(format!("cannot turn offloads of {name} off"))
     })
 }
@@ -448,8 +449,7 @@ fn forwarding(spec: &Spec, nodes: &[Node]) -> Vec<String> {
     let quiet = "learning off flood off mcast_flood off bcast_flood off";
     let links =
         (0..spec.links.len()).flat_map(|l| [plan::link_port(l, false), plan::link_port(l, true)]);
-    let wan_ports = nodes.iter().filter_map(Node::wan_interface).map(|wan| wan.port.clone());
-    for port in wan_ports.chain(links) {
+    for port in wan_ports(nodes).chain(links) {
         commands.push(format!("link set dev {port} {quiet}"));
     }
     for to in 0..spec.sites() {

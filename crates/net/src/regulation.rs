@@ -138,7 +138,8 @@ impl Regulation {
         Some(match word {
             Word::Grant(Grant { cluster, rate, node, is_settled }) => {
                 let (to, rate) = (network.cluster_number(cluster)?, rate_of(rate)?);
-                Order::Grant { to, rate, node: rate_of(node)?, is_settled }
+                let node = rate_of(node)?;
+                Order::Grant { to, grant: gridmpi_rate::Grant { rate, node, is_settled } }
             }
             Word::Start(Start { cluster, rate, link }) => {
                 let (to, rate) = (network.cluster_number(cluster)?, rate_of(rate)?);
@@ -432,8 +433,8 @@ impl State {
         let cluster = u16::try_from(cluster.index()).ok();
         let Some(paced) = cluster.and_then(|cluster| self.paces.get(cluster)) else { return };
         match order {
-            Order::Grant { rate, node, is_settled, .. } => {
-                paced.claims.grant(gridmpi_rate::Grant { rate, node, is_settled }, Instant::now());
+            Order::Grant { grant, .. } => {
+                paced.claims.grant(grant, Instant::now());
                 self.counts.grants += 1;
             }
             Order::Share { to, share } => paced.claims.set_share(to, share),
@@ -592,7 +593,7 @@ fn notice_word(notice: Notice) -> Word {
 /// An order as it goes over the wire.
 fn word_of(order: Order) -> Word {
     match order {
-        Order::Grant { to, rate, node, is_settled } => {
+        Order::Grant { to, grant: gridmpi_rate::Grant { rate, node, is_settled } } => {
             let [rate, node] = [rate, node].map(bits_of);
             Word::Grant(Grant { cluster: to.index() as u32, rate, node, is_settled })
         }

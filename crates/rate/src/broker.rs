@@ -10,7 +10,7 @@ use crate::inlets::{Inlets, Load};
 use crate::limits::Limits;
 use crate::links::{Correction, Granted, Links};
 use crate::rivals::{Notice, Portion, Rival, Told, portions};
-use crate::{Allocator, ClusterId, Network, NodeId, Rate, Seen, Transfer};
+use crate::{Allocator, ClusterId, Grant, Network, NodeId, Rate, Seen, Transfer};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::num::NonZero;
 use std::time::{Duration, Instant};
@@ -54,12 +54,8 @@ pub enum Order {
     Grant {
         /// The receiving cluster.
         to: ClusterId,
-        /// How fast.
-        rate: Rate,
-        /// How fast all processes of its node may be together.
-        node: Rate,
-        /// Whether that may be more than they begin with: others who begin at nearly the same time would be known.
-        is_settled: bool,
+        /// How fast; settled if others who begin at nearly the same time would be known.
+        grant: Grant,
     },
     /// The part of one of its transfers in that, by what an equal one would be; 1 until this is told.
     Share {
@@ -413,7 +409,8 @@ impl Broker {
                 *granted = (sum, is_settled);
                 let node = sums.nodes.get(&(node, to)).copied();
                 let node = node.and_then(Rate::from_bits_per_second).unwrap_or(rate);
-                orders.push((process, Order::Grant { to, rate, node, is_settled }));
+                orders
+                    .push((process, Order::Grant { to, grant: Grant { rate, node, is_settled } }));
             }
         }
     }

@@ -68,7 +68,7 @@ pub struct Claims {
 }
 
 /// What the broker lets a process send to a cluster.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Grant {
     /// All that the process has claimed there together.
     pub rate: Rate,

@@ -56,8 +56,8 @@ impl Weight {
     }
 }
 
-/// What the acknowledgement of a received byte takes on the way back: one bare frame of 90 bytes for two full ones.
-pub const ACKNOWLEDGEMENT: f64 = 90.0 / (2 * FRAME) as f64;
+/// What the acknowledgement of a received byte takes on the way back: one bare frame for two full ones.
+pub const ACKNOWLEDGEMENT: f64 = HEADERS as f64 / (2 * FRAME) as f64;
 
 #[cfg(test)]
 mod tests {

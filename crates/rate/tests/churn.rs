@@ -2,8 +2,7 @@
 //! what everybody was granted fits together and is what one who knew all would have granted, and nothing is said any more.
 
 use gridmpi_rate::{
-    Allocator, Broker, Claims, ClusterId, Grant, Network, NodeId, Notice, Order, Process, Rate,
-    Transfer,
+    Allocator, Broker, Claims, ClusterId, Network, NodeId, Notice, Order, Process, Rate, Transfer,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZero;
@@ -397,9 +396,7 @@ impl World {
         let now = self.epoch + Duration::from_micros(self.now);
         let claims = self.claims.get_mut(&(process, cluster)).unwrap();
         match order {
-            Order::Grant { rate, node, is_settled, .. } => {
-                claims.grant(Grant { rate, node, is_settled }, now);
-            }
+            Order::Grant { grant, .. } => claims.grant(grant, now),
             Order::Share { to, share } => claims.set_share(to, share),
             Order::Start { rate, link, .. } => claims.begin_with(rate, link),
         }

@@ -2,9 +2,9 @@
 //! some time later, and until then throws away, without an error, what is sent.
 
 use super::device::flags;
-use super::{check, wait_readable};
+use super::{check, socket, wait_readable};
 use std::io;
-use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::time::{Duration, Instant};
 
 /// `IFF_RUNNING`: up, and its queue is started (`netif_oper_up` of the kernel).
@@ -20,12 +20,8 @@ impl Watch {
     /// # Errors
     /// When the kernel refuses.
     pub fn here() -> io::Result<Self> {
-        // SAFETY: plain call; the result is checked before it is owned.
-        let socket = unsafe {
-            let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-            let fd = check(libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE))?;
-            OwnedFd::from_raw_fd(fd)
-        };
+        let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK;
+        let socket = socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE)?;
         // SAFETY: all-zero bytes are a valid address.
         let mut address: libc::sockaddr_nl = unsafe { std::mem::zeroed() };
         address.nl_family = libc::AF_NETLINK as libc::sa_family_t;

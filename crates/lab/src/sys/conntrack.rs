@@ -1,8 +1,8 @@
 //! The kernel's memory of connections, as NAT and firewalls use it.
 
-use super::check;
+use super::socket;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 
 /// `linux/netfilter/nfnetlink.h` and `nfnetlink_conntrack.h`: delete, and nothing named: all.
 const DELETE: u16 = 1 << 8 | 2;
@@ -16,12 +16,7 @@ const LENGTH: u32 = 20;
 /// # Errors
 /// When the kernel cannot do it (it needs `CONFIG_NF_CT_NETLINK`), or it is not allowed.
 pub fn forget_all() -> io::Result<()> {
-    // SAFETY: plain call; the result is checked before it is owned.
-    let socket = unsafe {
-        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
-        let fd = check(libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_NETFILTER))?;
-        OwnedFd::from_raw_fd(fd)
-    };
+    let socket = socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_NETFILTER)?;
     let mut request = Vec::with_capacity(LENGTH as usize);
     request.extend_from_slice(&LENGTH.to_ne_bytes());
     request.extend_from_slice(&DELETE.to_ne_bytes());

@@ -1,8 +1,8 @@
 //! Offloads of a network interface, as `ethtool -K` sets them, and its flags.
 
-use super::check;
+use super::{check, socket};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 
 /// `linux/ethtool.h`: commands that set one offload.
 const SET_TSO: u32 = 0x1f;
@@ -23,11 +23,7 @@ struct EthtoolValue {
 /// # Errors
 /// When there is no such device or it refuses.
 pub fn no_super_packets(device: &str) -> io::Result<()> {
-    // SAFETY: plain call; the result is checked before it is owned.
-    let socket = unsafe {
-        let fd = check(libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0))?;
-        OwnedFd::from_raw_fd(fd)
-    };
+    let socket = socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
     [SET_TSO, SET_GSO, SET_GRO].iter().try_for_each(|command| set(&socket, device, *command, 0))
 }
 

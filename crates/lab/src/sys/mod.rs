@@ -11,12 +11,21 @@ pub mod process;
 pub mod ring;
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
 /// Turns the -1 of a system call into the error it stands for.
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// A socket that programs started from here do not have.
+fn socket(domain: libc::c_int, kind: libc::c_int, protocol: libc::c_int) -> io::Result<OwnedFd> {
+    // SAFETY: plain call; the result is checked before it is owned.
+    unsafe {
+        let fd = check(libc::socket(domain, kind | libc::SOCK_CLOEXEC, protocol))?;
+        Ok(OwnedFd::from_raw_fd(fd))
+    }
 }
 
 /// Waits until one of `fds` can be read or has ended, at most `timeout` (`None`: for ever);

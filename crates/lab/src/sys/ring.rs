@@ -3,10 +3,10 @@
 //! A received frame stays in its slot of the ring until it has been sent on or thrown away, so
 //! nothing is copied while it waits; the ring is the delay line's memory.
 
-use super::check;
+use super::{check, socket};
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Size of the header that carries checksum and segmentation state along (`virtio_net_hdr`).
@@ -29,11 +29,7 @@ fn interface_index(name: &str) -> io::Result<u32> {
 }
 
 fn packet_socket() -> io::Result<OwnedFd> {
-    // SAFETY: the result is checked before it is owned.
-    unsafe {
-        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
-        Ok(OwnedFd::from_raw_fd(check(libc::socket(libc::AF_PACKET, kind, 0))?))
-    }
+    socket(libc::AF_PACKET, libc::SOCK_RAW, 0)
 }
 
 fn set<T>(socket: &OwnedFd, level: i32, option: i32, value: &T) -> io::Result<()> {

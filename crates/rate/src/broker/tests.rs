@@ -29,7 +29,9 @@ fn later(broker: &mut Broker, now: Instant) -> Vec<(Process, Order)> {
 /// Grants, in Mbit/s.
 fn rates(orders: &[(Process, Order)]) -> Vec<(Process, f64)> {
     let grants = orders.iter().filter_map(|&(process, order)| match order {
-        Order::Grant { rate, .. } => Some((process, (rate.bits_per_second() / 1e5).round() / 10.0)),
+        Order::Grant { grant: Grant { rate, .. }, .. } => {
+            Some((process, (rate.bits_per_second() / 1e5).round() / 10.0))
+        }
         _ => None,
     });
     grants.collect()
@@ -62,7 +64,9 @@ fn nodes_count_alike_and_their_processes_share() {
     let orders = later(&mut broker, now);
     assert_eq!(rates(&orders), [(0, 20.0), (1, 20.0), (2, 50.0)]);
     let of_node = |(_, order): &(Process, Order)| match *order {
-        Order::Grant { node, .. } => Some((node.bits_per_second() / 1e6).round()),
+        Order::Grant { grant: Grant { node, .. }, .. } => {
+            Some((node.bits_per_second() / 1e6).round())
+        }
         _ => None,
     };
     assert_eq!(orders.iter().filter_map(of_node).collect::<Vec<_>>(), [40.0, 40.0, 50.0]);
@@ -140,7 +144,7 @@ fn the_young_are_settled_when_they_are_no_longer() {
     let mut broker = Broker::new(ids[0], network, 1.0);
     let grant = |process, mbits, is_settled| {
         let rate = mbit(mbits);
-        (process, Order::Grant { to: ids[1], rate, node: rate, is_settled })
+        (process, Order::Grant { to: ids[1], grant: Grant { rate, node: rate, is_settled } })
     };
     let ms = Duration::from_millis(1);
     broker.begin(0, nodes[0][0], nodes[1][0], now);
