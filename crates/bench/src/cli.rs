@@ -109,6 +109,11 @@ struct RatesOptions {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
 
+    /// After these go on with `auto` and those that it is held against, as long as 95 % ranges of their ratios do not tell whether its
+    /// bound is met, until each program has been run in N rounds
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    until_told: Option<u32>,
+
     /// Measure bursts, incast and programs at these delays only, one way, up to 1000
     #[arg(long, value_name = "MS", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(..=1000))]
     delay: Vec<u32>,
@@ -127,14 +132,16 @@ struct RatesOptions {
 impl RatesOptions {
     /// What both suites have, and the rest.
     fn split(self) -> (Options, Wishes) {
-        let Self { mut common, programs, program, rounds, delay, npb, pictures } = self;
+        let Self { mut common, programs, program, rounds, until_told, delay, npb, pictures } = self;
         let wants_programs = programs || program.is_some();
         let named = [("programs", wants_programs), ("npb", npb.is_some())];
         let named = named.iter().filter(|(name, is)| *is && !common.only.iter().any(|o| o == name));
         let named: Vec<_> = named.map(|(name, _)| (*name).to_owned()).collect();
         common.only.extend(named);
-        let rounds = rounds.map(|rounds| rounds as usize);
-        (common, Wishes { npb, pictures, program, rounds, delays: delay, ..Wishes::default() })
+        let [rounds, most_rounds] = [rounds, until_told].map(|it| it.map(|it| it as usize));
+        let wishes =
+            Wishes { npb, pictures, program, rounds, most_rounds, delays: delay, case: None };
+        (common, wishes)
     }
 }
 
@@ -223,13 +230,27 @@ fn measure(
     }
     session.drop_lab();
     let missed = figures.iter().filter(|figure| figure.met == Some(false)).count();
-    let judged = figures.iter().filter(|figure| figure.met.is_some()).count();
-    let met = format!("{} of {judged} bounds met, with {}\n", judged - missed, session.mpi.name);
+    let met = format!("{}, with {}\n", summary(&figures), session.mpi.name);
     // What cannot be printed is at least in the file.
     let printed = print(&(tables(&figures, options.markdown) + &met));
     options.json.as_deref().map_or(Ok(()), |path| write_json(path, &figures))?;
     printed.map_err(BenchError::Unprinted)?;
     Ok(is_whole && !session.has_gaps && !(options.strict && missed > 0))
+}
+
+/// How many bounds are met, and of how many that is not sure.
+fn summary(figures: &[Figure]) -> String {
+    let count = |wanted: &dyn Fn(&Figure) -> bool| figures.iter().filter(|it| wanted(it)).count();
+    let judged = count(&|figure| figure.met.is_some());
+    let met = count(&|figure| figure.met == Some(true));
+    let doubtful = |is_met| count(&|it| it.met == Some(is_met) && it.is_doubtful());
+    let doubt = match (doubtful(true), doubtful(false)) {
+        (0, 0) => String::new(),
+        (met, missed) => {
+            format!(" ({met} of these and {missed} of the others by less than runs differ)")
+        }
+    };
+    format!("{met} of {judged} bounds met{doubt}")
 }
 
 /// Keeps what was measured and tells what was not; whether that was nothing.
@@ -305,6 +326,17 @@ mod tests {
         assert!(check_names(&relays::GROUPS, &["trunks".to_owned()]).is_ok());
         let text = check_names(&p2p::GROUPS, &["lateness".to_owned()]).unwrap_err().to_string();
         assert!(text.contains("`lateness`") && text.contains("latency"), "{text}");
+    }
+
+    #[test]
+    fn what_is_in_doubt_is_counted() {
+        let samples = |by: f64| [0.9, 1.0, 1.1, 1.05, 0.95].map(|value| value * by);
+        let bound = Bound::RatioAtMost(1.02);
+        let figure = |by| Figure::new("f", "s", &samples(by), "v", &samples(1.0), bound);
+        assert_eq!(summary(&[0.5, 2.0].map(figure)), "1 of 2 bounds met");
+        let all = [0.5, 1.0, 1.1, 2.0].map(figure);
+        let text = "2 of 4 bounds met (1 of these and 1 of the others by less than runs differ)";
+        assert_eq!(summary(&all), text);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A figure: ours, what it is compared to, the bound and whether it is met.
 
 use crate::network::Network;
-use crate::samples::{median, quantile};
+use crate::samples::{median, quantile, ratio_range};
 use gridmpi_report::table::Table;
 use serde::Serialize;
 
@@ -56,6 +56,10 @@ pub struct Figure {
     pub bound: Bound,
     /// Ours by the other's; not a number (`null`) where the other's is not above 0, and then no bound on it is met.
     pub ratio: f64,
+    /// The range that holds the ratio with a probability of 95 %, where there are samples enough to say; where ours is held against the best
+    /// of several, of that of them by which the bound is harder to meet, end by end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub likely: Option<[f64; 2]>,
     /// Ours less the other's: the median over pairs where samples come in pairs.
     pub difference: f64,
     /// Quartiles.
@@ -98,7 +102,18 @@ impl Figure {
         bound: Bound,
     ) -> Self {
         let difference = median(ours) - median(against);
-        Self::judged(name.into(), unit, ours, whom, against, bound, difference)
+        let figure = Self::judged(name.into(), unit, ours, whom, against, bound, difference);
+        let likely = ratio_range(ours, against).filter(|_| bound.of_ratio().is_some());
+        Self { likely, ..figure }
+    }
+
+    /// The same where the other is the best of these: each of them may be, so that the range is theirs together.
+    #[must_use]
+    pub fn among(self, ours: &[f64], others: &[Vec<f64>]) -> Self {
+        let ranges: Option<Vec<_>> = others.iter().map(|other| ratio_range(ours, other)).collect();
+        let likely = ranges.and_then(|ranges| self.bound.hardest(ranges));
+        let likely = likely.filter(|_| self.bound.of_ratio().is_some());
+        Self { likely, ..self }
     }
 
     /// Of samples in pairs, each pair taken within a moment: what disturbs both counts for neither.
@@ -136,6 +151,7 @@ impl Figure {
             against: Against { whom: whom.to_owned(), value },
             bound,
             ratio,
+            likely: None,
             difference,
             spread: Spread { ours: quartiles(ours), against: quartiles(against), samples },
             met: bound.met(median(ours), difference, ratio).filter(|_| is_measured),
@@ -147,6 +163,31 @@ impl Figure {
     /// The ratio with so many digits behind the point, if there is one.
     pub(crate) fn ratio_text(&self, digits: usize) -> String {
         if self.ratio.is_nan() { "-".to_owned() } else { format!("{:.digits$}", self.ratio) }
+    }
+
+    /// The same, and the range that it is likely to be in.
+    fn likely_text(&self) -> String {
+        let ratio = self.ratio_text(3);
+        self.likely.map_or(ratio.clone(), |[low, high]| format!("{ratio} ({low:.3}–{high:.3})"))
+    }
+
+    /// Whether the bound is met by less than samples differ, or missed.
+    #[must_use]
+    pub fn is_doubtful(&self) -> bool {
+        self.met.is_some() && self.likely.is_some() && !self.is_told()
+    }
+
+    /// Whether samples tell that its bound on the ratio is met, or missed.
+    #[must_use]
+    pub fn is_told(&self) -> bool {
+        let is_outside = |(bound, [low, high]): (f64, [f64; 2])| bound < low || high < bound;
+        self.bound.of_ratio().zip(self.likely).is_some_and(is_outside)
+    }
+
+    fn verdict(&self) -> String {
+        let Some(met) = self.met else { return String::new() };
+        let doubt = if self.is_doubtful() { "?" } else { "" };
+        format!("{}{doubt}", if met { "yes" } else { "NO" })
     }
 
     /// The same in the table of programs.
@@ -169,6 +210,21 @@ impl Bound {
             Self::DifferenceAtMost(_) | Self::RatioAtMost(_) | Self::RatioAtLeast(_) => true,
             Self::AtMost(_) | Self::Told => false,
         }
+    }
+
+    /// What the ratio must be at most or at least.
+    fn of_ratio(self) -> Option<f64> {
+        match self {
+            Self::RatioAtMost(bound) | Self::RatioAtLeast(bound) => Some(bound),
+            Self::DifferenceAtMost(_) | Self::AtMost(_) | Self::Told => None,
+        }
+    }
+
+    /// Of ranges of a ratio the end on each side that is hardest on it; `None` of none.
+    fn hardest(self, ranges: Vec<[f64; 2]>) -> Option<[f64; 2]> {
+        let is_least = matches!(self, Self::RatioAtLeast(_));
+        let harder = |a: f64, b: f64| if is_least { a.min(b) } else { a.max(b) };
+        ranges.into_iter().reduce(|a, b| [harder(a[0], b[0]), harder(a[1], b[1])])
     }
 
     fn met(self, ours: f64, difference: f64, ratio: f64) -> Option<bool> {
@@ -224,7 +280,7 @@ pub fn table(figures: &[Figure]) -> Option<Table> {
         "value",
         "quartiles",
         "added",
-        "ratio",
+        "ratio (likely)",
         "bound",
         "met",
     ]);
@@ -240,13 +296,9 @@ pub fn table(figures: &[Figure]) -> Option<Table> {
             short(figure.against.value),
             range(figure.spread.against),
             short(figure.difference),
-            figure.ratio_text(3),
+            figure.likely_text(),
             figure.bound.text(figure.unit),
-            match figure.met {
-                Some(true) => "yes".to_owned(),
-                Some(false) => "NO".to_owned(),
-                None => String::new(),
-            },
+            figure.verdict(),
         ]);
     }
     (!is_empty).then_some(table)
@@ -276,6 +328,25 @@ mod tests {
         assert_eq!(figure(&[1.0], &[], Bound::RatioAtMost(2.0)), (false, None));
         assert_eq!(figure(&[1.0], &[], Bound::AtMost(2.0)), (true, Some(true)));
         assert_eq!(figure(&[1.0], &[], Bound::Told), (true, None));
+    }
+
+    #[test]
+    fn what_samples_cannot_tell_is_in_doubt() {
+        let samples = |by: f64| [0.9, 1.0, 1.1, 1.05, 0.95].map(|value| value * by);
+        let figure = |by, bound| Figure::new("f", "s", &samples(by), "v", &samples(1.0), bound);
+        let verdict = |by, bound| figure(by, bound).verdict();
+        let most = Bound::RatioAtMost(1.02);
+        assert_eq!([0.5, 1.01, 1.1, 2.0].map(|by| verdict(by, most)), ["yes", "yes?", "NO?", "NO"]);
+        assert_eq!(verdict(2.0, Bound::Told), "");
+        // Not clearly slower than the best, but perhaps than another; clearly slower than a third.
+        let likely = |others: &[f64], bound| {
+            let others: Vec<_> = others.iter().map(|by| samples(*by).to_vec()).collect();
+            figure(1.0, bound).among(&samples(1.0), &others).likely.unwrap()
+        };
+        let [low, high] = likely(&[1.0], most);
+        assert_eq!(likely(&[1.0, 0.5], most), [2.0 * low, 2.0 * high]);
+        assert_eq!(likely(&[1.0, 0.5], Bound::RatioAtLeast(0.98)), [low, high]);
+        assert!(figure(1.0, most).among(&samples(1.0), &[vec![1.0]]).likely.is_none());
     }
 
     #[test]

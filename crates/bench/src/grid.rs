@@ -28,7 +28,9 @@ pub fn table(figures: &[Figure]) -> Option<Table> {
 }
 
 fn text(figure: &Figure) -> String {
-    format!("{} ({})", short(figure.ours), figure.ratio_text(2))
+    let ratio = figure.ratio_text(2);
+    let likely = figure.likely.map(|[low, high]| format!(", {low:.2}–{high:.2}"));
+    format!("{} ({ratio}{})", short(figure.ours), likely.unwrap_or_default())
 }
 
 /// Each once, in the order in which they come first.

@@ -3,6 +3,12 @@
 use crate::error::BenchError;
 use std::collections::BTreeMap;
 
+/// Fewer samples can never tell two series apart with the probability asked for.
+const LEAST_SAMPLES: usize = 4;
+
+/// How many standard deviations hold 95 % of what is distributed normally, on both sides.
+const NORMAL_95: f64 = 1.96;
+
 /// Series of samples by name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Samples(BTreeMap<String, Vec<f64>>);
@@ -73,9 +79,48 @@ pub fn median(values: &[f64]) -> f64 {
     quantile(values, 0.5)
 }
 
+/// The range that holds the ratio of one series to another with a probability of 95 %, whatever the distribution; `None` of fewer than four
+/// samples each, or where one is not above 0. Hodges and Lehmann, "Estimates of Location Based on Rank Tests" (1963): the middle of the ratios of
+/// all pairs, as the rank-sum test bounds it.
+#[must_use]
+pub fn ratio_range(ours: &[f64], others: &[f64]) -> Option<[f64; 2]> {
+    let is_usable = |samples: &[f64]| {
+        samples.len() >= LEAST_SAMPLES && samples.iter().all(|value| *value > 0.0)
+    };
+    if !is_usable(ours) || !is_usable(others) {
+        return None;
+    }
+    let mut ratios: Vec<f64> =
+        ours.iter().flat_map(|ours| others.iter().map(move |other| ours / other)).collect();
+    ratios.sort_by(f64::total_cmp);
+    let [count, other_count] = [ours, others].map(|samples| samples.len() as f64);
+    let pairs = count * other_count;
+    let deviation = (pairs * (count + other_count + 1.0) / 12.0).sqrt();
+    let outside = (pairs / 2.0 - NORMAL_95 * deviation).floor().max(1.0) as usize;
+    Some([*ratios.get(outside - 1)?, *ratios.get(ratios.len() - outside)?])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_range_of_a_ratio_is_that_of_the_rank_sum_test() {
+        // Two of 25 pairs lie outside on each side (the test's 5 % for five and five).
+        let (ours, others) = ([2.0, 4.0, 6.0, 8.0, 10.0], [1.0; 5]);
+        assert_eq!(ratio_range(&ours, &others), Some([2.0, 10.0]));
+        let others = [1.0, 1.0, 1.0, 1.0, 2.0];
+        assert_eq!(ratio_range(&ours, &others), Some([2.0, 10.0]));
+        // Of many alike it is narrow, and the middle lies in it.
+        let many: Vec<f64> = (0..40).map(|n| 1.0 + f64::from(n * 7 % 40) / 400.0).collect();
+        let [low, high] = ratio_range(&many, &many).unwrap();
+        assert!(low < 1.0 && 1.0 < high && high - low < 0.03, "{low} {high}");
+        let twice: Vec<f64> = many.iter().map(|value| 2.0 * value).collect();
+        let [low, high] = ratio_range(&twice, &many).unwrap();
+        assert!(low < 2.0 && 2.0 < high, "{low} {high}");
+        assert!(ratio_range(&many, &[1.0; 3]).is_none());
+        assert!(ratio_range(&[1.0, 1.0, 0.0, 1.0], &many).is_none());
+    }
 
     #[test]
     fn lines_of_samples_are_found_between_others() {

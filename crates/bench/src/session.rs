@@ -55,6 +55,8 @@ pub struct Wishes {
     pub program: Option<String>,
     /// How often each program is run.
     pub rounds: Option<usize>,
+    /// In how many rounds at most, where fewer do not tell whether its bound is met.
+    pub most_rounds: Option<usize>,
     /// What the names of cases with several relays must contain.
     pub case: Option<String>,
     /// Where the binaries of the NAS Parallel Benchmarks are.

@@ -12,6 +12,7 @@ use crate::rates::sites::SITE;
 use crate::samples::median;
 use crate::session::Session;
 use crate::watched::Watched;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Most nodes of a cluster; more ranks share them.
@@ -72,20 +73,37 @@ pub(crate) struct Trial<'a> {
     pub(crate) read: Read<'a>,
 }
 
-/// How often every mode has its turn: whatever it takes, and where it takes little.
+/// How often every mode has its turn: whatever it takes, and where it takes little; and then those that matter as long as runs do not tell
+/// whether the bound is met, until there have been so many rounds.
 struct Rounds {
     all: usize,
     short: usize,
+    most: usize,
 }
 
 impl Rounds {
     fn of(session: &Session) -> Self {
+        let most = session.wishes.most_rounds.unwrap_or(0);
         match session.wishes.rounds {
-            Some(wanted) => Self { all: wanted, short: wanted },
-            None => Self { all: session.choose(1, 3), short: ROUNDS_OF_SHORT },
+            Some(wanted) => Self { all: wanted, short: wanted, most },
+            None => Self { all: session.choose(1, 3), short: ROUNDS_OF_SHORT, most },
         }
     }
+
+    /// The modes that have their turn in this round, none if it is one too many.
+    fn modes(&self, round: usize, outcomes: &Outcomes) -> Vec<usize> {
+        let is_short = || outcomes.iter().any(Outcome::is_short);
+        let wants_all = round < self.all || (round < self.short && is_short());
+        let wants_some = round < self.most;
+        // Every round begins with another one, so that what changes meanwhile meets all alike.
+        let order = (0..ALL_MODES.len()).map(|place| (place + round) % ALL_MODES.len());
+        let undecided = if wants_some { undecided(outcomes) } else { BTreeSet::new() };
+        order.filter(|place| wants_all || undecided.contains(place)).collect()
+    }
 }
+
+/// By mode.
+type Outcomes = [Outcome; ALL_MODES.len()];
 
 /// What came of one mode.
 #[derive(Clone, Debug, Default)]
@@ -114,23 +132,47 @@ fn compare(session: &mut Session, trial: &Trial<'_>, site: Site) -> Option<Vec<F
     let name = format!("{}, {} ms", trial.name, site.delay_ms);
     let conditions = Conditions::at(session, &name, &site)?;
     let rounds = Rounds::of(session);
-    let mut round = 0;
-    while round < rounds.all || (round < rounds.short && outcomes.iter().any(Outcome::is_short)) {
-        for place in order(round) {
+    for round in 0.. {
+        let modes = rounds.modes(round, &outcomes);
+        if modes.is_empty() {
+            break;
+        }
+        for place in modes {
             let (mode, outcome) = (ALL_MODES[place], &mut outcomes[place]);
             let name = format!("{name}: {}", mode.name());
             session.part(&name, |session| run(session, trial, &site, mode, outcome));
         }
-        round += 1;
     }
     session
         .part(&format!("{name}: pictures"), |session| draw(session, trial.name, &site, &outcomes));
     Some(figures(trial.name, &site, &conditions, &outcomes))
 }
 
-/// All modes, by turns: every round begins with another, so that what changes meanwhile meets all alike.
-fn order(round: usize) -> impl Iterator<Item = usize> {
-    (0..ALL_MODES.len()).map(move |place| (place + round) % ALL_MODES.len())
+/// The judged mode and those of its references by which its runs do not tell yet whether a bound is met; none where all are told, or one that
+/// is missed.
+fn undecided(outcomes: &Outcomes) -> BTreeSet<usize> {
+    let place_of = |wanted| ALL_MODES.iter().position(|mode| *mode == wanted);
+    let Some(judged) = place_of(Mode::Auto) else { return BTreeSet::new() };
+    let mut undecided = BTreeSet::new();
+    for kind in 0..kinds(outcomes) {
+        let Some(reading) = outcomes[judged].reading(kind) else { continue };
+        let bound = bound_of(reading.unit, Mode::Auto, says_speed(outcomes));
+        let ours = outcomes[judged].values(kind);
+        let against = |place: usize| {
+            Figure::new("", reading.unit, &ours, WHOM, &outcomes[place].values(kind), bound)
+        };
+        let figures: Vec<_> = REFERENCES
+            .iter()
+            .filter_map(|mode| place_of(*mode))
+            .map(|place| (place, against(place)))
+            .collect();
+        if figures.iter().any(|(_, figure)| figure.met == Some(false) && figure.is_told()) {
+            continue;
+        }
+        let open = figures.iter().filter(|(_, figure)| figure.met.is_some() && !figure.is_told());
+        undecided.extend(open.flat_map(|(place, _)| [*place, judged]));
+    }
+    undecided
 }
 
 fn run(
@@ -169,12 +211,7 @@ fn run(
 }
 
 /// Of each mode the run that took as long as most, where pictures are wanted.
-fn draw(
-    session: &Session,
-    name: &str,
-    site: &Site,
-    outcomes: &[Outcome; ALL_MODES.len()],
-) -> Result<(), BenchError> {
+fn draw(session: &Session, name: &str, site: &Site, outcomes: &Outcomes) -> Result<(), BenchError> {
     let Some(directory) = &session.wishes.pictures else { return Ok(()) };
     let spec = Route::Site(*site).spec("pictures")?;
     for (mode, outcome) in ALL_MODES.into_iter().zip(outcomes) {
@@ -200,20 +237,10 @@ fn carry_out(
     Ok(written())
 }
 
-fn figures(
-    name: &str,
-    site: &Site,
-    conditions: &Conditions,
-    outcomes: &[Outcome; ALL_MODES.len()],
-) -> Vec<Figure> {
-    // A program says as much in every mode; one that failed said nothing.
-    let kinds = outcomes.iter().filter_map(|outcome| outcome.readings.first()).map(Vec::len);
-    let kinds = kinds.max().unwrap_or(0);
+fn figures(name: &str, site: &Site, conditions: &Conditions, outcomes: &Outcomes) -> Vec<Figure> {
     let mut figures = Vec::new();
-    // Of itself the same, but not rounded to hundredths of a second, of which some take thirty.
-    let mut readings = outcomes.iter().flat_map(|outcome| &outcome.readings).flatten();
-    let says_speed = readings.any(|reading| reading.unit == SPEED);
-    for kind in 0..kinds {
+    let says_speed = says_speed(outcomes);
+    for kind in 0..kinds(outcomes) {
         let best = best(outcomes, kind);
         for (mode, outcome) in ALL_MODES.into_iter().zip(outcomes) {
             let values = outcome.values(kind);
@@ -221,12 +248,9 @@ fn figures(
             let row = [name, *part].join(if part.is_empty() { "" } else { " " });
             let row = format!("{row}, {} ms", site.delay_ms);
             let title = format!("{row}: {}", mode.name());
-            let bound = match *unit {
-                SPEED if mode == Mode::Auto => Bound::RatioAtLeast(LEAST),
-                "s" if mode == Mode::Auto && !says_speed => Bound::RatioAtMost(MOST),
-                _ => Bound::Told,
-            };
+            let bound = bound_of(unit, mode, says_speed);
             let figure = Figure::new(title, unit, &values, WHOM, &best, bound);
+            let figure = figure.among(&values, &references(outcomes, kind));
             if *unit != "s" {
                 figures.push(figure);
                 continue;
@@ -239,16 +263,42 @@ fn figures(
     figures
 }
 
+/// How many figures a program says: as many in every mode; one that failed said nothing.
+fn kinds(outcomes: &Outcomes) -> usize {
+    let kinds = outcomes.iter().filter_map(|outcome| outcome.readings.first()).map(Vec::len);
+    kinds.max().unwrap_or(0)
+}
+
+/// Whether it says its speed: of itself the same as its time, but not rounded to hundredths of a second, of which some take thirty.
+fn says_speed(outcomes: &Outcomes) -> bool {
+    let mut readings = outcomes.iter().flat_map(|outcome| &outcome.readings).flatten();
+    readings.any(|reading| reading.unit == SPEED)
+}
+
+/// What a figure of this mode must be.
+fn bound_of(unit: &str, mode: Mode, says_speed: bool) -> Bound {
+    match unit {
+        SPEED if mode == Mode::Auto => Bound::RatioAtLeast(LEAST),
+        "s" if mode == Mode::Auto && !says_speed => Bound::RatioAtMost(MOST),
+        _ => Bound::Told,
+    }
+}
+
 /// The samples of the mode that is compared to: that of the least median, or of the highest where more is better.
-fn best(outcomes: &[Outcome; ALL_MODES.len()], kind: usize) -> Vec<f64> {
+fn best(outcomes: &Outcomes, kind: usize) -> Vec<f64> {
     let reading = outcomes.iter().find_map(|outcome| outcome.reading(kind));
     let is_seconds = reading.is_some_and(|reading| reading.unit == "s");
-    let references = ALL_MODES.iter().zip(outcomes).filter(|(mode, _)| REFERENCES.contains(mode));
-    let samples = references.map(|(_, outcome)| outcome.values(kind));
-    let mut samples: Vec<_> = samples.filter(|samples| !samples.is_empty()).collect();
+    let mut samples = references(outcomes, kind);
     samples.sort_by(|a, b| median(a).total_cmp(&median(b)));
     let chosen = if is_seconds { samples.first() } else { samples.last() };
     chosen.cloned().unwrap_or_default()
+}
+
+/// The samples of each mode of which one is the best.
+fn references(outcomes: &Outcomes, kind: usize) -> Vec<Vec<f64>> {
+    let references = ALL_MODES.iter().zip(outcomes).filter(|(mode, _)| REFERENCES.contains(mode));
+    let samples = references.map(|(_, outcome)| outcome.values(kind));
+    samples.filter(|samples| !samples.is_empty()).collect()
 }
 
 impl Outcome {
@@ -295,9 +345,37 @@ mod tests {
         let other =
             Outcome { readings: vec![vec![Reading::other("Mop/s", 0.1)]], ..Outcome::default() };
         assert!(!other.is_short());
-        let firsts: Vec<_> = (0..ROUNDS_OF_SHORT).filter_map(|round| order(round).next()).collect();
+        let rounds = Rounds { all: 1, short: 5, most: 0 };
+        let short = ALL_MODES.map(|_| outcome(&[0.1]));
+        let firsts: Vec<_> = (0..5).map(|round| rounds.modes(round, &short)[0]).collect();
         assert_eq!(firsts, [0, 1, 2, 3, 4]);
-        assert_eq!(order(7).collect::<Vec<_>>(), [2, 3, 4, 0, 1]);
+        assert_eq!(rounds.modes(2, &short), [2, 3, 4, 0, 1]);
+        assert!(rounds.modes(5, &short).is_empty());
+        assert!(rounds.modes(1, &ALL_MODES.map(|_| outcome(&[3.0]))).is_empty());
+    }
+
+    #[test]
+    fn what_runs_do_not_tell_is_measured_on_as_long_as_that_is_wished() {
+        let [off, fair, half, auto] = [0, 2, 3, 4];
+        assert_eq!((ALL_MODES[off], ALL_MODES[fair]), (Mode::Off, Mode::Static));
+        assert_eq!((ALL_MODES[half], ALL_MODES[auto]), (Mode::Half, Mode::Auto));
+        let timed = |by: f64| {
+            let samples =
+                [0.9, 1.0, 1.1, 1.05, 0.95].map(|seconds| Reading::seconds("", seconds * by));
+            Outcome { readings: samples.map(|it| vec![it]).to_vec(), ..Outcome::default() }
+        };
+        let rounds = Rounds { all: 1, short: 5, most: 30 };
+        let modes = |by: [f64; 5], round| rounds.modes(round, &by.map(timed));
+        // Both faster ones are as fast as it; by the slow one all is told, and of tbf nobody asks.
+        assert_eq!(modes([1.0, 1.0, 1.02, 2.0, 1.0], 10), [off, fair, auto]);
+        assert_eq!(modes([1.0, 1.0, 1.5, 2.0, 1.0], 11), [auto, off]);
+        assert!(modes([1.0, 1.0, 1.02, 2.0, 1.0], 30).is_empty());
+        // It is clearly faster than all; clearly slower than one.
+        assert!(modes([2.0, 1.0, 2.0, 2.0, 1.0], 10).is_empty());
+        assert!(modes([1.0, 1.0, 0.5, 2.0, 1.0], 10).is_empty());
+        // One sample tells nothing.
+        let few = ALL_MODES.map(|_| outcome(&[3.0]));
+        assert_eq!(rounds.modes(2, &few), [fair, half, auto, off]);
     }
 
     #[test]
