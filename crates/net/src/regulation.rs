@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use gridmpi_engine::Word;
 use gridmpi_rate::{
-    Broker, Claimed, ClusterId, Correction, NodeId, Notice, Order, Path, Rate, SEGMENT, Seen,
+    Broker, Claimed, ClusterId, Correction, NodeId, Notice, Order, Parts, Path, Rate, SEGMENT, Seen,
 };
 use gridmpi_wire::{Carries, Demand, Grant, Limit, Part, ProcId, Share, Start, Transfer};
 
@@ -24,8 +24,8 @@ const WORTH_TIME: Duration = Duration::from_millis(1);
 /// Between two steps of a broker at least: what happens meanwhile is settled at once.
 const STEP: Duration = Duration::from_millis(1);
 
-/// Of a link's bandwidth what brokers grant where several nodes send.
-const GRANTED: f64 = 0.98;
+/// What brokers grant of what several nodes share.
+const GRANTED: Parts = Parts { links: 0.98, receivers: 0.99 };
 
 /// On the wire.
 const EQUAL_SHARE: f64 = 65_536.0;

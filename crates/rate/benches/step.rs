@@ -1,7 +1,7 @@
 //! How long a step of a broker takes in a grid of 2,000 nodes in 8 clusters: `cargo bench -p gridmpi-rate`. Ends with 1 if one takes longer than
 //! [`MOST`]; the median of many, since the machine may do something else meanwhile.
 
-use gridmpi_rate::{Broker, ClusterId, Network, NodeId, Notice, Rate};
+use gridmpi_rate::{Broker, ClusterId, Network, NodeId, Notice, Parts, Rate};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -41,7 +41,8 @@ fn grid(has_uplinks: bool) -> Grid {
 
 /// A broker that knows of transfers of all nodes, each to `fan` nodes of as many other clusters.
 fn broker(grid: &Grid, fan: usize, now: Instant) -> Broker {
-    let mut broker = Broker::new(grid.ids[0], grid.network.clone(), 0.98);
+    let mut broker =
+        Broker::new(grid.ids[0], grid.network.clone(), Parts { links: 0.98, receivers: 0.99 });
     for (cluster, nodes) in grid.nodes.iter().enumerate() {
         for (place, &from) in nodes.iter().enumerate() {
             for step in 1..=fan {

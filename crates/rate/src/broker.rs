@@ -8,7 +8,7 @@
 use crate::crowd::Crowds;
 use crate::inlets::{Inlets, Load};
 use crate::limits::Limits;
-use crate::links::{Correction, Granted, Links};
+use crate::links::{Correction, Granted, Links, Parts};
 use crate::rivals::{Notice, Portion, Rival, Told, portions};
 use crate::{Allocator, ClusterId, Grant, Network, NodeId, Rate, Seen, Transfer};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -116,14 +116,13 @@ pub struct Broker {
 }
 
 impl Broker {
-    /// That of `cluster`, nobody being active. Where several nodes send, only the part `part` of a link is theirs: a queue that
-    /// has come about where they met drains by the rest.
+    /// That of `cluster`, nobody being active. Where several nodes send, only these parts of what they share are theirs.
     #[must_use]
-    pub fn new(cluster: ClusterId, network: Network, part: f64) -> Self {
+    pub fn new(cluster: ClusterId, network: Network, parts: Parts) -> Self {
         Self {
             cluster,
             rivals: network.rivals(cluster),
-            links: Links::new(cluster, &network, part),
+            links: Links::new(cluster, &network, parts),
             crowds: Crowds::new(cluster, &network),
             network,
             inlets: Inlets::default(),
@@ -363,7 +362,7 @@ impl Broker {
         let all: Vec<_> = own.iter().copied().chain(theirs).collect();
         let mut transfers = self.transfers(&all);
         let is_lone = transfers.iter().all(|transfer| transfer.from == transfers[0].from);
-        let Links { lone, shared, part, .. } = &mut self.links;
+        let Links { lone, shared, parts, .. } = &mut self.links;
         let network = if is_lone { lone } else { shared };
         let capacity = |node| self.network.inward(node).bits_per_second();
         let mut binding = Vec::new();
@@ -376,7 +375,7 @@ impl Broker {
                 break (rates.to_vec(), loads);
             }
             for &node in &more {
-                let part = if loads[&node].senders > 1 { *part } else { 1.0 };
+                let part = if loads[&node].senders > 1 { parts.receivers } else { 1.0 };
                 let bound = Rate::from_bits_per_second(capacity(node) * part);
                 network.set_inward(node, bound.unwrap_or_else(|| self.network.inward(node)));
             }

@@ -34,7 +34,7 @@ pub use claims::{Claimed, Claims, Grant};
 pub use company::Path;
 pub use estimate::Seen;
 pub use frame::{ACKNOWLEDGEMENT, FRAME, HEADERS, HEADERS_IPV6, PAYLOAD, SEGMENT, Weight};
-pub use links::Correction;
+pub use links::{Correction, Parts};
 pub use network::{ClusterId, LinkId, Network, NodeId};
 pub use rate::Rate;
 pub use rivals::Notice;

@@ -22,6 +22,21 @@ const WORTH_A_WORD: f64 = 1.5;
 /// What is granted towards a cluster, bits per second, and to whom.
 pub(crate) type Granted = BTreeMap<ClusterId, (f64, BTreeSet<NodeId>)>;
 
+/// What is granted of what several nodes share, by what it carries: above 0, and 1 at most. A queue that has come about where they met drains
+/// by the rest.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Parts {
+    /// Of a link.
+    pub links: f64,
+    /// Of a receiver's interface, which binds only when it may not hold more.
+    pub receivers: f64,
+}
+
+impl Parts {
+    /// All.
+    pub const ALL: Self = Self { links: 1.0, receivers: 1.0 };
+}
+
 /// The links as the broker of one cluster knows them.
 #[derive(Clone, Debug)]
 pub(crate) struct Links {
@@ -29,18 +44,17 @@ pub(crate) struct Links {
     /// The network, open to what comes to receivers: when only one node sends, and with what is granted of each link when several do.
     pub(crate) lone: Network,
     pub(crate) shared: Network,
-    /// What is granted of links and receivers where several nodes send, by what they carry.
-    pub(crate) part: f64,
+    pub(crate) parts: Parts,
     /// What is believed of the link to each cluster, and what people were told of it last, or by the job file.
     estimates: BTreeMap<ClusterId, (Estimate, f64)>,
     corrections: Vec<Correction>,
 }
 
 impl Links {
-    pub(crate) fn new(cluster: ClusterId, network: &Network, part: f64) -> Self {
+    pub(crate) fn new(cluster: ClusterId, network: &Network, parts: Parts) -> Self {
         let lone = network.with_open_receivers();
-        let shared = lone.with_links_scaled(part);
-        Self { cluster, lone, shared, part, estimates: BTreeMap::new(), corrections: Vec::new() }
+        let shared = lone.with_links_scaled(parts.links);
+        Self { cluster, lone, shared, parts, estimates: BTreeMap::new(), corrections: Vec::new() }
     }
 
     /// What ours to a cluster is believed to carry.
@@ -74,7 +88,7 @@ impl Links {
     /// From now on a link carries so much.
     pub(crate) fn believe(&mut self, from: ClusterId, to: ClusterId, found: Rate) {
         self.lone.set_between(from, to, found);
-        let shared = Rate::from_bits_per_second(found.bits_per_second() * self.part);
+        let shared = Rate::from_bits_per_second(found.bits_per_second() * self.parts.links);
         self.shared.set_between(from, to, shared.unwrap_or(found));
     }
 

@@ -2,7 +2,8 @@
 //! what everybody was granted fits together and is what one who knew all would have granted, and nothing is said any more.
 
 use gridmpi_rate::{
-    Allocator, Broker, Claims, ClusterId, Network, NodeId, Notice, Order, Process, Rate, Transfer,
+    Allocator, Broker, Claims, ClusterId, Network, NodeId, Notice, Order, Parts, Process, Rate,
+    Transfer,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZero;
@@ -111,7 +112,7 @@ impl World {
             network.add_link(rate(*mbit), carried);
         }
         let links = links.into_iter().map(|(mbit, carried)| (mbit as f64 * 1e6, carried)).collect();
-        let brokers = ids.iter().map(|&id| Broker::new(id, network.clone(), 1.0)).collect();
+        let brokers = ids.iter().map(|&id| Broker::new(id, network.clone(), Parts::ALL)).collect();
         Self {
             dice,
             now: 0,

@@ -40,7 +40,7 @@ fn rates(orders: &[(Process, Order)]) -> Vec<(Process, f64)> {
 #[test]
 fn a_lone_sender_has_its_interface_and_gives_way() {
     let (network, ids, nodes, now) = site(2);
-    let mut broker = Broker::new(ids[0], network, 1.0);
+    let mut broker = Broker::new(ids[0], network, Parts::ALL);
     broker.begin(0, nodes[0][0], nodes[1][0], now);
     assert_eq!(rates(&broker.step(now + YOUNG)), [(0, 50.0)]);
     assert!(broker.step(now + YOUNG).is_empty() && !broker.wants_step(now));
@@ -55,7 +55,7 @@ fn a_lone_sender_has_its_interface_and_gives_way() {
 #[test]
 fn nodes_count_alike_and_their_processes_share() {
     let (network, ids, nodes, now) = site(2);
-    let mut broker = Broker::new(ids[0], network, 1.0);
+    let mut broker = Broker::new(ids[0], network, Parts::ALL);
     // Node 0 has two processes that send to one node, node 1 one that sends to all.
     broker.begin(0, nodes[0][0], nodes[1][0], now);
     broker.begin(1, nodes[0][0], nodes[1][0], now);
@@ -83,7 +83,7 @@ fn nodes_count_alike_and_their_processes_share() {
 #[test]
 fn an_old_share_is_taken_back_even_if_it_was_told_late() {
     let (network, ids, nodes, now) = site(2);
-    let mut broker = Broker::new(ids[0], network, 1.0);
+    let mut broker = Broker::new(ids[0], network, Parts::ALL);
     let to = nodes[1][0];
     let share = |orders: Vec<(Process, Order)>| {
         let of_it = |(process, order): (Process, Order)| match order {
@@ -110,7 +110,7 @@ fn an_uplink_that_several_share_is_left_as_it_was_said() {
     let ids = [0; 3].map(|_| network.add_cluster());
     let nodes = ids.map(|id| [0, 1].map(|_| network.add_node(id, mbit(50.0))));
     network.add_link(mbit(1000.0), &[(ids[0], ids[1]), (ids[0], ids[2])]);
-    let mut broker = Broker::new(ids[0], network, 1.0);
+    let mut broker = Broker::new(ids[0], network, Parts::ALL);
     (0..2).for_each(|n| broker.begin(n, nodes[0][n as usize], nodes[1][n as usize], now));
     for window in 0..100 {
         let at = now + YOUNG + Duration::from_millis(200 * window);
@@ -131,7 +131,7 @@ fn a_lone_sender_has_all_of_a_link_and_several_leave_something() {
     let fast = network.add_node(ids[0], mbit(1000.0));
     let other = network.add_node(ids[0], mbit(1000.0));
     let far = [1000.0, 1000.0].map(|rate| network.add_node(ids[1], mbit(rate)));
-    let mut broker = Broker::new(ids[0], network, 0.95);
+    let mut broker = Broker::new(ids[0], network, Parts { links: 0.95, ..Parts::ALL });
     far.iter().for_each(|&to| broker.begin(0, fast, to, now));
     assert_eq!(rates(&broker.step(now)), [(0, 160.0)]);
     broker.begin(1, other, far[0], now);
@@ -139,9 +139,21 @@ fn a_lone_sender_has_all_of_a_link_and_several_leave_something() {
 }
 
 #[test]
+fn a_lone_sender_has_all_of_a_receiver_and_several_leave_something() {
+    let (mut network, ids, mut nodes, now) = site(2);
+    let fast = network.add_node(ids[0], mbit(100.0));
+    nodes[0].push(fast);
+    let mut broker = Broker::new(ids[0], network, Parts { receivers: 0.9, ..Parts::ALL });
+    broker.begin(0, fast, nodes[1][0], now);
+    assert_eq!(rates(&later(&mut broker, now)), [(0, 50.0)]);
+    broker.begin(1, nodes[0][0], nodes[1][0], now + 10 * YOUNG);
+    assert_eq!(rates(&broker.step(now + 10 * YOUNG)), [(0, 22.5), (1, 22.5)]);
+}
+
+#[test]
 fn the_young_are_settled_when_they_are_no_longer() {
     let (network, ids, nodes, now) = site(2);
-    let mut broker = Broker::new(ids[0], network, 1.0);
+    let mut broker = Broker::new(ids[0], network, Parts::ALL);
     let grant = |process, mbits, is_settled| {
         let rate = mbit(mbits);
         (process, Order::Grant { to: ids[1], grant: Grant { rate, node: rate, is_settled } })
@@ -165,7 +177,7 @@ fn the_young_are_settled_when_they_are_no_longer() {
 #[test]
 fn what_changes_nothing_for_a_process_is_not_told() {
     let (network, ids, nodes, now) = site(2);
-    let mut broker = Broker::new(ids[0], network, 1.0);
+    let mut broker = Broker::new(ids[0], network, Parts::ALL);
     (0..4).for_each(|n| broker.begin(n, nodes[0][n as usize], nodes[1][0], now));
     assert_eq!(rates(&broker.step(now + YOUNG)).len(), 4);
     // More destinations, or fewer, of a process that is held to the link's share anyway.
@@ -182,8 +194,8 @@ fn what_changes_nothing_for_a_process_is_not_told() {
 #[test]
 fn an_incast_is_shared_with_other_clusters() {
     let (network, ids, nodes, now) = site(3);
-    let mut a = Broker::new(ids[0], network.clone(), 1.0);
-    let mut b = Broker::new(ids[1], network, 1.0);
+    let mut a = Broker::new(ids[0], network.clone(), Parts::ALL);
+    let mut b = Broker::new(ids[1], network, Parts::ALL);
     a.begin(0, nodes[0][0], nodes[2][0], now);
     assert_eq!(rates(&a.step(now + YOUNG)), [(0, 50.0)]);
     let told = a.notices();
@@ -202,7 +214,7 @@ fn an_incast_is_shared_with_other_clusters() {
 fn a_link_that_carries_less_than_was_said_is_granted_less_and_people_are_told() {
     let (mut network, ids, nodes, now) = site(2);
     network.set_between(ids[0], ids[1], mbit(1600.0));
-    let mut broker = Broker::new(ids[0], network, 1.0);
+    let mut broker = Broker::new(ids[0], network, Parts::ALL);
     (0..4).for_each(|n| broker.begin(n, nodes[0][n as usize], nodes[1][n as usize], now));
     assert_eq!(rates(&broker.step(now + YOUNG)).len(), 4);
     let ms = Duration::from_millis(1);
@@ -230,7 +242,7 @@ fn what_a_link_has_turned_out_to_carry_is_known_to_brokers_whose_transfers_meet_
     let nodes = ids.map(|id| [0, 1].map(|_| network.add_node(id, mbit(500.0))));
     network.add_link(mbit(800.0), &[(ids[0], ids[2])]);
     network.add_link(mbit(1000.0), &[(ids[1], ids[2])]);
-    let [mut a, mut b] = [0, 1].map(|of| Broker::new(ids[of], network.clone(), 1.0));
+    let [mut a, mut b] = [0, 1].map(|of| Broker::new(ids[of], network.clone(), Parts::ALL));
     let begin = |broker: &mut Broker, of: usize, now| {
         let pairs = nodes[of].iter().flat_map(|&from| nodes[2].map(|to| (from, to)));
         pairs.zip(0..).for_each(|((from, to), n)| broker.begin(n / 2, from, to, now));
@@ -270,7 +282,7 @@ fn what_a_link_has_turned_out_to_carry_is_known_to_brokers_whose_transfers_meet_
 #[test]
 fn members_learn_how_many_are_to_be_expected() {
     let (network, ids, nodes, now) = site(2);
-    let mut broker = Broker::new(ids[0], network, 1.0);
+    let mut broker = Broker::new(ids[0], network, Parts::ALL);
     (0..4).for_each(|n| broker.join(n, nodes[0][n as usize]));
     let round = |broker: &mut Broker, senders: u32| {
         let pair = |n: u32| (nodes[0][n as usize], nodes[1][n as usize]);
@@ -299,7 +311,7 @@ fn those_who_send_to_several_clusters_begin_with_what_one_uplink_leaves_them() {
     let nodes: Vec<_> = (0..4).map(|_| network.add_node(ids[0], mbit(50.0))).collect();
     let far = [network.add_node(ids[1], mbit(50.0)), network.add_node(ids[2], mbit(50.0))];
     network.add_link(mbit(160.0), &[(ids[0], ids[1]), (ids[0], ids[2])]);
-    let mut broker = Broker::new(ids[0], network, 1.0);
+    let mut broker = Broker::new(ids[0], network, Parts::ALL);
     (0..4).for_each(|n| broker.join(n, nodes[n as usize]));
     let now = Instant::now();
     for round in 1..=5 {
@@ -323,7 +335,7 @@ fn those_who_send_to_several_clusters_begin_with_what_one_uplink_leaves_them() {
 #[test]
 fn what_is_gone_counts_no_longer_and_nonsense_never_did() {
     let (network, ids, nodes, now) = site(2);
-    let mut broker = Broker::new(ids[0], network, 1.0);
+    let mut broker = Broker::new(ids[0], network, Parts::ALL);
     broker.begin(0, nodes[0][0], nodes[1][0], now);
     broker.begin(0, nodes[0][0], nodes[1][0], now);
     broker.begin(1, nodes[0][1], nodes[1][0], now);
@@ -345,7 +357,7 @@ fn those_who_gather_into_one_cluster_begin_with_what_its_uplink_leaves_them_all(
     let mut add = |id| (0..4).map(|_| network.add_node(id, mbit(50.0))).collect::<Vec<_>>();
     let [ours, theirs, far] = ids.map(&mut add);
     network.add_link(mbit(160.0), &[(ids[0], ids[2]), (ids[1], ids[2])]);
-    let mut broker = Broker::new(ids[0], network, 1.0);
+    let mut broker = Broker::new(ids[0], network, Parts::ALL);
     (0..4).for_each(|n| broker.join(n, ours[n as usize]));
     let now = Instant::now();
     let starts = |broker: &mut Broker| {
