@@ -22,6 +22,9 @@ const REFERENCES: [Mode; 3] = [Mode::Off, Mode::Static, Mode::Half];
 /// A figure of less than so many seconds is measured in so many rounds at least, where nothing else is wished: one alone says little of 2 %.
 const SHORT_SECONDS: f64 = 2.0;
 const ROUNDS_OF_SHORT: usize = 5;
+/// After so many rounds it is looked whether runs tell if a bound is met, then after twice as many, and so on: who looks often is told
+/// something by chance.
+const FIRST_LOOK: usize = 5;
 /// What takes longer than the best of them by more than this is slowed down.
 const MOST: f64 = 1.02;
 /// The same by its speed.
@@ -79,26 +82,36 @@ struct Rounds {
     all: usize,
     short: usize,
     most: usize,
+    /// Those that mattered when that was last looked at.
+    open: BTreeSet<usize>,
 }
 
 impl Rounds {
     fn of(session: &Session) -> Self {
         let most = session.wishes.most_rounds.unwrap_or(0);
         match session.wishes.rounds {
-            Some(wanted) => Self { all: wanted, short: wanted, most },
-            None => Self { all: session.choose(1, 3), short: ROUNDS_OF_SHORT, most },
+            Some(wanted) => Self::new(wanted, wanted, most),
+            None => Self::new(session.choose(1, 3), ROUNDS_OF_SHORT, most),
         }
     }
 
+    fn new(all: usize, short: usize, most: usize) -> Self {
+        let is_compared = |mode| mode == Mode::Auto || REFERENCES.contains(&mode);
+        let matters = |place: &usize| is_compared(ALL_MODES[*place]);
+        Self { all, short, most, open: (0..ALL_MODES.len()).filter(matters).collect() }
+    }
+
     /// The modes that have their turn in this round, none if it is one too many.
-    fn modes(&self, round: usize, outcomes: &Outcomes) -> Vec<usize> {
+    fn modes(&mut self, round: usize, outcomes: &Outcomes) -> Vec<usize> {
+        if round.is_multiple_of(FIRST_LOOK) && (round / FIRST_LOOK).is_power_of_two() {
+            self.open = undecided(outcomes);
+        }
         let is_short = || outcomes.iter().any(Outcome::is_short);
         let wants_all = round < self.all || (round < self.short && is_short());
-        let wants_some = round < self.most;
+        let wants = |place: &usize| wants_all || (round < self.most && self.open.contains(place));
         // Every round begins with another one, so that what changes meanwhile meets all alike.
         let order = (0..ALL_MODES.len()).map(|place| (place + round) % ALL_MODES.len());
-        let undecided = if wants_some { undecided(outcomes) } else { BTreeSet::new() };
-        order.filter(|place| wants_all || undecided.contains(place)).collect()
+        order.filter(wants).collect()
     }
 }
 
@@ -131,7 +144,7 @@ fn compare(session: &mut Session, trial: &Trial<'_>, site: Site) -> Option<Vec<F
     let mut outcomes = ALL_MODES.map(|_| Outcome::default());
     let name = format!("{}, {} ms", trial.name, site.delay_ms);
     let conditions = Conditions::at(session, &name, &site)?;
-    let rounds = Rounds::of(session);
+    let mut rounds = Rounds::of(session);
     for round in 0.. {
         let modes = rounds.modes(round, &outcomes);
         if modes.is_empty() {
@@ -345,7 +358,7 @@ mod tests {
         let other =
             Outcome { readings: vec![vec![Reading::other("Mop/s", 0.1)]], ..Outcome::default() };
         assert!(!other.is_short());
-        let rounds = Rounds { all: 1, short: 5, most: 0 };
+        let mut rounds = Rounds::new(1, 5, 0);
         let short = ALL_MODES.map(|_| outcome(&[0.1]));
         let firsts: Vec<_> = (0..5).map(|round| rounds.modes(round, &short)[0]).collect();
         assert_eq!(firsts, [0, 1, 2, 3, 4]);
@@ -364,18 +377,21 @@ mod tests {
                 [0.9, 1.0, 1.1, 1.05, 0.95].map(|seconds| Reading::seconds("", seconds * by));
             Outcome { readings: samples.map(|it| vec![it]).to_vec(), ..Outcome::default() }
         };
-        let rounds = Rounds { all: 1, short: 5, most: 30 };
-        let modes = |by: [f64; 5], round| rounds.modes(round, &by.map(timed));
+        let modes = |by: [f64; 5], round| Rounds::new(1, 5, 30).modes(round, &by.map(timed));
         // Both faster ones are as fast as it; by the slow one all is told, and of tbf nobody asks.
         assert_eq!(modes([1.0, 1.0, 1.02, 2.0, 1.0], 10), [off, fair, auto]);
-        assert_eq!(modes([1.0, 1.0, 1.5, 2.0, 1.0], 11), [auto, off]);
+        assert_eq!(modes([1.0, 1.0, 1.5, 2.0, 1.0], 20), [off, auto]);
         assert!(modes([1.0, 1.0, 1.02, 2.0, 1.0], 30).is_empty());
         // It is clearly faster than all; clearly slower than one.
         assert!(modes([2.0, 1.0, 2.0, 2.0, 1.0], 10).is_empty());
         assert!(modes([1.0, 1.0, 0.5, 2.0, 1.0], 10).is_empty());
-        // One sample tells nothing.
+        // Before the first look all of them matter, and between two those that did.
+        let mut rounds = Rounds::new(1, 5, 30);
         let few = ALL_MODES.map(|_| outcome(&[3.0]));
         assert_eq!(rounds.modes(2, &few), [fair, half, auto, off]);
+        assert_eq!(rounds.modes(10, &[1.0, 1.0, 1.5, 2.0, 1.0].map(timed)), [off, auto]);
+        assert_eq!(rounds.modes(11, &[2.0, 1.0, 2.0, 2.0, 1.0].map(timed)), [auto, off]);
+        assert!(rounds.modes(20, &[2.0, 1.0, 2.0, 2.0, 1.0].map(timed)).is_empty());
     }
 
     #[test]
