@@ -102,17 +102,16 @@ impl Figure {
         bound: Bound,
     ) -> Self {
         let difference = median(ours) - median(against);
-        let figure = Self::judged(name.into(), unit, ours, whom, against, bound, difference);
-        let likely = ratio_range(ours, against).filter(|_| bound.of_ratio().is_some());
-        Self { likely, ..figure }
+        Self::judged(name.into(), unit, ours, whom, against, bound, difference)
+            .among(ours, &[against])
     }
 
     /// The same where the other is the best of these: each of them may be, so that the range is theirs together.
     #[must_use]
-    pub fn among(self, ours: &[f64], others: &[Vec<f64>]) -> Self {
-        let ranges: Option<Vec<_>> = others.iter().map(|other| ratio_range(ours, other)).collect();
+    pub fn among(self, ours: &[f64], others: &[impl AsRef<[f64]>]) -> Self {
+        let ranges = others.iter().map(|other| ratio_range(ours, other.as_ref()));
+        let ranges: Option<Vec<_>> = ranges.collect();
         let likely = ranges.and_then(|ranges| self.bound.hardest(ranges));
-        let likely = likely.filter(|_| self.bound.of_ratio().is_some());
         Self { likely, ..self }
     }
 
@@ -220,10 +219,13 @@ impl Bound {
         }
     }
 
-    /// Of ranges of a ratio the end on each side that is hardest on it; `None` of none.
+    /// Of ranges of a ratio the end on each side that is hardest on it; `None` of none, or if it is not on a ratio.
     fn hardest(self, ranges: Vec<[f64; 2]>) -> Option<[f64; 2]> {
-        let is_least = matches!(self, Self::RatioAtLeast(_));
-        let harder = |a: f64, b: f64| if is_least { a.min(b) } else { a.max(b) };
+        let harder = match self {
+            Self::RatioAtMost(_) => f64::max,
+            Self::RatioAtLeast(_) => f64::min,
+            Self::DifferenceAtMost(_) | Self::AtMost(_) | Self::Told => return None,
+        };
         ranges.into_iter().reduce(|a, b| [harder(a[0], b[0]), harder(a[1], b[1])])
     }
 
