@@ -24,6 +24,10 @@ const UNANSWERED: Duration = Duration::from_secs(1);
 const PROBES: u64 = 2;
 const CAREFUL: Duration = Duration::from_secs(30);
 
+/// One in so many of the short transfers that take nothing from anybody is told of all the same: by these the broker sees how many send at
+/// the same time.
+const TOLD: u32 = 8;
+
 /// What a broker is to be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claimed {
@@ -65,6 +69,8 @@ pub struct Claims {
     careful_until: Option<Instant>,
     demand: Demand,
     told: Vec<Claimed>,
+    /// Transfers in a row that went untold.
+    untold: u32,
 }
 
 /// What the broker lets a process send to a cluster.
@@ -110,6 +116,7 @@ impl Claims {
             careful_until: None,
             demand: Demand::default(),
             told: Vec::new(),
+            untold: 0,
         }
     }
 
@@ -189,6 +196,18 @@ impl Claims {
         let part = Rate::from_bits_per_second(part).unwrap_or(self.shared);
         let path = self.path.map(|path| Path { link: path.link.min(part), ..path });
         self.among = path.and_then(|path| self.company.bounds(&path));
+    }
+
+    /// Whether a transfer that a grant would come too late for may begin untold. It may where it begins with all that the interface carries,
+    /// since as many as send at the same time leave each of them that, and nothing was lost lately: to others it is no more than they
+    /// were to be ready for. To be asked once for each.
+    pub fn may_go_untold(&mut self) -> bool {
+        let has_all = |path: Path| self.base >= path.interface && path.interface < path.link;
+        let is_roomy = !self.is_unanswered && self.path.is_some_and(has_all);
+        let is_plain = !self.has_some() && !self.is_entered() && self.held.is_none();
+        let may = is_roomy && is_plain && self.careful_until.is_none() && self.untold + 1 < TOLD;
+        self.untold = if may { self.untold + 1 } else { 0 };
+        may
     }
 
     /// Much waits to be sent to process `user` on node `to`.
@@ -440,6 +459,36 @@ mod tests {
         assert_eq!(claims.rate(), mbit(7.0));
         claims.hold(None);
         assert_eq!(claims.rate(), mbit(50.0));
+    }
+
+    #[test]
+    fn short_transfers_that_take_nothing_from_anybody_are_told_of_now_and_then() {
+        let (mut claims, nodes, now) = claims();
+        let path = Path { node: nodes[0], interface: mbit(50.0), link: mbit(160.0) };
+        claims.go_over(path, Rate::UNBOUNDED);
+        assert!(!claims.may_go_untold(), "four have less than the interface carries");
+        claims.begin_with(mbit(50.0), mbit(160.0));
+        for _ in 0..3 {
+            assert!((1..TOLD).all(|_| claims.may_go_untold()));
+            assert!(!claims.may_go_untold());
+        }
+        let never = |change: &dyn Fn(&mut Claims)| {
+            let mut claims = claims.clone();
+            change(&mut claims);
+            assert!((0..TOLD).all(|_| !claims.may_go_untold()));
+        };
+        never(&|claims| claims.begin(nodes[1], 0, now));
+        never(&|claims| claims.enter(&[(nodes[0], 0)], true));
+        never(&|claims| claims.hold(Some(mbit(50.0))));
+        never(&|claims| claims.resent(PROBES + 1, now));
+        never(&|claims| claims.begin_with(mbit(40.0), mbit(160.0)));
+        never(&|claims| claims.go_over(Path { link: mbit(50.0), ..path }, Rate::UNBOUNDED));
+        never(&Claims::forsake);
+        never(&|claims| {
+            claims.begin(nodes[0], 0, now);
+            claims.used(0.0, now + UNANSWERED);
+            claims.end(nodes[0], 0);
+        });
     }
 
     #[test]
