@@ -531,7 +531,7 @@ pub(crate) mod tests {
     const BROKER: ProcId = ProcId(1);
     const THERE: ProcId = ProcId(2);
 
-    /// One that its broker is asked by, connected to both: interfaces of 50 Mbit/s before a link of 160, of which each has 8 without a broker.
+    /// A process with its broker and another cluster, connected to both: interfaces of 50 Mbit/s before a link of 160, of which it has 40 without a broker.
     fn regulated() -> (State, [TcpStream; 2]) {
         let mbit = |value: f64| Rate::from_bits_per_second(value * 1e6).unwrap();
         let mut network = Network::new();
@@ -541,7 +541,7 @@ pub(crate) mod tests {
         let names = ["a", "b"].map(str::to_owned).to_vec();
         let online = Online { network, nodes, brokers: vec![BROKER, THERE], names, warn: |_| {} };
         let (clusters, online) = (vec![0, 0, 1], Some(online));
-        let rates = vec![None, Some(mbit(8.0))];
+        let rates = vec![None, Some(mbit(40.0))];
         let mut state = state_paced(Pacing { clusters, rates, online, ..Pacing::default() });
         let ends = [BROKER, THERE].map(|peer| meet(&mut state, (peer, Strand::FIRST)));
         state.flush();
@@ -569,7 +569,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_the_interface_lets_out_in_a_turn_need_not_be_claimed_where_it_has_all_of_it() {
+    fn a_short_message_need_not_be_claimed_where_the_link_has_room() {
         let claims = |rate, bytes| {
             let (mut state, _ends) = regulated();
             let begins_with = |paced: &mut Paced| {
@@ -582,8 +582,8 @@ pub(crate) mod tests {
             state.claim(1, THERE);
             state.has_claimed(THERE)
         };
-        assert!(!claims(50e6, 20_000));
-        assert!(claims(50e6, 1 << 20) && claims(40e6, 20_000));
+        assert!(!claims(160e6, 10_000));
+        assert!(claims(160e6, 1 << 20) && claims(50e6, 10_000));
     }
 
     /// It has had a turn and waits for the next one.

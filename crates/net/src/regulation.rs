@@ -13,7 +13,7 @@ use gridmpi_rate::{
 use gridmpi_wire::{Carries, Demand, Grant, Limit, Part, ProcId, Share, Start, Transfer};
 
 use crate::Online;
-use crate::paces::Paced;
+use crate::paces::{Paced, wire_bits};
 use crate::state::State;
 use crate::timers::Due;
 
@@ -310,7 +310,7 @@ impl State {
     /// Whether so many bytes to it are over before anybody could do anything about them, and take nothing from anybody.
     fn may_go_untold(&mut self, cluster: u16, bytes: u64) -> bool {
         self.paces.get(cluster).is_some_and(|Paced { pacer, claims, .. }| {
-            pacer.need_no_spacing(bytes) && claims.may_go_untold()
+            pacer.need_no_spacing(bytes) && claims.may_go_untold(wire_bits(bytes), Instant::now())
         })
     }
 
