@@ -528,62 +528,30 @@ pub(crate) mod tests {
         listener.accept().unwrap().0
     }
 
-    const BROKER: ProcId = ProcId(1);
-    const THERE: ProcId = ProcId(2);
-
-    /// A process with its broker and another cluster, connected to both: interfaces of 50 Mbit/s before a link of 160, of which it has 40 without a broker.
-    fn regulated() -> (State, [TcpStream; 2]) {
-        let mbit = |value: f64| Rate::from_bits_per_second(value * 1e6).unwrap();
-        let mut network = Network::new();
-        let [a, b] = [(); 2].map(|()| network.add_cluster());
-        network.add_link(mbit(160.0), &[(a, b)]);
-        let nodes = [a, a, b].map(|cluster| network.add_node(cluster, mbit(50.0))).to_vec();
-        let names = ["a", "b"].map(str::to_owned).to_vec();
-        let online = Online { network, nodes, brokers: vec![BROKER, THERE], names, warn: |_| {} };
-        let (clusters, online) = (vec![0, 0, 1], Some(online));
-        let rates = vec![None, Some(mbit(40.0))];
-        let mut state = state_paced(Pacing { clusters, rates, online, ..Pacing::default() });
-        let ends = [BROKER, THERE].map(|peer| meet(&mut state, (peer, Strand::FIRST)));
-        state.flush();
-        (state, ends)
-    }
-
-    fn post(state: &mut State, bytes: usize) {
-        let much = SendBuffer::from_bytes(Bytes::from(vec![0; bytes]));
-        state.endpoint.send(THERE, ContextId::WORLD, Rank(0), 1, Mode::Standard, much);
-    }
-
     #[test]
     fn a_claim_leaves_before_what_it_is_for() {
-        let (mut state, _ends) = regulated();
+        let (broker, far) = (ProcId(1), ProcId(2));
+        let mut network = Network::new();
+        let [a, b] = [(); 2].map(|()| network.add_cluster());
+        let nodes = [a, a, b].map(|cluster| network.add_node(cluster, Rate::UNBOUNDED)).to_vec();
+        let names = ["a", "b"].map(str::to_owned).to_vec();
+        let online = Online { network, nodes, brokers: vec![broker, far], names, warn: |_| {} };
+        let rates = vec![None, Rate::from_bits_per_second(8e6)];
+        let (clusters, online) = (vec![0, 0, 1], Some(online));
+        let mut state = state_paced(Pacing { clusters, rates, online, ..Pacing::default() });
+        let _ends = [broker, far].map(|peer| meet(&mut state, (peer, Strand::FIRST)));
+        state.flush();
         let written = |state: &mut State, peer| {
             let (_, token) = state.peers[&peer].links[0];
             let Some(Socket::Link(link)) = state.sockets.get(token) else { panic!("it is lost") };
             link.written
         };
-        let before = [BROKER, THERE].map(|peer| written(&mut state, peer));
-        post(&mut state, 1 << 20);
-        state.claim(1, THERE);
-        let after = [BROKER, THERE].map(|peer| written(&mut state, peer));
+        let before = [broker, far].map(|peer| written(&mut state, peer));
+        let much = SendBuffer::from_bytes(Bytes::from(vec![0; 1 << 20]));
+        state.endpoint.send(far, ContextId::WORLD, Rank(0), 1, Mode::Standard, much);
+        state.claim(1, far);
+        let after = [broker, far].map(|peer| written(&mut state, peer));
         assert!(after[0] > before[0] && after[1] == before[1], "{before:?} {after:?}");
-    }
-
-    #[test]
-    fn a_short_message_need_not_be_claimed_where_the_link_has_room() {
-        let claims = |rate, bytes| {
-            let (mut state, _ends) = regulated();
-            let begins_with = |paced: &mut Paced| {
-                let rate = Rate::from_bits_per_second(rate).unwrap();
-                paced.claims.begin_with(rate, Rate::from_bits_per_second(160e6).unwrap());
-            };
-            state.paces.get(1).map(begins_with);
-            state.follow_claims(Instant::now());
-            post(&mut state, bytes);
-            state.claim(1, THERE);
-            state.has_claimed(THERE)
-        };
-        assert!(!claims(160e6, 10_000));
-        assert!(claims(160e6, 1 << 20) && claims(50e6, 10_000));
     }
 
     /// It has had a turn and waits for the next one.

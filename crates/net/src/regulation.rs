@@ -13,7 +13,6 @@ use gridmpi_rate::{
 use gridmpi_wire::{Carries, Demand, Grant, Limit, Part, ProcId, Share, Start, Transfer};
 
 use crate::Online;
-use crate::paces::{Paced, wire_bits};
 use crate::state::State;
 use crate::timers::Due;
 
@@ -271,7 +270,7 @@ impl State {
         if backlog <= WORTH || is_claimed && !self.is_leaving(cluster, peer) {
             return;
         }
-        if !self.is_worth_a_claim(cluster, backlog) || self.may_go_untold(cluster, backlog) {
+        if !self.is_worth_a_claim(cluster, backlog) {
             return;
         }
         if self.goes_on(cluster, peer) {
@@ -305,13 +304,6 @@ impl State {
         let Some(paced) = self.paces.get(cluster) else { return false };
         let in_time = paced.claims.least().bits_per_second() * WORTH_TIME.as_secs_f64();
         bytes > WORTH && bytes as f64 * 8.0 > in_time
-    }
-
-    /// Whether so many bytes to it are over before anybody could do anything about them, and take nothing from anybody.
-    fn may_go_untold(&mut self, cluster: u16, bytes: u64) -> bool {
-        self.paces.get(cluster).is_some_and(|Paced { pacer, claims, .. }| {
-            pacer.need_no_spacing(bytes) && claims.may_go_untold(wire_bits(bytes), Instant::now())
-        })
     }
 
     /// Makes the connection to the broker before it is needed.

@@ -44,7 +44,7 @@ impl State {
         let mut has_some = false;
         for (cluster, sum) in (0u16..).zip(sums) {
             let seen = sum.seen();
-            self.note_use(cluster, sum.used, seen, now);
+            self.note_use(cluster, sum.used, seen.resent, now);
             if seen != Seen::default() {
                 has_some = true;
                 self.tell_seen(cluster, seen, now);
@@ -56,12 +56,11 @@ impl State {
         }
     }
 
-    /// So much of what was sent to a cluster has arrived, or is at a relay: the broker is told if that is less than is granted. And what else
-    /// was seen.
-    fn note_use(&mut self, cluster: u16, acknowledged: u64, seen: Seen, now: Instant) {
+    /// So much of what was sent to a cluster has arrived, or is at a relay: the broker is told if that is less than is granted. And so many
+    /// segments were sent again.
+    fn note_use(&mut self, cluster: u16, acknowledged: u64, resent: u64, now: Instant) {
         let Some(paced) = self.paces.get(cluster) else { return };
-        paced.claims.resent(seen.resent, now);
-        paced.claims.waited(seen.queued);
+        paced.claims.resent(resent, now);
         if paced.claims.used(wire_bits(acknowledged), now)
             && let Some(regulation) = &mut self.regulation
         {

@@ -64,7 +64,7 @@ pub enum Order {
         /// More than 0.
         share: f64,
     },
-    /// As long as it has no grant for a cluster it may send so fast, as far as its interface carries that.
+    /// As long as it has no grant for a cluster it may send so fast.
     Start {
         /// The receiving cluster.
         to: ClusterId,
@@ -444,15 +444,16 @@ impl Broker {
         }
         for to in self.crowds.clusters() {
             let told = self.members.iter().filter(|&(&process, _)| is_new(process, to));
-            let start = |(&process, _)| Some((process, self.start(to)?));
+            let start = |(&process, &node)| Some((process, self.start(node, to)?));
             orders.extend(told.filter_map(start));
         }
         orders
     }
 
-    /// What transfers to a cluster begin with.
-    fn start(&self, to: ClusterId) -> Option<Order> {
-        let rate = self.crowds.left(to, &self.links.lone)?;
+    /// What transfers from a node to a cluster begin with.
+    fn start(&self, node: NodeId, to: ClusterId) -> Option<Order> {
+        let left = self.crowds.left(to, &self.links.lone)?;
+        let rate = left.min(self.network.interface(node));
         Some(Order::Start { to, rate, link: self.links.to(to) })
     }
 

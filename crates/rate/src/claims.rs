@@ -6,7 +6,6 @@
 
 use crate::company::{Bounds, Company, Path};
 use crate::demand::Demand;
-use crate::untold::{self, Untold};
 use crate::{NodeId, Process, Rate};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -25,9 +24,6 @@ const UNANSWERED: Duration = Duration::from_secs(1);
 const PROBES: u64 = 2;
 const CAREFUL: Duration = Duration::from_secs(30);
 
-/// What waits longer before the link than round trips differ by anyway: it carries less than was said, perhaps.
-const WAITS: Duration = Duration::from_millis(10);
-
 /// What a broker is to be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claimed {
@@ -44,9 +40,8 @@ pub struct Claims {
     least: Rate,
     fair: Rate,
     said: Option<Rate>,
-    /// What transfers begin with: more than that where few are active at the same time; and what the link leaves to each of these.
+    /// What transfers begin with: more than that where few are active at the same time.
     base: Rate,
-    left: Rate,
     /// What they go over, while there is a broker; who sends in collectives under way, and what one may begin with there.
     path: Option<Path>,
     /// What those links of it carry that are not its own, and how many clusters this process sends to in collectives.
@@ -66,12 +61,10 @@ pub struct Claims {
     lag: Duration,
     /// Bits that were sent too fast.
     debt: f64,
-    /// Something was lost not long ago; what was sent waited when that was last looked at.
+    /// Something was lost not long ago.
     careful_until: Option<Instant>,
-    has_waited: bool,
     demand: Demand,
     told: Vec<Claimed>,
-    untold: Untold,
 }
 
 /// What the broker lets a process send to a cluster.
@@ -102,7 +95,6 @@ impl Claims {
             fair: least,
             said: None,
             base: least,
-            left: least,
             path: None,
             shared: Rate::UNBOUNDED,
             entered: 1,
@@ -116,10 +108,8 @@ impl Claims {
             lag: Duration::ZERO,
             debt: 0.0,
             careful_until: None,
-            has_waited: false,
             demand: Demand::default(),
             told: Vec::new(),
-            untold: Untold::default(),
         }
     }
 
@@ -152,11 +142,10 @@ impl Claims {
         (self.path, self.shared) = (Some(path), shared);
     }
 
-    /// Transfers begin with this from now on, as far as the interface carries it, and the link carries `link`: where that is less than was
-    /// said everybody's share is less likewise.
-    pub fn begin_with(&mut self, left: Rate, link: Rate) {
-        let rate = self.path.map_or(left, |path| left.min(path.interface));
-        (self.base, self.left) = (rate, left);
+    /// Transfers begin with this from now on, and the link carries `link`: where that is less than was said everybody's share is less
+    /// likewise.
+    pub fn begin_with(&mut self, rate: Rate, link: Rate) {
+        self.base = rate;
         self.is_unanswered = false;
         let said = self.said.unwrap_or(link).bits_per_second();
         // Endless ones are alike.
@@ -200,28 +189,6 @@ impl Claims {
         let part = Rate::from_bits_per_second(part).unwrap_or(self.shared);
         let path = self.path.map(|path| Path { link: path.link.min(part), ..path });
         self.among = path.and_then(|path| self.company.bounds(&path));
-    }
-
-    /// Whether a transfer of so many bits that a grant would come too late for may begin untold, which is to be asked once for each. It may
-    /// where the link leaves to as many as send at the same time, and to one more, all that an interface carries, and nothing was lost or waited
-    /// lately: nobody has to give way then.
-    pub fn may_go_untold(&mut self, bits: f64, now: Instant) -> bool {
-        let Some(path) = self.path.filter(|_| self.is_calm()) else { return false };
-        let [left, link, interface] =
-            [self.left, path.link, path.interface].map(Rate::bits_per_second);
-        if left.recip() + link.recip() > interface.recip() || interface >= link {
-            return false;
-        }
-        // What piles up if all do so: they send as fast as their interfaces, and the link carries their shares.
-        let piles_up = (link / self.least.bits_per_second() - link / interface).max(0.0);
-        let bounds = untold::Bounds { share: self.least, most: PAUSE / piles_up };
-        self.untold.admit(bits, bounds, now)
-    }
-
-    /// Nothing waits that is claimed, no rate is held or known otherwise, and the link was not too full lately.
-    fn is_calm(&self) -> bool {
-        let is_plain = !self.has_some() && !self.is_entered() && self.held.is_none();
-        is_plain && !self.is_unanswered && self.careful_until.is_none() && !self.has_waited
     }
 
     /// Much waits to be sent to process `user` on node `to`.
@@ -382,11 +349,6 @@ impl Claims {
         }
     }
 
-    /// What was sent to the cluster has waited so long on the way, as far as is known.
-    pub fn waited(&mut self, queued: Option<Duration>) {
-        self.has_waited = queued.is_some_and(|queued| queued > WAITS);
-    }
-
     /// What the node's interface carries, which holds back more by itself: unbounded where there is no broker, or the program's own rate counts.
     #[must_use]
     pub fn interface(&self) -> Rate {
@@ -478,47 +440,6 @@ mod tests {
         assert_eq!(claims.rate(), mbit(7.0));
         claims.hold(None);
         assert_eq!(claims.rate(), mbit(50.0));
-    }
-
-    #[test]
-    fn short_transfers_go_untold_where_nobody_has_to_give_way() {
-        let (_, nodes, now) = claims();
-        let mut claims = Claims::new(mbit(40.0));
-        let path = Path { node: nodes[0], interface: mbit(50.0), link: mbit(160.0) };
-        claims.go_over(path, Rate::UNBOUNDED);
-        const MESSAGE: f64 = 14.0 * 8e3;
-        let may = |claims: &Claims| claims.clone().may_go_untold(MESSAGE, now);
-        assert!(!may(&claims), "four have less than the interface carries");
-        claims.begin_with(mbit(80.0), mbit(160.0));
-        assert_eq!(claims.rate(), mbit(50.0));
-        assert!(may(&claims));
-        // Of four 50 Mbit/s each a fifth piles up: 16 KiB where each sends 20.
-        assert!(claims.clone().may_go_untold(PAUSE / 0.8, now));
-        assert!(!claims.clone().may_go_untold(PAUSE / 0.8 + 1.0, now));
-        let never = |change: &dyn Fn(&mut Claims)| {
-            let mut claims = claims.clone();
-            change(&mut claims);
-            assert!(!may(&claims));
-        };
-        // Where three send a fourth would find less.
-        never(&|claims| claims.begin_with(mbit(160.0 / 3.0), mbit(160.0)));
-        never(&|claims| claims.begin(nodes[1], 0, now));
-        never(&|claims| claims.enter(&[(nodes[0], 0)], true));
-        never(&|claims| claims.hold(Some(mbit(50.0))));
-        never(&|claims| claims.resent(PROBES + 1, now));
-        never(&|claims| claims.waited(Some(WAITS + MS)));
-        never(&|claims| claims.go_over(Path { link: mbit(50.0), ..path }, Rate::UNBOUNDED));
-        never(&Claims::forsake);
-        never(&|claims| {
-            claims.begin(nodes[0], 0, now);
-            claims.used(0.0, now + UNANSWERED);
-            claims.end(nodes[0], 0);
-        });
-        claims.waited(Some(WAITS));
-        claims.resent(PROBES, now);
-        assert!(may(&claims));
-        claims.waited(None);
-        assert!(may(&claims));
     }
 
     #[test]

@@ -27,7 +27,6 @@ mod links;
 mod network;
 mod rate;
 mod rivals;
-mod untold;
 
 pub use allocation::{Allocator, Transfer};
 pub use broker::{Broker, Order, Process};

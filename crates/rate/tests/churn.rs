@@ -395,12 +395,11 @@ impl World {
             Order::Share { to, .. } => self.network.cluster(to),
         };
         let now = self.epoch + Duration::from_micros(self.now);
-        let interface = self.network.interface(self.node_of(process));
         let claims = self.claims.get_mut(&(process, cluster)).unwrap();
         match order {
             Order::Grant { grant, .. } => claims.grant(grant, now),
             Order::Share { to, share } => claims.set_share(to, share),
-            Order::Start { rate, link, .. } => claims.begin_with(rate.min(interface), link),
+            Order::Start { rate, link, .. } => claims.begin_with(rate, link),
         }
     }
 

@@ -80,8 +80,7 @@ wire_struct! {
 }
 
 wire_struct! {
-    /// With what the receiver of this may begin to send to a cluster from now on, as far as its interface carries that, until a grant says more or
-    /// less.
+    /// With what the receiver of this may begin to send to a cluster from now on, until a grant says more or less.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Start {
         /// The receiving cluster, by its number in the job.
