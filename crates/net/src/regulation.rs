@@ -25,7 +25,7 @@ const WORTH_TIME: Duration = Duration::from_millis(1);
 const STEP: Duration = Duration::from_millis(1);
 
 /// What brokers grant of what several nodes share.
-const GRANTED: Parts = Parts { links: 0.98, receivers: 0.99 };
+const GRANTED: Parts = Parts { links: 0.998, draining: 0.97, wary: 0.98, receivers: 0.99 };
 
 /// On the wire.
 const EQUAL_SHARE: f64 = 65_536.0;

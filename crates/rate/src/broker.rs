@@ -165,6 +165,7 @@ impl Broker {
         self.has_changed = true;
         let cluster = self.network.cluster(to);
         if self.crowds.begin(process, cluster, self.members.len()) {
+            self.links.begin(cluster);
             self.young.push_back(now + YOUNG);
             self.old_from.insert((process, cluster), now + YOUNG);
             self.restarted.extend(self.crowds.news(cluster));
@@ -223,8 +224,8 @@ impl Broker {
 
     /// A process of this cluster has seen this of its connections to another, and looks so often.
     pub fn seen(&mut self, to: ClusterId, seen: Seen, every: Duration, now: Instant) {
-        let seen = (seen, every);
-        let Some(rate) = self.links.see(to, seen, &self.network, now) else { return };
+        self.has_changed |= self.links.is_wary_of(to, seen, now);
+        let Some(rate) = self.links.see(to, (seen, every), &self.network, now) else { return };
         self.has_changed = true;
         self.tell(Notice::Link { to, rate });
         self.restarted.insert(to);
@@ -293,7 +294,7 @@ impl Broker {
     #[must_use]
     pub fn due(&self) -> Option<Instant> {
         let of_youth = self.young.front().copied();
-        of_youth.into_iter().chain(self.inlets.due()).min()
+        of_youth.into_iter().chain(self.inlets.due()).chain(self.links.due()).min()
     }
 
     /// What processes of this cluster are to be told since the last step: what is new, or differs by more than
@@ -303,7 +304,7 @@ impl Broker {
         while self.young.pop_front_if(|until| *until <= now).is_some() {
             self.has_changed = true;
         }
-        self.has_changed |= self.inlets.due().is_some_and(|due| due <= now);
+        self.has_changed |= self.due().is_some_and(|due| due <= now);
         if !std::mem::take(&mut self.has_changed) {
             return orders;
         }
@@ -362,6 +363,7 @@ impl Broker {
         let all: Vec<_> = own.iter().copied().chain(theirs).collect();
         let mut transfers = self.transfers(&all);
         let is_lone = transfers.iter().all(|transfer| transfer.from == transfers[0].from);
+        self.links.share(is_lone, |link| self.crowds.active(link), now);
         let Links { lone, shared, parts, .. } = &mut self.links;
         let network = if is_lone { lone } else { shared };
         let capacity = |node| self.network.inward(node).bits_per_second();

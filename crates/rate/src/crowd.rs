@@ -139,6 +139,11 @@ impl Crowds {
         self.ways.iter().filter(|(_, way)| is_new(way)).map(|(&to, _)| to).collect()
     }
 
+    /// How many of our processes send over a link.
+    pub(crate) fn active(&self, link: Resource) -> usize {
+        self.crowds.get(&link).map_or(0, |crowd| crowd.own.active)
+    }
+
     /// The clusters that links lead to.
     pub(crate) fn clusters(&self) -> impl Iterator<Item = ClusterId> {
         self.ways.keys().copied()

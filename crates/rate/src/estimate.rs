@@ -232,6 +232,11 @@ impl Estimate {
         self.rate
     }
 
+    /// Whether more is granted than has gone well, to see whether it does.
+    pub(crate) fn is_trying(&self) -> bool {
+        self.rate > self.safe
+    }
+
     /// What has turned out to be safe, when that has come to rest.
     pub(crate) fn news(&mut self) -> Option<f64> {
         self.news.take()
@@ -284,7 +289,7 @@ impl Estimate {
     fn judge(&mut self, seen: Finding) {
         self.borne.left = self.borne.left.saturating_sub(seen.busy);
         let borne = if self.borne.left.is_zero() { 0.0 } else { self.borne.loss };
-        if self.rate > self.safe {
+        if self.is_trying() {
             self.judge_trial(seen);
         } else if seen.loss > borne + LOSS {
             if seen.is_ours {

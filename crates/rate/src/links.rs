@@ -1,6 +1,8 @@
 //! What the links between clusters are believed to carry: the networks that transfers share.
 
+use crate::backlog::Backlogs;
 use crate::estimate::Estimate;
+use crate::network::Resource;
 use crate::{ClusterId, Network, NodeId, Rate, Seen};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -22,19 +24,22 @@ const WORTH_A_WORD: f64 = 1.5;
 /// What is granted towards a cluster, bits per second, and to whom.
 pub(crate) type Granted = BTreeMap<ClusterId, (f64, BTreeSet<NodeId>)>;
 
-/// What is granted of what several nodes share, by what it carries: above 0, and 1 at most. A queue that has come about where they met drains
-/// by the rest.
+/// What is granted of what several nodes share, by what it carries: above 0, and 1 at most.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Parts {
-    /// Of a link.
+    /// Of a link before which nothing waits. A queue that was not reckoned with drains by the rest.
     pub links: f64,
+    /// Of one before which something waits: that drains by the rest.
+    pub draining: f64,
+    /// Of one that has lost something lately, or that others send over, too, of whom is not known when they begin.
+    pub wary: f64,
     /// Of a receiver's interface, which binds only when it may not hold more.
     pub receivers: f64,
 }
 
 impl Parts {
     /// All.
-    pub const ALL: Self = Self { links: 1.0, receivers: 1.0 };
+    pub const ALL: Self = Self { links: 1.0, draining: 1.0, wary: 1.0, receivers: 1.0 };
 }
 
 /// The links as the broker of one cluster knows them.
@@ -45,6 +50,7 @@ pub(crate) struct Links {
     pub(crate) lone: Network,
     pub(crate) shared: Network,
     pub(crate) parts: Parts,
+    backlogs: Backlogs,
     /// What is believed of the link to each cluster, and what people were told of it last, or by the job file.
     estimates: BTreeMap<ClusterId, (Estimate, f64)>,
     corrections: Vec<Correction>,
@@ -53,8 +59,17 @@ pub(crate) struct Links {
 impl Links {
     pub(crate) fn new(cluster: ClusterId, network: &Network, parts: Parts) -> Self {
         let lone = network.with_open_receivers();
-        let shared = lone.with_links_scaled(parts.links);
-        Self { cluster, lone, shared, parts, estimates: BTreeMap::new(), corrections: Vec::new() }
+        let shared = lone.with_links_scaled(parts.wary);
+        let backlogs = Backlogs::new(cluster, network, parts);
+        Self {
+            cluster,
+            lone,
+            shared,
+            parts,
+            backlogs,
+            estimates: BTreeMap::new(),
+            corrections: Vec::new(),
+        }
     }
 
     /// What ours to a cluster is believed to carry.
@@ -85,11 +100,41 @@ impl Links {
         Some(found)
     }
 
+    /// Whether what it has seen makes less be granted for some time. What is lost because more is tried is no reason.
+    pub(crate) fn is_wary_of(&mut self, to: ClusterId, seen: Seen, now: Instant) -> bool {
+        let is_trying = self.estimates.get(&to).is_some_and(|(estimate, _)| estimate.is_trying());
+        !is_trying && self.backlogs.see(to, seen, now)
+    }
+
     /// From now on a link carries so much.
     pub(crate) fn believe(&mut self, from: ClusterId, to: ClusterId, found: Rate) {
         self.lone.set_between(from, to, found);
-        let shared = Rate::from_bits_per_second(found.bits_per_second() * self.parts.links);
+        let shared = Rate::from_bits_per_second(found.bits_per_second() * self.parts.wary);
         self.shared.set_between(from, to, shared.unwrap_or(found));
+    }
+
+    /// A process of ours begins to send to a cluster.
+    pub(crate) fn begin(&mut self, to: ClusterId) {
+        self.backlogs.begin(to);
+    }
+
+    /// What nodes may share from now on, or one has for itself: so many processes of ours send over each link.
+    pub(crate) fn share(
+        &mut self,
+        is_lone: bool,
+        active: impl Fn(Resource) -> usize,
+        now: Instant,
+    ) {
+        for (link, part) in self.backlogs.parts(is_lone, active, now) {
+            let carries = self.lone.capacity(link);
+            let shared = Rate::from_bits_per_second(carries.bits_per_second() * part);
+            self.shared.set_capacity(link, shared.unwrap_or(carries));
+        }
+    }
+
+    /// When more may be shared though nothing happens.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.backlogs.due()
     }
 
     /// So much is granted to ours; `is_full`: what comes to this node is all that it takes.
@@ -100,6 +145,8 @@ impl Links {
         is_full: impl Fn(NodeId) -> bool,
         now: Instant,
     ) {
+        let rates = granted.iter().map(|(&to, (rate, _))| (to, *rate));
+        self.backlogs.load(rates, &self.lone, now);
         for &to in granted.keys() {
             let said = network.between(self.cluster, to).bits_per_second();
             // What is shared with other pairs of clusters says nothing of one of them, nor could that be put right.

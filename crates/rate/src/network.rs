@@ -115,6 +115,11 @@ impl Network {
         own.into_iter().for_each(|link| self.capacities[link as usize] = bandwidth);
     }
 
+    /// A link has turned out to carry this.
+    pub(crate) fn set_capacity(&mut self, link: Resource, capacity: Rate) {
+        self.capacities[link as usize] = capacity;
+    }
+
     /// Whether a link is known between them that carries nothing else.
     pub(crate) fn has_own_link(&self, from: ClusterId, to: ClusterId) -> bool {
         self.own_links(from, to).next().is_some()
@@ -238,6 +243,11 @@ impl Network {
             (one == from).then(|| (to, links.clone()))
         };
         self.paths.iter().filter_map(of)
+    }
+
+    /// Whether nobody but this cluster sends over a link.
+    pub(crate) fn is_only_of(&self, link: Resource, cluster: ClusterId) -> bool {
+        self.senders.get(&link).is_some_and(|senders| *senders == [cluster])
     }
 
     /// What something carries.

@@ -125,13 +125,46 @@ fn an_uplink_that_several_share_is_left_as_it_was_said() {
     assert_eq!(broker.corrections(), []);
 }
 
+/// What all are granted of a link of 160 Mbit/s, as a part of it.
+fn part(granted: &mut BTreeMap<Process, f64>, orders: &[(Process, Order)]) -> f64 {
+    granted.extend(rates(orders));
+    (granted.values().sum::<f64>() / 160.0 * 1e3).round() / 1e3
+}
+
+#[test]
+fn what_several_leave_of_a_link_lets_drain_what_waits_or_is_for_what_it_loses() {
+    let (network, ids, nodes, now) = site(2);
+    let parts = Parts { links: 0.99, draining: 0.9, wary: 0.95, receivers: 1.0 };
+    let (mut broker, mut granted) = (Broker::new(ids[0], network, parts), BTreeMap::new());
+    (0..4).for_each(|n| broker.begin(n, nodes[0][n as usize], nodes[1][n as usize], now));
+    assert_eq!(part(&mut granted, &broker.step(now)), 0.9);
+    let settled = now + YOUNG;
+    broker.step(settled);
+    // In between nothing changes.
+    let due = broker.due().unwrap();
+    assert!(due > settled && !broker.wants_step(settled) && broker.wants_step(due));
+    assert_eq!(part(&mut granted, &broker.step(due)), 0.99);
+    assert_eq!(broker.due(), None);
+    let lost = Seen { arrived: 600, resent: 9, queued: None };
+    broker.seen(ids[1], lost, Duration::from_millis(50), due);
+    assert!(broker.wants_step(due));
+    assert_eq!(part(&mut granted, &broker.step(due)), 0.95);
+    let trusted = broker.due().unwrap();
+    assert_eq!(part(&mut granted, &broker.step(trusted)), 0.99);
+    assert_eq!(broker.due(), None);
+}
+
 #[test]
 fn a_lone_sender_has_all_of_a_link_and_several_leave_something() {
     let (mut network, ids, _, now) = site(2);
     let fast = network.add_node(ids[0], mbit(1000.0));
     let other = network.add_node(ids[0], mbit(1000.0));
     let far = [1000.0, 1000.0].map(|rate| network.add_node(ids[1], mbit(rate)));
-    let mut broker = Broker::new(ids[0], network, Parts { links: 0.95, ..Parts::ALL });
+    let mut broker = Broker::new(
+        ids[0],
+        network,
+        Parts { links: 0.95, draining: 0.95, wary: 0.95, ..Parts::ALL },
+    );
     far.iter().for_each(|&to| broker.begin(0, fast, to, now));
     assert_eq!(rates(&broker.step(now)), [(0, 160.0)]);
     broker.begin(1, other, far[0], now);
