@@ -338,8 +338,8 @@ impl State {
         let rate = (pacer.rate() as u64).max(1);
         let told = match usize::try_from(backlog) {
             _ if is_beside => rate,
-            Ok(all) if all <= most => pacer.socket_rate_of_last(all),
-            _ => pacer.socket_rate(most),
+            Ok(all) if all <= most => pacer.socket_rate_of_last(link.peer, all),
+            _ => pacer.socket_rate(link.peer, most),
         };
         // What needs no spacing does not slow the kernel down: it is not as easily made faster again. But for what a pause let go at once. And
         // once told of any rate the kernel has a timer for each packet.

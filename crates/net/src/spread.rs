@@ -444,7 +444,7 @@ impl State {
         let ask = Ask { backlog, frame, is_young: false, share };
         let Turn::Now(most) = paced.pacer.ask(id, ask, began) else { return None };
         let waits = usize::try_from(backlog).map_or(most, |waits| most.min(waits));
-        let (rate, has_others) = (paced.pacer.socket_rate(waits), paced.pacer.has_waiting());
+        let (rate, has_others) = (paced.pacer.socket_rate(id, waits), paced.pacer.has_waiting());
         let is_bounded = paced.pacer.is_bounded_by_window();
         let is_counted = backlog > 0;
         let all = if is_counted { waits } else { most };

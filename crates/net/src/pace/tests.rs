@@ -226,23 +226,41 @@ fn a_late_turn_is_faster_by_what_was_missed() {
     assert_eq!(world.ask(0, 1 << 20), Turn::Now(turn));
     world.pacer.wrote(ProcId(0), turn, world.now);
     assert_eq!(world.ask(1, 1 << 20), Turn::Later);
-    assert_eq!(world.pacer.socket_rate(turn), RATE as u64);
+    assert_eq!(world.pacer.socket_rate(ProcId(0), turn), RATE as u64);
     world.now = world.pacer.due().unwrap() + Duration::from_millis(1);
     assert_eq!(world.pacer.next(world.now), Some(ProcId(1)));
     // 1 ms less the lead.
     let missed = RATE / 1e3 - LEAD;
     let wanted = RATE * turn as f64 / (turn as f64 - missed);
-    assert!((world.pacer.socket_rate(turn) as f64 - wanted).abs() < 2.0);
+    assert!((world.pacer.socket_rate(ProcId(1), turn) as f64 - wanted).abs() < 2.0);
     world.pacer.wrote(ProcId(1), turn, world.now);
     // The kernel has it out sooner by that, and the next one begins sooner.
     assert!((world.pacer.level - (turn as f64 - missed)).abs() < 1.0, "{}", world.pacer.level);
     assert_eq!(world.ask(0, 1 << 20), Turn::Later);
     assert_eq!(world.pacer.next(world.now + Duration::from_secs(1)), Some(ProcId(0)));
-    assert_eq!(world.pacer.socket_rate(turn), (RATE / (1.0 - CREDIT)) as u64);
+    assert_eq!(world.pacer.socket_rate(ProcId(0), turn), (RATE / (1.0 - CREDIT)) as u64);
     // One who comes later missed nothing.
     world.now += Duration::from_secs(2);
     assert_eq!(world.ask(1, 1 << 20), Turn::Now(turn));
-    assert_eq!(world.pacer.socket_rate(turn), RATE as u64);
+    assert_eq!(world.pacer.socket_rate(ProcId(1), turn), RATE as u64);
+}
+
+#[test]
+fn a_turn_that_follows_another_is_spread_out_as_its_first_segment_takes_half_the_time() {
+    let mut world = World::new(2);
+    let turn = world.pacer.turn();
+    let segments = (turn / SEGMENT) as f64;
+    assert_eq!(world.ask(0, 1 << 20), Turn::Now(turn));
+    world.pacer.wrote(ProcId(0), turn, world.now);
+    assert_eq!(world.ask(1, 1 << 20), Turn::Later);
+    world.now = world.pacer.due().unwrap();
+    assert_eq!(world.pacer.next(world.now), Some(ProcId(1)));
+    // From the first segment of the turn to the first one of the next it is a turn, by gaps that are all alike but the first.
+    let gap = RATE / world.pacer.socket_rate(ProcId(1), turn) as f64;
+    assert!((0.5 + (segments - 2.0) * gap + gap - segments).abs() < 1e-3, "{gap}");
+    // A socket that goes on is not forgiven anything, nor is there another gap where one segment is all.
+    assert_eq!(world.pacer.socket_rate(ProcId(0), turn), RATE as u64);
+    assert_eq!(world.pacer.socket_rate(ProcId(1), SEGMENT), RATE as u64);
 }
 
 #[test]
@@ -256,18 +274,21 @@ fn a_pause_is_worth_what_it_took_and_no_more_than_allowed() {
         let turn = world.pacer.turn();
         // It has begun with nothing saved.
         assert_eq!(world.ask(0, 1 << 20), Turn::Now(turn));
-        assert_eq!(world.pacer.socket_rate(turn), RATE as u64);
+        assert_eq!(world.pacer.socket_rate(ProcId(0), turn), RATE as u64);
         world.pacer.wrote(ProcId(0), turn, world.now);
         world.now += Duration::from_secs_f64(turn as f64 / RATE) + pause;
         assert_eq!(world.ask(0, 1 << 20), Turn::Now(turn));
         let wanted = RATE * turn as f64 / (turn as f64 - worth);
-        assert!((world.pacer.socket_rate(turn) as f64 - wanted).abs() < 10.0, "{pause:?}");
+        assert!(
+            (world.pacer.socket_rate(ProcId(0), turn) as f64 - wanted).abs() < 10.0,
+            "{pause:?}"
+        );
         world.pacer.wrote(ProcId(0), turn, world.now);
         assert!((world.pacer.level - (turn as f64 - worth)).abs() < 1.0, "{}", world.pacer.level);
         // It counts once.
         world.now += Duration::from_secs_f64(world.pacer.level / RATE);
         assert!(matches!(world.ask(0, 1 << 20), Turn::Now(_)));
-        assert!((world.pacer.socket_rate(turn) as f64 - RATE).abs() < 10.0);
+        assert!((world.pacer.socket_rate(ProcId(0), turn) as f64 - RATE).abs() < 10.0);
     }
 }
 
@@ -278,12 +299,12 @@ fn a_message_that_a_pause_covers_leaves_at_once() {
     world.pacer.set_slack(f64::INFINITY, ALLOWANCE);
     world.now += Duration::from_secs(1);
     assert!(matches!(world.ask(0, short as u64), Turn::Now(_)));
-    assert_eq!(world.pacer.socket_rate_of_last(short), u64::MAX);
+    assert_eq!(world.pacer.socket_rate_of_last(ProcId(0), short), u64::MAX);
     world.pacer.wrote(ProcId(0), short, world.now);
     assert_eq!(world.pacer.level, 0.0);
     // Two segments are left for the next one, which is spaced out for the third.
     assert!(matches!(world.ask(0, short as u64), Turn::Now(_)));
-    let told = world.pacer.socket_rate_of_last(short) as f64;
+    let told = world.pacer.socket_rate_of_last(ProcId(0), short) as f64;
     assert!((told - 3.0 * RATE).abs() < 10.0, "{told}");
     world.pacer.wrote(ProcId(0), short, world.now);
     assert!((world.pacer.level - SEGMENT as f64).abs() < 1.0, "{}", world.pacer.level);
@@ -294,13 +315,13 @@ fn what_the_interface_holds_back_by_itself_is_not_spaced_out_before() {
     let mut world = World::new(1);
     let (turn, all) = (world.pacer.turn(), 6 * SEGMENT);
     let faster = (RATE / (1.0 - HASTE)) as u64;
-    assert_eq!(world.pacer.socket_rate_of_last(all), RATE as u64);
+    assert_eq!(world.pacer.socket_rate_of_last(ProcId(0), all), RATE as u64);
     world.pacer.set_slack(RATE, 0.0);
-    assert_eq!(world.pacer.socket_rate_of_last(all), faster);
+    assert_eq!(world.pacer.socket_rate_of_last(ProcId(0), all), faster);
     // What goes on has to give way when it is told to.
-    assert_eq!(world.pacer.socket_rate(turn), (RATE / (1.0 - FILL)) as u64);
+    assert_eq!(world.pacer.socket_rate(ProcId(0), turn), (RATE / (1.0 - FILL)) as u64);
     world.pacer.set_slack(f64::INFINITY, 0.0);
-    assert_eq!(world.pacer.socket_rate_of_last(all), RATE as u64);
+    assert_eq!(world.pacer.socket_rate_of_last(ProcId(0), all), RATE as u64);
 }
 
 #[test]
@@ -418,7 +439,7 @@ fn many_short_turns_after_a_late_wake_up_do_not_leave_at_once() {
     // They leave faster, but one by one.
     let gap = (pacer.due().unwrap() - late).as_secs_f64() * RATE;
     assert!(gap > 0.0 && gap < SEGMENT as f64, "{gap}");
-    assert_eq!(pacer.socket_rate(SEGMENT), (RATE / (1.0 - CREDIT)) as u64);
+    assert_eq!(pacer.socket_rate(ProcId(1), SEGMENT), (RATE / (1.0 - CREDIT)) as u64);
 }
 
 #[test]
@@ -595,7 +616,7 @@ fn a_rate_of_next_to_nothing_is_slow_and_no_more() {
     pacer.wrote(ProcId(0), 1 << 20, now);
     assert_eq!(pacer.ask(ProcId(1), LARGE, now), Turn::Later);
     assert!(pacer.due().unwrap() > now + Duration::from_secs(86400));
-    assert_eq!(pacer.socket_rate(1), 1);
+    assert_eq!(pacer.socket_rate(ProcId(0), 1), 1);
 }
 
 #[test]
@@ -652,14 +673,14 @@ fn pass(world: &mut World, sent: &mut f64, turns: f64) {
 #[test]
 fn a_kernel_that_others_hold_up_is_made_faster_and_not_handed_more() {
     let mut world = going_on();
-    let (turn, rate) = (world.pacer.turn(), world.pacer.socket_rate(1));
+    let (turn, rate) = (world.pacer.turn(), world.pacer.socket_rate(ProcId(0), 1));
     let mut sent = turn as f64 / 6.0;
     world.pacer.looked(ProcId(0), Some(busy(sent as usize)), world.now);
     // Once may be a processor that was busy.
     assert!(!world.pacer.is_held_up());
     pass(&mut world, &mut sent, 0.5);
     assert!(world.pacer.is_held_up());
-    assert!(world.pacer.socket_rate(1) as f64 > 2.9 * rate as f64);
+    assert!(world.pacer.socket_rate(ProcId(0), 1) as f64 > 2.9 * rate as f64);
     // It waits for what the kernel has missed, and makes up for some of it: without both half a turn.
     world.pacer.wrote(ProcId(0), turn, world.now);
     assert_eq!(world.ask(0, 1 << 20), Turn::Later);
