@@ -28,8 +28,8 @@ const RTO_MIN_US: u32 = 40_000;
 const RTO_MIN_RESTING_US: u32 = 200_000;
 const DELACK_MAX_US: u32 = 8_000;
 
-/// A rate that is this near is followed; where acknowledgements come, the last one is not so old, ms.
-const FOLLOWED: f64 = 0.95;
+/// A rate that is this near is followed: turns are spread out within it (`pace.rs`, `evened`). Where acknowledgements come, the last one is not so old, ms.
+const FOLLOWED: f64 = 0.85;
 const SILENT_MS: u32 = 2;
 
 /// What keeps its window while a connection rests, and opens it fast when more is granted. Others halve theirs with each

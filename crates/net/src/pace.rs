@@ -534,11 +534,12 @@ pub(crate) fn turn_time(rate: f64) -> Duration {
     Duration::try_from_secs_f64(TURN_LEAST as f64 / rate).unwrap_or(Duration::MAX).max(TURN)
 }
 
-/// A socket that has paused is forgiven half of the time that its first segment takes (Linux, `tcp_update_skb_after_send`), so that all others
-/// of a turn would leave that much sooner, and the one after it seem late. At this part of the rate they fill the turn.
+/// A socket that has paused is forgiven half of the time that its first packet takes (Linux, `tcp_update_skb_after_send`), so that all others
+/// of a turn would leave that much sooner, and the one after it seem late. At this part of the rate they fill the turn, where a packet is a
+/// segment; where the interface splits larger ones more would be needed.
 fn evened(bytes: usize) -> f64 {
-    let gaps = (bytes / SEGMENT) as f64 - 1.0;
-    if gaps < 1.0 { 1.0 } else { gaps / (gaps + 0.5) }
+    let segments = bytes as f64 / SEGMENT as f64;
+    if segments < 2.0 { 1.0 } else { (segments - 0.5) / segments }
 }
 
 /// A rate by which a part of what is sent takes no time.

@@ -224,8 +224,9 @@ impl Broker {
 
     /// A process of this cluster has seen this of its connections to another, and looks so often.
     pub fn seen(&mut self, to: ClusterId, seen: Seen, every: Duration, now: Instant) {
-        self.has_changed |= self.links.is_wary_of(to, seen, now);
-        let Some(rate) = self.links.see(to, (seen, every), &self.network, now) else { return };
+        let seen = (seen, every);
+        self.has_changed |= self.links.grows_wary(to, seen, now);
+        let Some(rate) = self.links.see(to, seen, &self.network, now) else { return };
         self.has_changed = true;
         self.tell(Notice::Link { to, rate });
         self.restarted.insert(to);
@@ -319,6 +320,9 @@ impl Broker {
             *sums.nodes.entry((from, cluster)).or_default() += part;
         }
         self.grant(&sums, now, &mut orders);
+        // What differs too little to be told counts as it was told.
+        let told = self.granted.iter().map(|(&(_, to), &(rate, _))| (to, rate));
+        self.links.load(told.filter(|(_, rate)| !rate.is_nan()), now);
         self.divide(&sums, &parts, &mut orders);
         orders
     }

@@ -3,10 +3,10 @@
 use crate::Seen;
 use std::time::{Duration, Instant};
 
-/// Losses count by so much time, and from so many segments on: one or two may have been sent again to probe for a tail.
+/// Losses are judged by so much time, or more where nobody looks at its end; they count from so many segments on, since some may have been sent
+/// again to probe for a tail, and when they are more than this part of what has arrived.
 const WINDOW: Duration = Duration::from_millis(200);
-const MANY: u64 = 3;
-/// And when more than this part of what arrives was sent again.
+const MANY: u64 = 5;
 const LOSS: f64 = 0.001;
 
 /// So long a link that has lost something is not trusted; twice as long, up to the most, if it does so again before it has been trusted for
@@ -35,13 +35,15 @@ impl Caution {
 
     /// A process has seen this of its connections over the link. Whether it is not trusted any more, but was.
     pub(crate) fn see(&mut self, seen: Seen, now: Instant) -> bool {
-        if self.window.is_none_or(|since| now.saturating_duration_since(since) > WINDOW) {
-            (self.window, self.seen) = (Some(now), Seen::default());
-        }
         let Seen { arrived, resent, .. } = &mut self.seen;
         *arrived = arrived.saturating_add(seen.arrived);
         *resent = resent.saturating_add(seen.resent);
+        let since = *self.window.get_or_insert(now);
+        if now.saturating_duration_since(since) < WINDOW {
+            return false;
+        }
         let is_much = *resent >= MANY && *resent as f64 > LOSS * *arrived as f64;
+        (self.window, self.seen) = (None, Seen::default());
         if !is_much || self.until(now).is_some() {
             return false;
         }
@@ -62,24 +64,28 @@ impl Caution {
 mod tests {
     use super::*;
 
-    fn lost(resent: u64) -> Seen {
-        Seen { arrived: 600, resent, queued: None }
+    /// Of so many segments in a window, which one process sees first and one last.
+    fn lose(caution: &mut Caution, resent: u64, arrived: u64, now: &mut Instant) -> bool {
+        let seen = |resent| Seen { arrived: arrived / 2, resent, queued: None };
+        assert!(
+            !caution.see(seen(resent / 2), *now),
+            "what a window has shown is judged at its end"
+        );
+        *now += WINDOW;
+        caution.see(seen(resent - resent / 2), *now)
     }
 
     #[test]
-    fn a_probe_or_two_are_no_loss_and_more_of_them_at_once_are() {
+    fn probes_are_no_loss_nor_are_a_few_of_very_many() {
         let (mut caution, mut now) = (Caution::NONE, Instant::now());
         for _ in 0..100 {
-            assert!(!caution.see(lost(2), now));
-            now += 2 * WINDOW;
+            assert!(!lose(&mut caution, MANY - 1, 1000, &mut now));
+            assert!(!lose(&mut caution, 2 * MANY, 20_000, &mut now));
         }
-        assert!(!caution.see(lost(1), now) && !caution.see(lost(1), now));
-        assert!(caution.see(lost(1), now + WINDOW / 2));
-        assert_eq!(caution.until(now), Some(now + WINDOW / 2 + SPAN));
-        // What is known already is no news; nor are a few of very many a loss.
-        assert!(!caution.see(lost(9), now + WINDOW));
-        let many = Seen { arrived: 100_000, resent: 9, queued: None };
-        assert!(!Caution::NONE.clone().see(many, now));
+        assert!(lose(&mut caution, MANY, 1000, &mut now));
+        assert_eq!(caution.until(now), Some(now + SPAN));
+        // What is known already is no news.
+        assert!(!lose(&mut caution, MANY, 1000, &mut now));
     }
 
     #[test]
@@ -87,7 +93,7 @@ mod tests {
         let (mut caution, mut now) = (Caution::NONE, Instant::now());
         let mut spans = Vec::new();
         for _ in 0..9 {
-            assert!(caution.see(lost(9), now));
+            assert!(lose(&mut caution, 9, 600, &mut now));
             let until = caution.until(now).unwrap();
             spans.push((until - now).as_secs());
             assert_eq!(caution.until(until), None);
@@ -95,7 +101,7 @@ mod tests {
         }
         assert_eq!(spans, [10, 20, 40, 80, 160, 320, 600, 600, 600]);
         now += SPAN_MOST;
-        assert!(caution.see(lost(9), now));
+        assert!(lose(&mut caution, 9, 600, &mut now));
         assert_eq!(caution.until(now), Some(now + SPAN));
     }
 }

@@ -139,7 +139,7 @@ impl Crowds {
         self.ways.iter().filter(|(_, way)| is_new(way)).map(|(&to, _)| to).collect()
     }
 
-    /// How many of our processes send over a link.
+    /// How many of our processes send over a link, by the clusters that each sends to.
     pub(crate) fn active(&self, link: Resource) -> usize {
         self.crowds.get(&link).map_or(0, |crowd| crowd.own.active)
     }

@@ -115,6 +115,8 @@ pub(crate) struct Estimate {
     /// When something was granted last, and when what was lost was not the link's.
     last: Option<Instant>,
     last_elsewhere: Option<Instant>,
+    /// And when more was tried.
+    last_trial: Option<Instant>,
 }
 
 /// How it was when it began to sink.
@@ -225,6 +227,7 @@ impl Estimate {
             since: None,
             last: None,
             last_elsewhere: None,
+            last_trial: None,
         }
     }
 
@@ -232,8 +235,14 @@ impl Estimate {
         self.rate
     }
 
+    /// Whether what somebody who looks so often sees to be lost now is lost for too much being sent over the link: not where more is, or was,
+    /// tried, nor where something else was full.
+    pub(crate) fn is_to_blame(&self, every: Duration, now: Instant) -> bool {
+        !self.is_trying() && is_late(self.last_elsewhere.max(self.last_trial), every, now)
+    }
+
     /// Whether more is granted than has gone well, to see whether it does.
-    pub(crate) fn is_trying(&self) -> bool {
+    fn is_trying(&self) -> bool {
         self.rate > self.safe
     }
 
@@ -251,13 +260,10 @@ impl Estimate {
     /// Somebody who sends over the link, and looks so often, has seen this. Whether another rate is believed now.
     pub(crate) fn see(&mut self, seen: Seen, every: Duration, now: Instant) -> bool {
         self.pass(now);
-        let is_late = |last: Option<Instant>| {
-            last.is_none_or(|last| now.saturating_duration_since(last) > LATE_LOOKS * every)
-        };
-        if is_late(self.last) {
+        if is_late(self.last, every, now) {
             return false;
         }
-        self.window.is_ours &= is_late(self.last_elsewhere);
+        self.window.is_ours &= is_late(self.last_elsewhere, every, now);
         self.window.add(seen);
         if self.window.busy < WINDOW_LOOKS * every || self.window.seen.arrived < WINDOW_SEGMENTS {
             return false;
@@ -276,6 +282,9 @@ impl Estimate {
             return;
         }
         self.last = Some(now);
+        if self.is_trying() {
+            self.last_trial = Some(now);
+        }
         if !self.is_ours {
             self.last_elsewhere = Some(now);
         }
@@ -416,6 +425,11 @@ impl Estimate {
     }
 }
 
+/// Whether what somebody sees now who looks so often is of after that.
+fn is_late(last: Option<Instant>, every: Duration, now: Instant) -> bool {
+    last.is_none_or(|last| now.saturating_duration_since(last) > LATE_LOOKS * every)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -487,7 +501,7 @@ mod tests {
 
         fn run(&mut self, time: Duration) {
             for _ in 0..time.as_millis() / 50 {
-                let granted = (0.98 * self.estimate.rate()).min(self.wanted);
+                let granted = (0.998 * self.estimate.rate()).min(self.wanted);
                 self.estimate.grant(granted, self.is_ours, self.now);
                 self.now += 50 * MS;
                 let (through, lost) = self.through(granted);
@@ -537,7 +551,7 @@ mod tests {
         let mut estimate = Estimate::new(100e6);
         let mut now = Instant::now();
         for _ in 0..2000 {
-            let granted = 0.98 * estimate.rate();
+            let granted = 0.998 * estimate.rate();
             estimate.grant(granted, true, now);
             now += 50 * MS;
             let sent = granted / FRAME_BITS * 0.05;

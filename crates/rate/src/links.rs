@@ -59,7 +59,9 @@ pub(crate) struct Links {
 impl Links {
     pub(crate) fn new(cluster: ClusterId, network: &Network, parts: Parts) -> Self {
         let lone = network.with_open_receivers();
-        let shared = lone.with_links_scaled(parts.wary);
+        // Ours are reckoned at each step; of others' brokers the same is to be expected.
+        let part = |is_shared| if is_shared { parts.wary } else { parts.links };
+        let shared = lone.with_links_scaled(part);
         let backlogs = Backlogs::new(cluster, network, parts);
         Self {
             cluster,
@@ -100,16 +102,22 @@ impl Links {
         Some(found)
     }
 
-    /// Whether what it has seen makes less be granted for some time. What is lost because more is tried is no reason.
-    pub(crate) fn is_wary_of(&mut self, to: ClusterId, seen: Seen, now: Instant) -> bool {
-        let is_trying = self.estimates.get(&to).is_some_and(|(estimate, _)| estimate.is_trying());
-        !is_trying && self.backlogs.see(to, seen, now)
+    /// Whether less is granted from now on, for some time, for what it has seen.
+    pub(crate) fn grows_wary(
+        &mut self,
+        to: ClusterId,
+        (seen, every): (Seen, Duration),
+        now: Instant,
+    ) -> bool {
+        let estimate = self.estimates.get(&to);
+        estimate.is_none_or(|(estimate, _)| estimate.is_to_blame(every, now))
+            && self.backlogs.see(to, seen, now)
     }
 
     /// From now on a link carries so much.
     pub(crate) fn believe(&mut self, from: ClusterId, to: ClusterId, found: Rate) {
         self.lone.set_between(from, to, found);
-        let shared = Rate::from_bits_per_second(found.bits_per_second() * self.parts.wary);
+        let shared = Rate::from_bits_per_second(found.bits_per_second() * self.parts.links);
         self.shared.set_between(from, to, shared.unwrap_or(found));
     }
 
@@ -118,7 +126,7 @@ impl Links {
         self.backlogs.begin(to);
     }
 
-    /// What nodes may share from now on, or one has for itself: so many processes of ours send over each link.
+    /// Sets what several nodes may share of each link now, over which so many processes of ours send.
     pub(crate) fn share(
         &mut self,
         is_lone: bool,
@@ -132,7 +140,12 @@ impl Links {
         }
     }
 
-    /// When more may be shared though nothing happens.
+    /// Processes of ours have been told that they may send so much to clusters, bits per second.
+    pub(crate) fn load(&mut self, told: impl Iterator<Item = (ClusterId, f64)>, now: Instant) {
+        self.backlogs.load(told, &self.lone, now);
+    }
+
+    /// When more, or less, may be shared though nothing happens.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.backlogs.due()
     }
@@ -145,8 +158,6 @@ impl Links {
         is_full: impl Fn(NodeId) -> bool,
         now: Instant,
     ) {
-        let rates = granted.iter().map(|(&to, (rate, _))| (to, *rate));
-        self.backlogs.load(rates, &self.lone, now);
         for &to in granted.keys() {
             let said = network.between(self.cluster, to).bits_per_second();
             // What is shared with other pairs of clusters says nothing of one of them, nor could that be put right.

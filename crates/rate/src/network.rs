@@ -131,11 +131,12 @@ impl Network {
         links.filter(move |link| carries(*link) == 1)
     }
 
-    /// The same network with links that carry this part of what these do.
+    /// The same network with links that carry a part of what these do, by whether several clusters send over them.
     #[must_use]
-    pub(crate) fn with_links_scaled(&self, part: f64) -> Self {
+    pub(crate) fn with_links_scaled(&self, part: impl Fn(bool) -> f64) -> Self {
         let mut scaled = self.clone();
         for &link in &self.links {
+            let part = part(self.senders.get(&link).is_some_and(|senders| senders.len() > 1));
             let capacity = &mut scaled.capacities[link as usize];
             *capacity =
                 Rate::from_bits_per_second(capacity.bits_per_second() * part).unwrap_or(*capacity);

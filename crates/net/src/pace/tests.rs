@@ -2,6 +2,8 @@
 
 use super::*;
 
+mod told;
+
 const RATE: f64 = 2_000_000.0;
 const LARGE: Ask = Ask { backlog: 1 << 20, frame: 1 << 20, is_young: false, share: 1.0 };
 const YOUNG: Ask = Ask { is_young: true, ..LARGE };
@@ -217,111 +219,6 @@ fn whose_turn_was_the_first_does_not_have_the_next_one_before_others() {
     let later = now + Duration::from_secs(9);
     let order: Vec<_> = std::iter::from_fn(|| pacer.next(later)).map(|peer| peer.0).collect();
     assert_eq!(order, [6, 4, 5]);
-}
-
-#[test]
-fn a_late_turn_is_faster_by_what_was_missed() {
-    let mut world = World::new(2);
-    let turn = world.pacer.turn();
-    assert_eq!(world.ask(0, 1 << 20), Turn::Now(turn));
-    world.pacer.wrote(ProcId(0), turn, world.now);
-    assert_eq!(world.ask(1, 1 << 20), Turn::Later);
-    assert_eq!(world.pacer.socket_rate(ProcId(0), turn), RATE as u64);
-    world.now = world.pacer.due().unwrap() + Duration::from_millis(1);
-    assert_eq!(world.pacer.next(world.now), Some(ProcId(1)));
-    // 1 ms less the lead.
-    let missed = RATE / 1e3 - LEAD;
-    let wanted = RATE * turn as f64 / (turn as f64 - missed);
-    assert!((world.pacer.socket_rate(ProcId(1), turn) as f64 - wanted).abs() < 2.0);
-    world.pacer.wrote(ProcId(1), turn, world.now);
-    // The kernel has it out sooner by that, and the next one begins sooner.
-    assert!((world.pacer.level - (turn as f64 - missed)).abs() < 1.0, "{}", world.pacer.level);
-    assert_eq!(world.ask(0, 1 << 20), Turn::Later);
-    assert_eq!(world.pacer.next(world.now + Duration::from_secs(1)), Some(ProcId(0)));
-    assert_eq!(world.pacer.socket_rate(ProcId(0), turn), (RATE / (1.0 - CREDIT)) as u64);
-    // One who comes later missed nothing.
-    world.now += Duration::from_secs(2);
-    assert_eq!(world.ask(1, 1 << 20), Turn::Now(turn));
-    assert_eq!(world.pacer.socket_rate(ProcId(1), turn), RATE as u64);
-}
-
-#[test]
-fn a_turn_that_follows_another_is_spread_out_as_its_first_segment_takes_half_the_time() {
-    let mut world = World::new(2);
-    let turn = world.pacer.turn();
-    let segments = (turn / SEGMENT) as f64;
-    assert_eq!(world.ask(0, 1 << 20), Turn::Now(turn));
-    world.pacer.wrote(ProcId(0), turn, world.now);
-    assert_eq!(world.ask(1, 1 << 20), Turn::Later);
-    world.now = world.pacer.due().unwrap();
-    assert_eq!(world.pacer.next(world.now), Some(ProcId(1)));
-    // From the first segment of the turn to the first one of the next it is a turn, by gaps that are all alike but the first.
-    let gap = RATE / world.pacer.socket_rate(ProcId(1), turn) as f64;
-    assert!((0.5 + (segments - 2.0) * gap + gap - segments).abs() < 1e-3, "{gap}");
-    // A socket that goes on is not forgiven anything, nor is there another gap where one segment is all.
-    assert_eq!(world.pacer.socket_rate(ProcId(0), turn), RATE as u64);
-    assert_eq!(world.pacer.socket_rate(ProcId(1), SEGMENT), RATE as u64);
-}
-
-#[test]
-fn a_pause_is_worth_what_it_took_and_no_more_than_allowed() {
-    const ALLOWANCE: f64 = 2.0 * SEGMENT as f64;
-    for (pause, worth) in
-        [(Duration::from_micros(500), 1000.0), (Duration::from_secs(1), ALLOWANCE)]
-    {
-        let mut world = World::new(1);
-        world.pacer.set_slack(f64::INFINITY, ALLOWANCE);
-        let turn = world.pacer.turn();
-        // It has begun with nothing saved.
-        assert_eq!(world.ask(0, 1 << 20), Turn::Now(turn));
-        assert_eq!(world.pacer.socket_rate(ProcId(0), turn), RATE as u64);
-        world.pacer.wrote(ProcId(0), turn, world.now);
-        world.now += Duration::from_secs_f64(turn as f64 / RATE) + pause;
-        assert_eq!(world.ask(0, 1 << 20), Turn::Now(turn));
-        let wanted = RATE * turn as f64 / (turn as f64 - worth);
-        assert!(
-            (world.pacer.socket_rate(ProcId(0), turn) as f64 - wanted).abs() < 10.0,
-            "{pause:?}"
-        );
-        world.pacer.wrote(ProcId(0), turn, world.now);
-        assert!((world.pacer.level - (turn as f64 - worth)).abs() < 1.0, "{}", world.pacer.level);
-        // It counts once.
-        world.now += Duration::from_secs_f64(world.pacer.level / RATE);
-        assert!(matches!(world.ask(0, 1 << 20), Turn::Now(_)));
-        assert!((world.pacer.socket_rate(ProcId(0), turn) as f64 - RATE).abs() < 10.0);
-    }
-}
-
-#[test]
-fn a_message_that_a_pause_covers_leaves_at_once() {
-    const ALLOWANCE: f64 = 5.0 * SEGMENT as f64;
-    let (mut world, short) = (World::new(1), 3 * SEGMENT);
-    world.pacer.set_slack(f64::INFINITY, ALLOWANCE);
-    world.now += Duration::from_secs(1);
-    assert!(matches!(world.ask(0, short as u64), Turn::Now(_)));
-    assert_eq!(world.pacer.socket_rate_of_last(ProcId(0), short), u64::MAX);
-    world.pacer.wrote(ProcId(0), short, world.now);
-    assert_eq!(world.pacer.level, 0.0);
-    // Two segments are left for the next one, which is spaced out for the third.
-    assert!(matches!(world.ask(0, short as u64), Turn::Now(_)));
-    let told = world.pacer.socket_rate_of_last(ProcId(0), short) as f64;
-    assert!((told - 3.0 * RATE).abs() < 10.0, "{told}");
-    world.pacer.wrote(ProcId(0), short, world.now);
-    assert!((world.pacer.level - SEGMENT as f64).abs() < 1.0, "{}", world.pacer.level);
-}
-
-#[test]
-fn what_the_interface_holds_back_by_itself_is_not_spaced_out_before() {
-    let mut world = World::new(1);
-    let (turn, all) = (world.pacer.turn(), 6 * SEGMENT);
-    let faster = (RATE / (1.0 - HASTE)) as u64;
-    assert_eq!(world.pacer.socket_rate_of_last(ProcId(0), all), RATE as u64);
-    world.pacer.set_slack(RATE, 0.0);
-    assert_eq!(world.pacer.socket_rate_of_last(ProcId(0), all), faster);
-    // What goes on has to give way when it is told to.
-    assert_eq!(world.pacer.socket_rate(ProcId(0), turn), (RATE / (1.0 - FILL)) as u64);
-    world.pacer.set_slack(f64::INFINITY, 0.0);
-    assert_eq!(world.pacer.socket_rate_of_last(ProcId(0), all), RATE as u64);
 }
 
 #[test]

@@ -146,9 +146,12 @@ fn what_several_leave_of_a_link_lets_drain_what_waits_or_is_for_what_it_loses() 
     assert_eq!(part(&mut granted, &broker.step(due)), 0.99);
     assert_eq!(broker.due(), None);
     let lost = Seen { arrived: 600, resent: 9, queued: None };
-    broker.seen(ids[1], lost, Duration::from_millis(50), due);
-    assert!(broker.wants_step(due));
-    assert_eq!(part(&mut granted, &broker.step(due)), 0.95);
+    let (every, lost_at) = (Duration::from_millis(50), due + Duration::from_millis(200));
+    broker.seen(ids[1], lost, every, due);
+    assert!(!broker.wants_step(due));
+    broker.seen(ids[1], lost, every, lost_at);
+    assert!(broker.wants_step(lost_at));
+    assert_eq!(part(&mut granted, &broker.step(lost_at)), 0.95);
     let trusted = broker.due().unwrap();
     assert_eq!(part(&mut granted, &broker.step(trusted)), 0.99);
     assert_eq!(broker.due(), None);
