@@ -61,19 +61,13 @@ impl Backlogs {
 
     /// A process begins to send to a cluster.
     pub(crate) fn begin(&mut self, to: ClusterId) {
-        for link in self.ways.get(&to).into_iter().flatten() {
-            self.of.get_mut(link).into_iter().for_each(|backlog| backlog.begun += 1);
-        }
+        self.over(to, |_, backlog| backlog.begun += 1);
     }
 
     /// A process has seen this of its connections to a cluster. Whether less is to be granted for it.
     pub(crate) fn see(&mut self, to: ClusterId, seen: Seen, now: Instant) -> bool {
         let mut is_news = false;
-        for link in self.ways.get(&to).into_iter().flatten() {
-            if let Some(backlog) = self.of.get_mut(link) {
-                is_news |= backlog.caution.see(seen, now);
-            }
-        }
+        self.over(to, |_, backlog| is_news |= backlog.caution.see(seen, now));
         is_news
     }
 
@@ -109,16 +103,21 @@ impl Backlogs {
             backlog.load = 0.0;
         }
         for (to, rate) in told {
-            for link in self.ways.get(&to).into_iter().flatten() {
-                let load = rate / network.capacity(*link).bits_per_second();
-                self.of.get_mut(link).into_iter().for_each(|backlog| backlog.load += load);
-            }
+            self.over(to, |link, backlog| {
+                backlog.load += rate / network.capacity(link).bits_per_second();
+            });
         }
     }
 
     /// When more, or less, may be granted of one of them that is in use.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.of.values().filter_map(|backlog| backlog.due(self.parts)).min()
+    }
+
+    fn over(&mut self, to: ClusterId, mut change: impl FnMut(Resource, &mut Backlog)) {
+        for &link in self.ways.get(&to).into_iter().flatten() {
+            self.of.get_mut(&link).into_iter().for_each(|backlog| change(link, backlog));
+        }
     }
 }
 

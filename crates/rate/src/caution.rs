@@ -35,15 +35,14 @@ impl Caution {
 
     /// A process has seen this of its connections over the link. Whether it is not trusted any more, but was.
     pub(crate) fn see(&mut self, seen: Seen, now: Instant) -> bool {
-        let Seen { arrived, resent, .. } = &mut self.seen;
-        *arrived = arrived.saturating_add(seen.arrived);
-        *resent = resent.saturating_add(seen.resent);
+        self.seen.add(seen);
         let since = *self.window.get_or_insert(now);
         if now.saturating_duration_since(since) < WINDOW {
             return false;
         }
-        let is_much = *resent >= MANY && *resent as f64 > LOSS * *arrived as f64;
-        (self.window, self.seen) = (None, Seen::default());
+        self.window = None;
+        let Seen { arrived, resent, .. } = std::mem::take(&mut self.seen);
+        let is_much = resent >= MANY && resent as f64 > LOSS * arrived as f64;
         if !is_much || self.until(now).is_some() {
             return false;
         }

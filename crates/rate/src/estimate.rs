@@ -29,6 +29,13 @@ impl Seen {
     pub fn every(processes: u32) -> Duration {
         LOOK * processes.div_ceil(PROCESSES).max(1)
     }
+
+    /// Somebody has seen this, too.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.arrived = self.arrived.saturating_add(other.arrived);
+        self.resent = self.resent.saturating_add(other.resent);
+        self.queued = self.queued.into_iter().chain(other.queued).min();
+    }
 }
 
 /// A full frame with everything around it, bits.
@@ -182,13 +189,6 @@ impl Window {
         is_ours: true,
     };
 
-    fn add(&mut self, seen: Seen) {
-        let Seen { arrived, resent, queued } = &mut self.seen;
-        *arrived = arrived.saturating_add(seen.arrived);
-        *resent = resent.saturating_add(seen.resent);
-        *queued = queued.iter().copied().chain(seen.queued).min();
-    }
-
     fn finding(&self, rate: f64) -> Finding {
         let Self { busy, full, granted_bits, seen, is_ours } = *self;
         let seconds = busy.as_secs_f64();
@@ -264,7 +264,7 @@ impl Estimate {
             return false;
         }
         self.window.is_ours &= is_late(self.last_elsewhere, every, now);
-        self.window.add(seen);
+        self.window.seen.add(seen);
         if self.window.busy < WINDOW_LOOKS * every || self.window.seen.arrived < WINDOW_SEGMENTS {
             return false;
         }
