@@ -158,7 +158,7 @@ pub fn hold(lab: &LabDir, lifeline: bool) -> Result<(), LabError> {
     process::new_session();
     let caught: Vec<i32> = [&process::ENDING[..], &[process::CHILD]].concat();
     let signals = Signals::take(&caught).doing("cannot take signals")?;
-    let _share = host::share_backlog();
+    let _shares = host::share();
     let mut holder = Holding::build(lab)?;
     tell("ready\n")?;
     process::close_output();

@@ -10,10 +10,38 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 const ALLOWED: &str = "net/ipv4/tcp_allowed_congestion_control";
-const BACKLOG: &str = "net/core/netdev_max_backlog";
-/// Packets waiting between two virtual cables; less drops some outside the emulator's count.
-const WANTED_BACKLOG: u64 = 20_000;
-const SHARED: &str = "/run/gridmpi-lab.backlog";
+
+/// A setting that every lab of root has a share in while it is up.
+struct Setting {
+    name: &'static str,
+    /// The shares are locks of this file, whatever a lab's directory; it remembers the value from before the first.
+    file: &'static str,
+    wanted: u64,
+    suffices: fn(u64) -> bool,
+    /// What is to be expected otherwise.
+    harm: &'static str,
+}
+
+const SETTINGS: [Setting; 2] = [
+    // Packets waiting between two virtual cables; less drops some outside the emulator's count.
+    Setting {
+        name: "net/core/netdev_max_backlog",
+        file: "/run/gridmpi-lab.backlog",
+        wanted: 20_000,
+        suffices: |value| value >= 20_000,
+        harm: "bursts may be dropped outside the emulator",
+    },
+    // Every rank of a lab has a session of its own. By session a rank that asks in vain, again and again, takes what its own driver
+    // thread needs, and one that has more to do than others (the rate broker's) holds all of them up.
+    Setting {
+        name: "kernel/sched_autogroup_enabled",
+        file: "/run/gridmpi-lab.autogroup",
+        wanted: 0,
+        suffices: |value| value == 0,
+        harm: "the processors are shared out by session, not by thread, which slows ranks down",
+    },
+];
+
 /// How often it is tried whether another lab has been built.
 const TURN: Duration = Duration::from_millis(10);
 
@@ -56,92 +84,97 @@ impl Drop for Allowed {
     }
 }
 
-/// A share in the machine's raised packet backlog. It ends with the process that has it.
-#[derive(Debug)]
-pub struct Raised {
-    _lock: File,
+/// Shares in settings of the machine. They end with the process that has them.
+#[derive(Debug, Default)]
+pub struct Shares {
+    _locks: Vec<File>,
 }
 
-fn backlog() -> Option<u64> {
-    // Not shown in a network namespace of its own: then nothing can be done or said.
-    variable(BACKLOG)?.parse().ok()
-}
-
-/// Opens the file that every lab of root has a share in while it is up, whatever its directory;
-/// it remembers the value from before the first.
-fn shared_file() -> std::io::Result<File> {
-    File::options().read(true).write(true).create(true).truncate(false).open(SHARED)
-}
-
-/// Raises the packet backlog, if this user may, and takes a share in it.
-///
-/// # Errors
-/// Says what else to do.
-pub fn raise_backlog() -> Result<Option<Raised>, String> {
-    let Some(before) = backlog() else { return Ok(None) };
-    let advice = || {
-        format!(
-            "net.core.netdev_max_backlog is {before}: bursts may be dropped outside the \
-             emulator; as root, run `sysctl -w net.core.netdev_max_backlog={WANTED_BACKLOG}`"
-        )
-    };
-    match try_raise() {
-        Ok(raised) => Ok(Some(raised)),
-        Err(_) if before >= WANTED_BACKLOG => Ok(None),
-        Err(_) => Err(advice()),
-    }
-}
-
-fn try_raise() -> std::io::Result<Raised> {
-    // Another lab's end may put it back between the two locks; once is bad luck enough.
-    for _ in 0..5 {
-        let mut file = shared_file()?;
-        if file.try_lock().is_ok() {
-            raise(&mut file)?;
-            file.unlock()?;
-        }
-        file.lock_shared()?;
-        if backlog().is_some_and(|now| now >= WANTED_BACKLOG) {
-            return Ok(Raised { _lock: file });
+/// Changes the settings that this user may change, takes shares in them, and says what is left to be done.
+pub fn adapt() -> (Shares, Vec<String>) {
+    let (mut shares, mut advice) = (Shares::default(), Vec::new());
+    for setting in &SETTINGS {
+        // Some are not shown in namespaces, or kernels lack them: then nothing can be done or said.
+        let Some(before) = setting.value() else { continue };
+        match setting.change() {
+            Ok(lock) => shares._locks.push(lock),
+            Err(_) if (setting.suffices)(before) => {}
+            Err(_) => advice.push(setting.advice(before)),
         }
     }
-    Err(std::io::ErrorKind::ResourceBusy.into())
+    (shares, advice)
 }
 
-/// Nobody else has a share.
-fn raise(file: &mut File) -> std::io::Result<()> {
-    let before = backlog().unwrap_or(0);
-    if before >= WANTED_BACKLOG {
-        return Ok(());
-    }
-    file.set_len(0)?;
-    file.rewind()?;
-    write!(file, "{before}")?;
-    set_variable(BACKLOG, &WANTED_BACKLOG.to_string())
-}
-
-/// The same, if one was ever made. Only for who may write to it, and so put the backlog back: others could only be in the way.
-fn made_file() -> std::io::Result<File> {
-    File::options().read(true).write(true).open(SHARED)
-}
-
-/// For a holder: a share for as long as it lives, if the backlog is raised and its user may put it back.
+/// For a holder: shares for as long as it lives in what was changed and its user may put back.
 #[must_use]
-pub fn share_backlog() -> Option<Raised> {
-    let file = made_file().ok()?;
-    file.lock_shared().ok()?;
-    Some(Raised { _lock: file })
+pub fn share() -> Shares {
+    let share = |setting: &Setting| {
+        let file = setting.made_file().ok()?;
+        file.lock_shared().ok().map(|()| file)
+    };
+    Shares { _locks: SETTINGS.iter().filter_map(share).collect() }
 }
 
-/// Puts the backlog back when no lab has a share in it any more.
+/// Puts back what no lab has a share in any more.
 pub fn restore() {
-    let Ok(mut file) = made_file() else { return };
-    let mut before = String::new();
-    if file.try_lock().is_err() || file.read_to_string(&mut before).is_err() {
-        return;
+    SETTINGS.iter().for_each(Setting::restore);
+}
+
+impl Setting {
+    fn value(&self) -> Option<u64> {
+        variable(self.name)?.parse().ok()
     }
-    let is_number = before.trim().parse::<u64>().is_ok();
-    if is_number && set_variable(BACKLOG, before.trim()).is_ok() {
-        let _ = file.set_len(0);
+
+    fn advice(&self, value: u64) -> String {
+        let Self { wanted, harm, .. } = self;
+        let name = self.name.replace('/', ".");
+        format!("{name} is {value}: {harm}; as root, run `sysctl -w {name}={wanted}`")
+    }
+
+    fn change(&self) -> std::io::Result<File> {
+        // Another lab's end may put it back between the two locks; once is bad luck enough.
+        for _ in 0..5 {
+            let mut options = File::options();
+            let mut file =
+                options.read(true).write(true).create(true).truncate(false).open(self.file)?;
+            if file.try_lock().is_ok() {
+                self.set(&mut file)?;
+                file.unlock()?;
+            }
+            file.lock_shared()?;
+            if self.value().is_some_and(self.suffices) {
+                return Ok(file);
+            }
+        }
+        Err(std::io::ErrorKind::ResourceBusy.into())
+    }
+
+    /// Nobody else has a share.
+    fn set(&self, file: &mut File) -> std::io::Result<()> {
+        let before = self.value().unwrap_or(0);
+        if (self.suffices)(before) {
+            return Ok(());
+        }
+        file.set_len(0)?;
+        file.rewind()?;
+        write!(file, "{before}")?;
+        set_variable(self.name, &self.wanted.to_string())
+    }
+
+    /// The file, if it was ever made. Only for who may write to it, and so put the setting back: others could only be in the way.
+    fn made_file(&self) -> std::io::Result<File> {
+        File::options().read(true).write(true).open(self.file)
+    }
+
+    fn restore(&self) {
+        let Ok(mut file) = self.made_file() else { return };
+        let mut before = String::new();
+        if file.try_lock().is_err() || file.read_to_string(&mut before).is_err() {
+            return;
+        }
+        let is_number = before.trim().parse::<u64>().is_ok();
+        if is_number && set_variable(self.name, before.trim()).is_ok() {
+            let _ = file.set_len(0);
+        }
     }
 }

@@ -88,7 +88,7 @@ fn build(
 ) -> Result<(), LabError> {
     state::write_json(&lab.join("spec.json"), spec)?;
     write_shell(lab)?;
-    let backlog = host::raise_backlog();
+    let (_shares, advice) = host::adapt();
     let log = File::create(lab.join("log")).doing("cannot write the lab's log")?;
     let (reader, writer) = io::pipe().doing("cannot make a pipe")?;
     let program = std::env::current_exe().doing("cannot find this program's own file")?;
@@ -107,9 +107,7 @@ fn build(
     let _ = first_stage.wait();
     let said = said?;
     if said.trim() == "ready" {
-        if let Err(advice) = &backlog {
-            output::complain(format_args!("note: {advice}"));
-        }
+        advice.iter().for_each(|advice| output::complain(format_args!("note: {advice}")));
         return Ok(());
     }
     let log = fs::read_to_string(lab.join("log")).unwrap_or_default();

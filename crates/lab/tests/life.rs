@@ -426,7 +426,7 @@ fn a_lab_needs_no_root() {
 
 /// Has the machine's setting played by a file, as root's lab has left it.
 #[test]
-fn root_puts_the_backlog_back_where_no_lab_is_left_and_despite_others_labs() {
+fn root_puts_settings_back_where_no_lab_is_left_and_despite_others_labs() {
     if fs::metadata("/proc/self").map(|m| std::os::unix::fs::MetadataExt::uid(&m)).unwrap() != 0 {
         return;
     }
@@ -439,17 +439,23 @@ fn root_puts_the_backlog_back_where_no_lab_is_left_and_despite_others_labs() {
     let script = r#"
         set -e
         setting=/proc/sys/net/core/netdev_max_backlog
+        grouping=/proc/sys/kernel/sched_autogroup_enabled
         mount -t tmpfs none /run
-        as_raised() { printf 1000 > /run/gridmpi-lab.backlog; echo 20000 > "$2/backlog"; }
+        as_raised() {
+            printf 1000 > /run/gridmpi-lab.backlog; echo 20000 > "$2/backlog"
+            printf 1 > /run/gridmpi-lab.autogroup; echo 0 > "$2/autogroup"
+        }
         as_raised "$@"
         setpriv --reuid 65534 --regid 65534 --clear-groups "$0" up "$1" >/dev/null
         mount --bind "$2/backlog" $setting
-        export GRIDMPI_LAB_DIR="$2/none"
-        "$0" down --all; cat $setting; echo
+        # Not every kernel has it.
+        if [ -e $grouping ]; then mount --bind "$2/autogroup" $grouping; else printf 1 > "$2/none"; grouping=$2/none; fi
+        export GRIDMPI_LAB_DIR="$2/nowhere"
+        "$0" down --all; cat $setting $grouping; echo
         as_raised "$@"
-        "$0" down 2>/dev/null || cat $setting; echo
+        "$0" down 2>/dev/null || cat $setting $grouping; echo
         as_raised "$@"
-        "$0" down --name x 2>/dev/null || cat $setting; echo
+        "$0" down --name x 2>/dev/null || cat $setting $grouping; echo
     "#;
     let output = Command::new("unshare")
         .args(["--mount", "sh", "-c", script])
@@ -458,6 +464,6 @@ fn root_puts_the_backlog_back_where_no_lab_is_left_and_despite_others_labs() {
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", said(&output));
-    assert_eq!(output.stdout, b"1000\n1000\n1000\n", "{}", said(&output));
+    assert_eq!(output.stdout, b"10001\n10001\n10001\n", "{}", said(&output));
     assert!(!place.processes().is_empty(), "the other lab is up");
 }
