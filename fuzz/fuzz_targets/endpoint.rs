@@ -116,6 +116,7 @@ enum What {
         rate: u64,
         node: u64,
         is_settled: bool,
+        is_quiet: bool,
     },
     Share {
         to: u32,
@@ -230,8 +231,8 @@ impl Model {
             What::Transfer { from, to, is_active } => {
                 Frame::Transfer(Transfer { from, to, is_active })
             }
-            What::Grant { cluster, rate, node, is_settled } => {
-                Frame::Grant(Grant { cluster, rate, node, is_settled })
+            What::Grant { cluster, rate, node, is_settled, is_quiet } => {
+                Frame::Grant(Grant { cluster, rate, node, is_settled, is_quiet })
             }
             What::Share { to, share } => Frame::Share(Share { to, share }),
             What::Start { cluster, rate, link } => Frame::Start(Start { cluster, rate, link }),

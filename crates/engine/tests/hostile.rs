@@ -20,7 +20,7 @@ fn data(message: u64, offset: u64) -> Frame {
     Frame::Data { message, offset }
 }
 
-const GRANT: Grant = Grant { cluster: 1, rate: 1, node: 1, is_settled: true };
+const GRANT: Grant = Grant { cluster: 1, rate: 1, node: 1, is_settled: true, is_quiet: false };
 
 /// Feeds frames (with payload lengths) to a fresh endpoint, which has received from a peer nothing
 /// and sent it one short message. What it says to the last one.
@@ -338,6 +338,7 @@ fn frame() -> impl Strategy<Value = (Frame, u32)> {
                 rate: bytes,
                 node: bytes,
                 is_settled: true,
+                is_quiet: false,
             }),
             0,
         ),

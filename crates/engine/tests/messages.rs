@@ -309,7 +309,13 @@ fn words_about_rates_come_in_order_and_none_follows_the_end() {
     let mut pair = Pair::new(Config::new);
     let words = [
         Word::Transfer(Transfer { from: 1, to: 2, is_active: true }),
-        Word::Grant(Grant { cluster: 2, rate: u64::MAX, node: u64::MAX, is_settled: true }),
+        Word::Grant(Grant {
+            cluster: 2,
+            rate: u64::MAX,
+            node: u64::MAX,
+            is_settled: true,
+            is_quiet: false,
+        }),
         Word::Transfer(Transfer { from: 1, to: 2, is_active: false }),
     ];
     words.iter().for_each(|word| pair.a.tell(B, *word));

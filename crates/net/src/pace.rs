@@ -239,6 +239,13 @@ impl Pacer {
         !self.waiting.is_empty()
     }
 
+    /// How much leaves before anything of `peer` can, bytes; `None` if others wait, too.
+    pub(crate) fn before(&mut self, peer: ProcId, now: Instant) -> Option<u64> {
+        let is_alone = self.waiting.keys().all(|&other| other == peer);
+        self.settle(now);
+        is_alone.then_some(self.level as u64)
+    }
+
     /// Nothing more is to be written for `peer`: [`Self::gone`] names it when what has been written has left.
     pub(crate) fn leave(&mut self, peer: ProcId) {
         if !self.leaving.iter().any(|(known, _)| *known == peer) {

@@ -13,6 +13,7 @@ use gridmpi_rate::{
 use gridmpi_wire::{Carries, Demand, Grant, Limit, Part, ProcId, Share, Start, Transfer};
 
 use crate::Online;
+use crate::paces::wire_bits;
 use crate::state::State;
 use crate::timers::Due;
 
@@ -136,10 +137,10 @@ impl Regulation {
     fn order_of(&self, word: Word) -> Option<Order> {
         let network = &self.online.network;
         Some(match word {
-            Word::Grant(Grant { cluster, rate, node, is_settled }) => {
+            Word::Grant(Grant { cluster, rate, node, is_settled, is_quiet }) => {
                 let (to, rate) = (network.cluster_number(cluster)?, rate_of(rate)?);
                 let node = rate_of(node)?;
-                Order::Grant { to, grant: gridmpi_rate::Grant { rate, node, is_settled } }
+                Order::Grant { to, grant: gridmpi_rate::Grant { rate, node, is_settled, is_quiet } }
             }
             Word::Start(Start { cluster, rate, link }) => {
                 let (to, rate) = (network.cluster_number(cluster)?, rate_of(rate)?);
@@ -270,7 +271,7 @@ impl State {
         if backlog <= WORTH || is_claimed && !self.is_leaving(cluster, peer) {
             return;
         }
-        if !self.is_worth_a_claim(cluster, backlog) {
+        if !self.is_worth_a_claim(cluster, backlog) || self.is_brief(cluster, peer, backlog) {
             return;
         }
         if self.goes_on(cluster, peer) {
@@ -304,6 +305,14 @@ impl State {
         let Some(paced) = self.paces.get(cluster) else { return false };
         let in_time = paced.claims.least().bits_per_second() * WORTH_TIME.as_secs_f64();
         bytes > WORTH && bytes as f64 * 8.0 > in_time
+    }
+
+    /// Whether what waits for `peer`, and what the kernel still has for its cluster, is over so soon that nobody has to know.
+    fn is_brief(&mut self, cluster: u16, peer: ProcId, backlog: u64) -> bool {
+        let now = Instant::now();
+        let Some(paced) = self.paces.get(cluster) else { return false };
+        let before = paced.pacer.before(peer, now);
+        before.is_some_and(|before| paced.claims.is_brief(wire_bits(backlog + before), now))
     }
 
     /// Makes the connection to the broker before it is needed.
@@ -593,9 +602,9 @@ fn notice_word(notice: Notice) -> Word {
 /// An order as it goes over the wire.
 fn word_of(order: Order) -> Word {
     match order {
-        Order::Grant { to, grant: gridmpi_rate::Grant { rate, node, is_settled } } => {
+        Order::Grant { to, grant: gridmpi_rate::Grant { rate, node, is_settled, is_quiet } } => {
             let [rate, node] = [rate, node].map(bits_of);
-            Word::Grant(Grant { cluster: to.index() as u32, rate, node, is_settled })
+            Word::Grant(Grant { cluster: to.index() as u32, rate, node, is_settled, is_quiet })
         }
         Order::Start { to, rate, link } => Word::Start(Start {
             cluster: to.index() as u32,

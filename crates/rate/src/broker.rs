@@ -77,7 +77,7 @@ pub enum Order {
 
 /// So long after a process has begun to send it is young. Where many begin nearly at once the first would be granted what will be the
 /// others', and what is sent too fast by then fills the link's buffer.
-const YOUNG: Duration = Duration::from_micros(3500);
+pub(crate) const YOUNG: Duration = Duration::from_micros(3500);
 
 /// The broker of one cluster. No I/O and no clock: its owner carries notices and orders, and steps when it likes.
 #[derive(Clone, Debug)]
@@ -406,16 +406,25 @@ impl Broker {
     }
 
     fn grant(&mut self, sums: &Sums, now: Instant, orders: &mut Vec<(Process, Order)>) {
+        let is_old = |of| self.old_from.get(of).is_none_or(|from| *from <= now);
+        let mut old: HashMap<ClusterId, u32> = HashMap::new();
+        sums.processes
+            .keys()
+            .filter(|of| is_old(of))
+            .for_each(|(_, to)| *old.entry(*to).or_default() += 1);
+        let has_rivals = self.theirs.values().any(|rival| !rival.is_idle());
         for (&(process, to), &Sum { rate: sum, node, .. }) in &sums.processes {
             let is_settled = self.old_from.get(&(process, to)).is_none_or(|from| *from <= now);
+            let others = old.get(&to).copied().unwrap_or(0) - u32::from(is_settled);
             let granted = self.granted.entry((process, to)).or_insert((f64::NAN, false));
             let is_known = is_near(granted.0, sum, WORTH_TELLING) && granted.1 == is_settled;
             if let Some(rate) = Rate::from_bits_per_second(sum).filter(|_| !is_known) {
                 *granted = (sum, is_settled);
                 let node = sums.nodes.get(&(node, to)).copied();
                 let node = node.and_then(Rate::from_bits_per_second).unwrap_or(rate);
-                orders
-                    .push((process, Order::Grant { to, grant: Grant { rate, node, is_settled } }));
+                let is_quiet = others == 0 && !has_rivals;
+                let grant = Grant { rate, node, is_settled, is_quiet };
+                orders.push((process, Order::Grant { to, grant }));
             }
         }
     }

@@ -19,6 +19,13 @@ const PAUSE: f64 = 16384.0 * 8.0;
 /// A broker that has not answered for so long is taken for none until it does: it hangs, or its host does.
 const UNANSWERED: Duration = Duration::from_secs(1);
 
+/// What leaves sooner at the rate that is everybody's is over before a grant could speak of more: so long is young who begins.
+const BRIEF: Duration = crate::broker::YOUNG;
+
+/// For so long after the broker has said that nobody sends for long, what is brief goes unclaimed. Somebody may begin to meanwhile, who
+/// learns of the others when they ask again.
+const QUIET: Duration = Duration::from_millis(20);
+
 /// More segments that were sent again between two looks are no probes of a tail: something was lost. For so long after that a pause is
 /// worth nothing.
 const PROBES: u64 = 2;
@@ -59,6 +66,8 @@ pub struct Claims {
     is_unanswered: bool,
     /// How long a grant takes.
     lag: Duration,
+    /// Until then what is over in a moment is not claimed.
+    quiet_until: Option<Instant>,
     /// Bits that were sent too fast.
     debt: f64,
     /// Something was lost not long ago.
@@ -76,6 +85,8 @@ pub struct Grant {
     pub node: Rate,
     /// Whether that may be more than what they begin with.
     pub is_settled: bool,
+    /// Nobody else has sent there for long: what is over in a moment need not be claimed for a while.
+    pub is_quiet: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -106,6 +117,7 @@ impl Claims {
             asked: None,
             is_unanswered: false,
             lag: Duration::ZERO,
+            quiet_until: None,
             debt: 0.0,
             careful_until: None,
             demand: Demand::default(),
@@ -205,6 +217,17 @@ impl Claims {
         claim.users.insert(user);
     }
 
+    /// Whether so many bits, which are all that waits, need no claim: they leave within [`BRIEF`] at the rate that is everybody's, before a
+    /// grant could speak of more; of what they are faster no more piles up than after a pause, if all do so at once; and the broker has said
+    /// not long ago that nobody has more than that for long, who would have to give way.
+    #[must_use]
+    pub fn is_brief(&self, bits: f64, now: Instant) -> bool {
+        let (least, rate) = (self.least.bits_per_second(), self.rate().bits_per_second());
+        let is_quiet = self.claims.is_empty() && self.quiet_until.is_some_and(|until| now < until);
+        let faster = (1.0 - least / rate).max(0.0);
+        is_quiet && bits <= least * BRIEF.as_secs_f64() && bits * faster <= self.allowance()
+    }
+
     /// Nothing waits any more.
     pub fn end(&mut self, to: NodeId, user: u32) {
         let Some(claim) = self.claims.get_mut(&to) else { return };
@@ -221,6 +244,7 @@ impl Claims {
     /// The broker has granted this to all together. Nothing where no claim stands.
     pub fn grant(&mut self, grant: Grant, now: Instant) {
         self.is_unanswered = false;
+        self.quiet_until = grant.is_quiet.then(|| now + QUIET);
         if self.claims.is_empty() {
             return;
         }
@@ -279,7 +303,7 @@ impl Claims {
         self.base = self.least;
         (self.path, self.among) = (None, None);
         self.demand.rest();
-        self.granted = None;
+        (self.granted, self.quiet_until) = (None, None);
         self.claims.values_mut().for_each(|claim| claim.share = 1.0);
         self.told.clear();
     }
@@ -370,7 +394,7 @@ mod tests {
     }
 
     fn grant(claims: &mut Claims, rate: Rate, is_settled: bool, now: Instant) {
-        claims.grant(Grant { rate, node: rate, is_settled }, now);
+        claims.grant(Grant { rate, node: rate, is_settled, is_quiet: false }, now);
     }
 
     fn claims() -> (Claims, Vec<NodeId>, Instant) {
@@ -410,6 +434,40 @@ mod tests {
         claims.set_share(nodes[0], 0.1);
         assert_eq!(claims.rate(), mbit(20.0));
         assert_eq!(claims.share(nodes[0]), 1.0);
+    }
+
+    #[test]
+    fn what_is_over_in_a_moment_is_not_claimed_while_it_is_quiet() {
+        let mut network = Network::new();
+        let cluster = network.add_cluster();
+        let node = network.add_node(cluster, Rate::UNBOUNDED);
+        let (mut claims, now) = (Claims::new(mbit(40.0)), Instant::now());
+        claims.go_over(Path { node, interface: mbit(50.0), link: mbit(160.0) }, Rate::UNBOUNDED);
+        claims.begin_with(mbit(50.0), mbit(160.0));
+        let told = |claims: &mut Claims, is_quiet| {
+            let rate = mbit(50.0);
+            claims.grant(Grant { rate, node: rate, is_settled: false, is_quiet }, now);
+        };
+        let brief = 40.0 * MBIT * BRIEF.as_secs_f64();
+        assert!(!claims.is_brief(brief, now), "nobody has said that it is quiet");
+        told(&mut claims, true);
+        assert!(claims.is_brief(brief, now) && !claims.is_brief(1.01 * brief, now));
+        assert!(!claims.is_brief(brief, now + QUIET), "it is time to ask again");
+        claims.begin(node, 0, now);
+        assert!(!claims.is_brief(brief, now), "the broker knows this process already");
+        claims.end(node, 0);
+        told(&mut claims, false);
+        assert!(!claims.is_brief(brief, now), "another would have to give way");
+        // Of what is faster than everybody's part more would pile up than of a pause, were all to begin at once.
+        let mut claims = Claims { least: mbit(20.0), fair: mbit(20.0), ..claims };
+        claims.begin_with(mbit(50.0), mbit(160.0));
+        told(&mut claims, true);
+        assert!(claims.is_brief(PAUSE * 50.0 / 160.0, now));
+        assert!(!claims.is_brief(20.0 * MBIT * BRIEF.as_secs_f64(), now));
+        claims.resent(PROBES + 1, now);
+        assert!(!claims.is_brief(PAUSE * 50.0 / 160.0, now), "something was lost");
+        claims.forsake();
+        assert!(!claims.is_brief(0.0, now), "nobody can be asked");
     }
 
     #[test]

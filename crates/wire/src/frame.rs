@@ -50,6 +50,8 @@ wire_struct! {
         node: u64,
         /// More than what they begin with may be used.
         is_settled: bool,
+        /// Nobody else sends there for long: what is over in a moment need not be claimed for a while.
+        is_quiet: bool,
     }
 }
 

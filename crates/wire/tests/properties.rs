@@ -30,9 +30,11 @@ fn frame() -> impl Strategy<Value = Frame> {
         Just(Frame::Pong),
         (any::<u32>(), any::<u32>(), any::<bool>())
             .prop_map(|(from, to, is_active)| Frame::Transfer(Transfer { from, to, is_active })),
-        any::<(u32, u64, u64, bool)>().prop_map(|(cluster, rate, node, is_settled)| {
-            Frame::Grant(Grant { cluster, rate, node, is_settled })
-        }),
+        any::<(u32, u64, u64, bool, bool)>().prop_map(
+            |(cluster, rate, node, is_settled, is_quiet)| {
+                Frame::Grant(Grant { cluster, rate, node, is_settled, is_quiet })
+            }
+        ),
         (any::<u32>(), any::<u32>()).prop_map(|(to, share)| Frame::Share(Share { to, share })),
         (any::<u32>(), any::<u64>(), any::<u64>())
             .prop_map(|(cluster, rate, link)| Frame::Start(Start { cluster, rate, link })),

@@ -190,10 +190,13 @@ fn a_lone_sender_has_all_of_a_receiver_and_several_leave_something() {
 fn the_young_are_settled_when_they_are_no_longer() {
     let (network, ids, nodes, now) = site(2);
     let mut broker = Broker::new(ids[0], network, Parts::ALL);
-    let grant = |process, mbits, is_settled| {
+    let of = |process, mbits, is_settled, is_quiet| {
         let rate = mbit(mbits);
-        (process, Order::Grant { to: ids[1], grant: Grant { rate, node: rate, is_settled } })
+        let grant = Grant { rate, node: rate, is_settled, is_quiet };
+        (process, Order::Grant { to: ids[1], grant })
     };
+    let grant = |process, mbits, is_settled| of(process, mbits, is_settled, true);
+    let grant_beside_another = |process, mbits, is_settled| of(process, mbits, is_settled, false);
     let ms = Duration::from_millis(1);
     broker.begin(0, nodes[0][0], nodes[1][0], now);
     assert_eq!(broker.step(now), [grant(0, 50.0, false)]);
@@ -205,9 +208,32 @@ fn the_young_are_settled_when_they_are_no_longer() {
     // One that ends young and begins again is young again.
     broker.end(1, nodes[0][1], nodes[1][1]);
     broker.begin(1, nodes[0][1], nodes[1][1], now + 4 * ms);
-    assert_eq!(broker.step(now + ms + YOUNG), [grant(1, 50.0, false)]);
-    assert_eq!(broker.step(now + 4 * ms + YOUNG), [grant(1, 50.0, true)]);
+    assert_eq!(broker.step(now + ms + YOUNG), [grant_beside_another(1, 50.0, false)]);
+    assert_eq!(broker.step(now + 4 * ms + YOUNG), [grant_beside_another(1, 50.0, true)]);
     assert_eq!(broker.due(), None);
+}
+
+#[test]
+fn it_is_quiet_where_no_other_has_sent_for_long() {
+    let (network, ids, nodes, now) = site(3);
+    let mut broker = Broker::new(ids[0], network, Parts::ALL);
+    let is_quiet = |orders: Vec<(Process, Order)>| -> Vec<(Process, bool)> {
+        let quiet = |(process, order)| match order {
+            Order::Grant { grant, .. } => Some((process, grant.is_quiet)),
+            _ => None,
+        };
+        orders.into_iter().filter_map(quiet).collect()
+    };
+    // Two that are young do not count for each other, nor does one that is no longer for itself.
+    (0..2).for_each(|n| broker.begin(n, nodes[0][n as usize], nodes[1][0], now));
+    assert_eq!(is_quiet(broker.step(now)), [(0, true), (1, true)]);
+    broker.end(1, nodes[0][1], nodes[1][0]);
+    assert_eq!(is_quiet(broker.step(now + YOUNG)), [(0, true)]);
+    broker.begin(1, nodes[0][1], nodes[1][0], now + YOUNG);
+    assert!(is_quiet(broker.step(now + YOUNG)).contains(&(1, false)));
+    // Who sends to another cluster counts nothing.
+    broker.begin(2, nodes[0][2], nodes[2][0], now + YOUNG);
+    assert_eq!(is_quiet(broker.step(now + YOUNG)), [(2, true)]);
 }
 
 #[test]
