@@ -1,9 +1,9 @@
-//! The link emulator: one thread a direction, between two virtual cables.
+//! The link emulator, between two virtual cables: one thread a direction, or one for both where the link coalesces.
 //!
 //! A frame waits in the ring it was received into until the time that [`Flow`] gave it. While
 //! frames wait nothing is looked at before the first of them is due: what arrives meanwhile is
 //! due later, and its time stamp is already taken. So the thread wakes once a delivery, or once
-//! for several that are due within the time that the link coalesces.
+//! for several, of both directions, that are due within the time that the link coalesces.
 
 use crate::arrivals::Arrival;
 use crate::connections::Connections;
@@ -137,24 +137,8 @@ impl Direction {
         self
     }
 
-    /// Starts the thread; it runs until the process ends.
-    ///
-    /// # Errors
-    /// When no thread can be started.
-    pub fn start(mut self, name: String) -> io::Result<Running> {
-        let running =
-            Running { progress: Arc::clone(&self.shared), fault: Arc::clone(&self.fault) };
-        thread::Builder::new().name(name).spawn(move || {
-            let realtime = clock::run_at_once(PRIORITY).is_ok();
-            self.shared.lock().unwrap_or_else(PoisonError::into_inner).realtime = Some(realtime);
-            loop {
-                self.take_in();
-                self.deliver();
-                self.publish();
-                self.wait();
-            }
-        })?;
-        Ok(running)
+    fn running(&self) -> Running {
+        Running { progress: Arc::clone(&self.shared), fault: Arc::clone(&self.fault) }
     }
 
     fn take_in(&mut self) {
@@ -189,12 +173,9 @@ impl Direction {
         }
     }
 
-    fn deliver(&mut self) {
-        loop {
-            let now = clock::monotonic();
-            if !matches!(self.in_flight.front(), Some((at, _)) if at + self.coalesce <= now) {
-                return;
-            }
+    /// Delivers what is due by `now`.
+    fn deliver(&mut self, now: u64) {
+        while self.in_flight.front().is_some_and(|(at, _)| *at <= now) {
             let due = self.in_flight.iter().take(BATCH).take_while(|(at, _)| *at <= now);
             let late = |at: u64| (now - at).saturating_sub(self.coalesce);
             let due = due.map(|(at, _)| self.fresh.lateness.add(late(*at))).count();
@@ -233,15 +214,68 @@ impl Direction {
         self.fresh.samples.is_empty() && self.fresh.delivered == Volume::default()
     }
 
-    fn wait(&self) {
-        if let Some((release, _)) = self.in_flight.front() {
-            clock::sleep_until((release + self.coalesce).min(clock::monotonic() + LONGEST_SLEEP));
-            return;
+    /// When the first frame is to leave at the latest, ns; `None` while none is on its way.
+    fn due(&self) -> Option<u64> {
+        self.in_flight.front().map(|(release, _)| release + self.coalesce)
+    }
+
+    fn is_settled(&self) -> bool {
+        !self.flow.is_unsettled() && self.is_published()
+    }
+}
+
+/// Starts both directions of a link, which is called `name`; they run until the process ends.
+///
+/// # Errors
+/// When no thread can be started.
+pub fn start(link: [Direction; 2], name: &str) -> io::Result<[Running; 2]> {
+    let running = link.each_ref().map(Direction::running);
+    let coalesces = link.iter().all(|direction| direction.coalesce > 0);
+    let threads = if coalesces { vec![Vec::from(link)] } else { link.map(|it| vec![it]).into() };
+    for directions in threads {
+        thread::Builder::new().name(name.to_owned()).spawn(move || carry(directions))?;
+    }
+    Ok(running)
+}
+
+fn carry(mut directions: Vec<Direction>) {
+    let realtime = clock::run_at_once(PRIORITY).is_ok();
+    for Direction { shared, .. } in &directions {
+        shared.lock().unwrap_or_else(PoisonError::into_inner).realtime = Some(realtime);
+    }
+    loop {
+        directions.iter_mut().for_each(Direction::take_in);
+        let now = clock::monotonic();
+        if due(&directions).is_some_and(|due| due <= now) {
+            directions.iter_mut().for_each(|direction| direction.deliver(now));
         }
-        let settled = !self.flow.is_unsettled() && self.is_published();
-        let timeout = if settled { None } else { Some(RECHECK) };
-        if wait_readable(&[self.ring.as_fd()], timeout).is_err() {
-            thread::sleep(RECHECK);
-        }
+        directions.iter_mut().for_each(Direction::publish);
+        wait(&directions);
+    }
+}
+
+/// When the first frame of all is to leave at the latest, ns; `None` while none is on its way.
+fn due(directions: &[Direction]) -> Option<u64> {
+    directions.iter().filter_map(Direction::due).min()
+}
+
+/// Until a frame is due, or comes where none is on its way. That it has come is soon enough seen when another is due within the time
+/// that it may wait itself.
+fn wait(directions: &[Direction]) {
+    let (now, due) = (clock::monotonic(), due(directions));
+    let time = due.map(|due| due.saturating_sub(now).min(LONGEST_SLEEP));
+    let idle = directions.iter().filter(|direction| direction.due().is_none());
+    let idle: Vec<_> = idle.map(|direction| direction.ring.as_fd()).collect();
+    let may_wait = directions.iter().map(|direction| direction.coalesce).min();
+    if let Some(time) = time.filter(|time| idle.is_empty() || may_wait >= Some(*time)) {
+        return clock::sleep_until(now + time);
+    }
+    let timeout = match time {
+        Some(time) => Some(Duration::from_nanos(time)),
+        None if directions.iter().all(Direction::is_settled) => None,
+        None => Some(RECHECK),
+    };
+    if wait_readable(&idle, timeout).is_err() {
+        thread::sleep(RECHECK);
     }
 }

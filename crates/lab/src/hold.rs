@@ -4,7 +4,7 @@
 
 use crate::arrivals;
 use crate::control::{self, Ask, DirectionStatus, Done, NodeStatus, Request, Status};
-use crate::emulator::{Direction, Running};
+use crate::emulator::{self, Direction, Running};
 use crate::error::{Doing as _, LabError};
 use crate::flow::{Flow, Volume};
 use crate::host;
@@ -437,28 +437,34 @@ fn prepare_mounts(lab: &LabDir, spec: &Spec, notes: &mut Vec<String>) -> Result<
 fn start_links(spec: &Spec, origin: u64) -> Result<Vec<Carried>, LabError> {
     let mut directions = Vec::new();
     for (index, link) in spec.links.iter().enumerate() {
-        for backwards in [false, true] {
-            let ends = [link.between.0, link.between.1];
-            let [from, to] = [ends[usize::from(backwards)], ends[usize::from(!backwards)]]
-                .map(|site| spec.site_name(site).to_owned());
-            let by = if link.emulate {
-                let stream = 2 * index as u64 + u64::from(backwards);
-                let flow = Flow::new(link, spec.seed, stream, origin);
-                let what = format!("cannot start the emulator {from} -> {to}");
-                let (rx, tx) =
-                    (plan::emulator_port(index, backwards), plan::emulator_port(index, !backwards));
-                let direction = Direction::new(link, &rx, &tx, spec.gso, flow);
-                let name = format!("{from}-{to}");
-                let direction =
-                    direction.map(|direction| direction.recording_arrivals(spec.arrivals));
-                Ok(direction.and_then(|direction| direction.start(name)).doing(what)?)
-            } else {
-                Err(plan::link_port(index, !backwards))
-            };
-            directions.push(Carried { from, to, by });
-        }
+        let [from, to] =
+            [link.between.0, link.between.1].map(|site| spec.site_name(site).to_owned());
+        let by = if link.emulate {
+            let what = format!("cannot start the emulator {from} - {to}");
+            emulate(spec, index, origin, &format!("{from}-{to}")).doing(what)?.map(Ok)
+        } else {
+            [true, false].map(|end| Err(plan::link_port(index, end)))
+        };
+        let ends = [(from.clone(), to.clone()), (to, from)];
+        directions.extend(ends.into_iter().zip(by).map(|((from, to), by)| Carried {
+            from,
+            to,
+            by,
+        }));
     }
     Ok(directions)
+}
+
+/// Both directions of a link.
+fn emulate(spec: &Spec, index: usize, origin: u64, name: &str) -> io::Result<[Running; 2]> {
+    let link = &spec.links[index];
+    let direction = |backwards: bool| {
+        let flow = Flow::new(link, spec.seed, 2 * index as u64 + u64::from(backwards), origin);
+        let [rx, tx] = [backwards, !backwards].map(|end| plan::emulator_port(index, end));
+        let direction = Direction::new(link, &rx, &tx, spec.gso, flow)?;
+        Ok::<_, io::Error>(direction.recording_arrivals(spec.arrivals))
+    };
+    emulator::start([direction(false)?, direction(true)?], name)
 }
 
 fn write_state(

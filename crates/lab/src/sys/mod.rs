@@ -37,10 +37,14 @@ pub fn wait_readable(fds: &[BorrowedFd<'_>], timeout: Option<Duration>) -> io::R
     let entry =
         |fd: &BorrowedFd<'_>| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     let mut entries: Vec<_> = fds.iter().map(entry).collect();
-    let milliseconds = timeout.map_or(-1, |t| i32::try_from(t.as_millis()).unwrap_or(i32::MAX));
-    // SAFETY: the array is valid for its length; the kernel writes only `revents`.
-    let result =
-        unsafe { libc::poll(entries.as_mut_ptr(), entries.len() as libc::nfds_t, milliseconds) };
+    let timeout = timeout.map(|timeout| libc::timespec {
+        tv_sec: timeout.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+        tv_nsec: timeout.subsec_nanos().into(),
+    });
+    let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    let (count, mask) = (entries.len() as libc::nfds_t, std::ptr::null());
+    // SAFETY: the array is valid for its length; the kernel writes only `revents`, and reads the time.
+    let result = unsafe { libc::ppoll(entries.as_mut_ptr(), count, timeout, mask) };
     match check(result) {
         Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
         _ => {}
