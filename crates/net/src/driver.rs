@@ -7,12 +7,11 @@
 //! thread that is woken and leaves an event to another loses nothing.
 
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
-
+use crate::lock::{Held, Lock, wait_until};
 use crate::poller::{Poller, Ready};
 use crate::state::{Signs, State, ring};
 
@@ -21,7 +20,7 @@ const PARK: Duration = Duration::from_millis(1);
 
 /// What all threads share.
 pub(crate) struct Shared {
-    pub(crate) state: Mutex<State>,
+    pub(crate) state: Lock<State>,
     pub(crate) poller: Arc<Poller>,
     pub(crate) signs: Arc<Signs>,
     wake: Arc<OwnedFd>,
@@ -40,7 +39,7 @@ impl Shared {
             poller: Arc::clone(&state.poller),
             signs: Arc::clone(&state.signs),
             wake: Arc::clone(&state.wake),
-            state: Mutex::new(state),
+            state: Lock::new(state),
             polls: AtomicU64::new(0),
             has_leader: AtomicBool::new(false),
             followers: AtomicUsize::new(0),
@@ -90,7 +89,7 @@ impl Shared {
                 return false;
             }
             if self.has_leader.swap(true, Ordering::SeqCst) {
-                self.follow(&mut state, until);
+                state = self.follow(state, until);
                 continue;
             }
             drop(state);
@@ -101,7 +100,7 @@ impl Shared {
     }
 
     /// The leader has waited: handles what is ready and lets another thread lead.
-    fn lead(&self, has_waited: bool, ready: &[Ready]) -> MutexGuard<'_, State> {
+    fn lead(&self, has_waited: bool, ready: &[Ready]) -> Held<'_, State> {
         let mut state = self.state.lock();
         if has_waited {
             state.handle(ready, true);
@@ -113,10 +112,11 @@ impl Shared {
         state
     }
 
-    fn follow(&self, state: &mut MutexGuard<'_, State>, until: Instant) {
+    fn follow<'a>(&self, state: Held<'a, State>, until: Instant) -> Held<'a, State> {
         self.followers.fetch_add(1, Ordering::SeqCst);
-        self.followed.wait_until(state, until);
+        let state = wait_until(&self.followed, state, until);
         self.followers.fetch_sub(1, Ordering::SeqCst);
+        state
     }
 
     /// The driver thread.

@@ -34,6 +34,7 @@ pub mod fuzz;
 pub mod handshake;
 mod link;
 mod links;
+mod lock;
 mod losses;
 mod net;
 mod options;

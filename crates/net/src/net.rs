@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use gridmpi_engine::Endpoint;
 use gridmpi_rate::Rate;
 use nix::sys::signal::{SigSet, SigmaskHow, pthread_sigmask};
-use parking_lot::{Mutex, MutexGuard};
 use socket2::SockRef;
 
 use crate::discipline::{PacedBy, queueing_from};
 use crate::driver::Shared;
+use crate::lock::{Held, Lock};
 use crate::owner::Owner;
 use crate::state::{Peer, Socket, State};
 use crate::{Bound, Counts, Failure, NetConfig, Stats};
@@ -33,7 +33,7 @@ const LINGER: Duration = Duration::from_millis(500);
 /// connections, which peers take for a failure.
 pub struct Net {
     shared: Arc<Shared>,
-    driver: Mutex<Option<JoinHandle<()>>>,
+    driver: Lock<Option<JoinHandle<()>>>,
     owner: Owner,
 }
 
@@ -45,7 +45,7 @@ pub struct Epoch(u64);
 /// far as that goes without waiting; the rest follows as connections take it.
 pub struct Guard<'a> {
     shared: &'a Shared,
-    state: Option<MutexGuard<'a, State>>,
+    state: Option<Held<'a, State>>,
 }
 
 impl Net {
@@ -60,7 +60,7 @@ impl Net {
         state.flush();
         let shared = Arc::new(Shared::new(state));
         let driver = spawn_driver(Arc::clone(&shared))?;
-        Ok(Self { shared, driver: Mutex::new(Some(driver)), owner })
+        Ok(Self { shared, driver: Lock::new(Some(driver)), owner })
     }
 
     /// The endpoint, for a short time: no progress is made while the guard lives.
