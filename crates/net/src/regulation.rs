@@ -312,7 +312,8 @@ impl State {
         let now = Instant::now();
         let Some(paced) = self.paces.get(cluster) else { return false };
         let before = paced.pacer.before(peer, now);
-        before.is_some_and(|before| paced.claims.is_brief(wire_bits(backlog + before), now))
+        before
+            .is_some_and(|before| paced.claims.is_brief(wire_bits(backlog), wire_bits(before), now))
     }
 
     /// Makes the connection to the broker before it is needed.

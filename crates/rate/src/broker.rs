@@ -406,16 +406,15 @@ impl Broker {
     }
 
     fn grant(&mut self, sums: &Sums, now: Instant, orders: &mut Vec<(Process, Order)>) {
-        let is_old = |of| self.old_from.get(of).is_none_or(|from| *from <= now);
-        let mut old: HashMap<ClusterId, u32> = HashMap::new();
-        sums.processes
-            .keys()
-            .filter(|of| is_old(of))
-            .for_each(|(_, to)| *old.entry(*to).or_default() += 1);
+        let is_old =
+            |of: &(Process, ClusterId)| self.old_from.get(of).is_none_or(|from| *from <= now);
+        // Also those to other clusters: they may share an uplink.
+        let old = sums.processes.keys().filter(|of| is_old(of)).count();
         let has_rivals = self.theirs.values().any(|rival| !rival.is_idle());
         for (&(process, to), &Sum { rate: sum, node, .. }) in &sums.processes {
-            let is_settled = self.old_from.get(&(process, to)).is_none_or(|from| *from <= now);
-            let others = old.get(&to).copied().unwrap_or(0) - u32::from(is_settled);
+            let is_settled = is_old(&(process, to));
+            // Who is told for long what it may have is told of nobody who has begun since.
+            let others = if is_settled { sums.processes.len() - 1 } else { old };
             let granted = self.granted.entry((process, to)).or_insert((f64::NAN, false));
             let is_known = is_near(granted.0, sum, WORTH_TELLING) && granted.1 == is_settled;
             if let Some(rate) = Rate::from_bits_per_second(sum).filter(|_| !is_known) {

@@ -22,6 +22,9 @@ const UNANSWERED: Duration = Duration::from_secs(1);
 /// What leaves sooner at the rate that is everybody's is over before a grant could speak of more: so long is young who begins.
 const BRIEF: Duration = crate::broker::YOUNG;
 
+/// What goes unclaimed may be ahead of that rate by so many times of what a pause is worth: with that, less than a small switch's buffer if all do so at once.
+const BRIEF_MOST: f64 = 2.0;
+
 /// For so long after the broker has said that nobody sends for long, what is brief goes unclaimed. Somebody may begin to meanwhile, who
 /// learns of the others when they ask again.
 const QUIET: Duration = Duration::from_millis(20);
@@ -68,6 +71,8 @@ pub struct Claims {
     lag: Duration,
     /// Until then what is over in a moment is not claimed.
     quiet_until: Option<Instant>,
+    /// What has gone so and would not have left yet at everybody's rate, bits, at that moment.
+    unclaimed: Option<(f64, Instant)>,
     /// Bits that were sent too fast.
     debt: f64,
     /// Something was lost not long ago.
@@ -118,6 +123,7 @@ impl Claims {
             is_unanswered: false,
             lag: Duration::ZERO,
             quiet_until: None,
+            unclaimed: None,
             debt: 0.0,
             careful_until: None,
             demand: Demand::default(),
@@ -217,15 +223,22 @@ impl Claims {
         claim.users.insert(user);
     }
 
-    /// Whether so many bits, which are all that waits, need no claim: they leave within [`BRIEF`] at the rate that is everybody's, before a
-    /// grant could speak of more; of what they are faster no more piles up than after a pause, if all do so at once; and the broker has said
-    /// not long ago that nobody has more than that for long, who would have to give way.
-    #[must_use]
-    pub fn is_brief(&self, bits: f64, now: Instant) -> bool {
+    /// Whether so many bits, which are all that waits, go unclaimed behind those that the kernel has: they leave within [`BRIEF`] at the rate
+    /// that is everybody's, before a grant could speak of more; what goes so keeps to that rate, but for what may pile up after a pause; and
+    /// the broker has said not long ago that nobody has more than that for long, who would have to give way. To be asked once for what it is said of.
+    pub fn is_brief(&mut self, bits: f64, before: f64, now: Instant) -> bool {
         let (least, rate) = (self.least.bits_per_second(), self.rate().bits_per_second());
         let is_quiet = self.claims.is_empty() && self.quiet_until.is_some_and(|until| now < until);
-        let faster = (1.0 - least / rate).max(0.0);
-        is_quiet && bits <= least * BRIEF.as_secs_f64() && bits * faster <= self.allowance()
+        if !is_quiet || bits + before > least.min(rate) * BRIEF.as_secs_f64() {
+            return false;
+        }
+        let (unclaimed, since) = self.unclaimed.unwrap_or((0.0, now));
+        let passed = now.saturating_duration_since(since).as_secs_f64();
+        let unclaimed = (unclaimed - passed * least).max(0.0);
+        let is_brief =
+            unclaimed + bits * (1.0 - least / rate).max(0.0) <= BRIEF_MOST * self.allowance();
+        self.unclaimed = Some((unclaimed + if is_brief { bits } else { 0.0 }, now));
+        is_brief
     }
 
     /// Nothing waits any more.
@@ -438,36 +451,57 @@ mod tests {
 
     #[test]
     fn what_is_over_in_a_moment_is_not_claimed_while_it_is_quiet() {
+        let (mut claims, node, now) = quiet(mbit(40.0));
+        let brief = 40.0 * MBIT * BRIEF.as_secs_f64();
+        let is_brief =
+            |claims: &Claims, bits, before, now| claims.clone().is_brief(bits, before, now);
+        assert!(is_brief(&claims, brief, 0.0, now) && !is_brief(&claims, 1.01 * brief, 0.0, now));
+        assert!(is_brief(&claims, brief / 2.0, brief / 2.0, now));
+        assert!(!is_brief(&claims, brief / 2.0, brief / 1.9, now), "the kernel has so much");
+        assert!(!is_brief(&claims, brief, 0.0, now + QUIET), "it is time to ask again");
+        claims.begin(node, 0, now);
+        assert!(!is_brief(&claims, brief, 0.0, now), "the broker knows this process already");
+        claims.end(node, 0);
+        claims.hold(Some(mbit(1.0)));
+        assert!(!is_brief(&claims, brief / 2.0, 0.0, now), "it takes long");
+        claims.hold(None);
+        let grant =
+            Grant { rate: mbit(50.0), node: mbit(50.0), is_settled: false, is_quiet: false };
+        claims.grant(grant, now);
+        assert!(!is_brief(&claims, brief, 0.0, now), "another would have to give way");
+        claims.grant(Grant { is_quiet: true, ..grant }, now);
+        claims.forsake();
+        assert!(!is_brief(&claims, 0.0, 0.0, now), "nobody can be asked");
+    }
+
+    #[test]
+    fn what_goes_unclaimed_keeps_to_the_rate_that_is_everybodys() {
+        let (mut claims, _, now) = quiet(mbit(20.0));
+        let brief = 20.0 * MBIT * BRIEF.as_secs_f64();
+        // Of what is faster so much may pile up, were all to begin at once.
+        let most = BRIEF_MOST * PAUSE * 50.0 / 160.0 - brief * (1.0 - 20.0 / 50.0);
+        assert!(claims.is_brief(brief, 0.0, now));
+        assert!(!claims.is_brief(brief, 0.0, now), "one behind the other");
+        let left = Duration::from_secs_f64((brief - most) / (20.0 * MBIT));
+        assert!(!claims.is_brief(brief, 0.0, now + left.mul_f64(0.99)));
+        assert!(claims.is_brief(brief, 0.0, now + left.mul_f64(1.01)));
+        let (mut claims, _, now) = quiet(mbit(20.0));
+        claims.resent(PROBES + 1, now);
+        assert!(!claims.is_brief(0.1 * brief, 0.0, now), "something was lost");
+    }
+
+    /// One whose broker has just said that it is quiet, on an interface of 50 and a link of 160 Mbit/s; and somebody to send to.
+    fn quiet(least: Rate) -> (Claims, NodeId, Instant) {
         let mut network = Network::new();
         let cluster = network.add_cluster();
         let node = network.add_node(cluster, Rate::UNBOUNDED);
-        let (mut claims, now) = (Claims::new(mbit(40.0)), Instant::now());
+        let (mut claims, now) = (Claims::new(least), Instant::now());
         claims.go_over(Path { node, interface: mbit(50.0), link: mbit(160.0) }, Rate::UNBOUNDED);
         claims.begin_with(mbit(50.0), mbit(160.0));
-        let told = |claims: &mut Claims, is_quiet| {
-            let rate = mbit(50.0);
-            claims.grant(Grant { rate, node: rate, is_settled: false, is_quiet }, now);
-        };
-        let brief = 40.0 * MBIT * BRIEF.as_secs_f64();
-        assert!(!claims.is_brief(brief, now), "nobody has said that it is quiet");
-        told(&mut claims, true);
-        assert!(claims.is_brief(brief, now) && !claims.is_brief(1.01 * brief, now));
-        assert!(!claims.is_brief(brief, now + QUIET), "it is time to ask again");
-        claims.begin(node, 0, now);
-        assert!(!claims.is_brief(brief, now), "the broker knows this process already");
-        claims.end(node, 0);
-        told(&mut claims, false);
-        assert!(!claims.is_brief(brief, now), "another would have to give way");
-        // Of what is faster than everybody's part more would pile up than of a pause, were all to begin at once.
-        let mut claims = Claims { least: mbit(20.0), fair: mbit(20.0), ..claims };
-        claims.begin_with(mbit(50.0), mbit(160.0));
-        told(&mut claims, true);
-        assert!(claims.is_brief(PAUSE * 50.0 / 160.0, now));
-        assert!(!claims.is_brief(20.0 * MBIT * BRIEF.as_secs_f64(), now));
-        claims.resent(PROBES + 1, now);
-        assert!(!claims.is_brief(PAUSE * 50.0 / 160.0, now), "something was lost");
-        claims.forsake();
-        assert!(!claims.is_brief(0.0, now), "nobody can be asked");
+        assert!(!claims.is_brief(1.0, 0.0, now), "nobody has said that it is quiet");
+        let rate = mbit(50.0);
+        claims.grant(Grant { rate, node: rate, is_settled: false, is_quiet: true }, now);
+        (claims, node, now)
     }
 
     #[test]
