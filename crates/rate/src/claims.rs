@@ -22,7 +22,8 @@ const UNANSWERED: Duration = Duration::from_secs(1);
 /// What leaves sooner at the rate that is everybody's is over before a grant could speak of more: so long is young who begins.
 const BRIEF: Duration = crate::broker::YOUNG;
 
-/// What goes unclaimed may be ahead of that rate by so many times of what a pause is worth: with that, less than a small switch's buffer if all do so at once.
+/// What goes unclaimed may be ahead of that rate by so many times of what a pause is worth: with that, less than a small switch's
+/// buffer if all do so at once.
 const BRIEF_MOST: f64 = 2.0;
 
 /// For so long after the broker has said that nobody sends for long, what is brief goes unclaimed. Somebody may begin to meanwhile, who
@@ -225,7 +226,8 @@ impl Claims {
 
     /// Whether so many bits, which are all that waits, go unclaimed behind those that the kernel has: they leave within [`BRIEF`] at the rate
     /// that is everybody's, before a grant could speak of more; what goes so keeps to that rate, but for what may pile up after a pause; and
-    /// the broker has said not long ago that nobody has more than that for long, who would have to give way. To be asked once for what it is said of.
+    /// the broker has said not long ago that nobody has more than that for long, who would have to give way. What it is said of counts from
+    /// then on: to be asked once.
     pub fn is_brief(&mut self, bits: f64, before: f64, now: Instant) -> bool {
         let (least, rate) = (self.least.bits_per_second(), self.rate().bits_per_second());
         let is_quiet = self.claims.is_empty() && self.quiet_until.is_some_and(|until| now < until);
@@ -254,7 +256,7 @@ impl Claims {
         }
     }
 
-    /// The broker has granted this to all together. Nothing where no claim stands.
+    /// The broker has granted this to all together. Where no claim stands that says no more than whether it is quiet.
     pub fn grant(&mut self, grant: Grant, now: Instant) {
         self.is_unanswered = false;
         self.quiet_until = grant.is_quiet.then(|| now + QUIET);
