@@ -9,6 +9,7 @@ use crate::crowd::Crowds;
 use crate::inlets::{Inlets, Load};
 use crate::limits::Limits;
 use crate::links::{Correction, Granted, Links, Parts};
+use crate::lull::Lull;
 use crate::rivals::{Notice, Portion, Rival, Told, portions};
 use crate::{Allocator, ClusterId, Grant, Network, NodeId, Rate, Seen, Transfer};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -89,6 +90,7 @@ pub struct Broker {
     links: Links,
     inlets: Inlets,
     limits: Limits,
+    lull: Lull,
     allocator: Allocator,
     /// Who of our processes sends, and how many transfers it has there.
     ours: BTreeMap<Pair, BTreeMap<Process, u32>>,
@@ -127,6 +129,7 @@ impl Broker {
             network,
             inlets: Inlets::default(),
             limits: Limits::default(),
+            lull: Lull::default(),
             allocator: Allocator::new(),
             ours: BTreeMap::new(),
             theirs: BTreeMap::new(),
@@ -205,6 +208,7 @@ impl Broker {
     /// A process is gone, and all it did.
     pub fn lost(&mut self, process: Process) {
         self.members.remove(&process);
+        self.lull.forget(process);
         let of_it =
             self.ours.iter().filter_map(|(&pair, senders)| Some((pair, *senders.get(&process)?)));
         let all: Vec<(Pair, u32)> = of_it.collect();
@@ -409,23 +413,33 @@ impl Broker {
         let is_old =
             |of: &(Process, ClusterId)| self.old_from.get(of).is_none_or(|from| *from <= now);
         // Also those to other clusters: they may share an uplink.
-        let old = sums.processes.keys().filter(|of| is_old(of)).count();
+        let old = sums.processes.keys().filter(|of| is_old(of)).map(|&(process, _)| Some(process));
         let has_rivals = self.theirs.values().any(|rival| !rival.is_idle());
+        self.lull.note(old.chain(has_rivals.then_some(None)).collect(), now);
         for (&(process, to), &Sum { rate: sum, node, .. }) in &sums.processes {
             let is_settled = is_old(&(process, to));
-            // Who is told for long what it may have is told of nobody who has begun since.
-            let others = if is_settled { sums.processes.len() - 1 } else { old };
             let granted = self.granted.entry((process, to)).or_insert((f64::NAN, false));
             let is_known = is_near(granted.0, sum, WORTH_TELLING) && granted.1 == is_settled;
             if let Some(rate) = Rate::from_bits_per_second(sum).filter(|_| !is_known) {
                 *granted = (sum, is_settled);
                 let node = sums.nodes.get(&(node, to)).copied();
                 let node = node.and_then(Rate::from_bits_per_second).unwrap_or(rate);
-                let is_quiet = others == 0 && !has_rivals;
+                let is_quiet = self.lull.answer(process, to);
                 let grant = Grant { rate, node, is_settled, is_quiet };
                 orders.push((process, Order::Grant { to, grant }));
             }
         }
+        let ended = self.lull.ended(|of| sums.processes.contains_key(of));
+        orders.extend(ended.into_iter().filter_map(|of| self.end_of_lull(of)));
+    }
+
+    /// Tells one that sends nothing now, as far as is known here, that it is quiet no longer. If it has begun to it has what it begins with.
+    fn end_of_lull(&self, (process, to): (Process, ClusterId)) -> Option<(Process, Order)> {
+        let node = *self.members.get(&process)?;
+        let left = self.crowds.left(to, &self.links.lone).unwrap_or(Rate::UNBOUNDED);
+        let rate = left.min(self.network.interface(node));
+        let grant = Grant { rate, node: rate, is_settled: false, is_quiet: false };
+        Some((process, Order::Grant { to, grant }))
     }
 
     fn divide(&mut self, sums: &Sums, parts: &[Part], orders: &mut Vec<(Process, Order)>) {

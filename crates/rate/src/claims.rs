@@ -26,9 +26,8 @@ const BRIEF: Duration = crate::broker::YOUNG;
 /// buffer if all do so at once.
 const BRIEF_MOST: f64 = 2.0;
 
-/// For so long after the broker has said that nobody sends for long, what is brief goes unclaimed. Somebody may begin to meanwhile, who
-/// learns of the others when they ask again.
-const QUIET: Duration = Duration::from_millis(20);
+/// For so long after the broker has said that nobody sends for long, what is brief goes unclaimed, unless it says that somebody does now.
+const QUIET: Duration = Duration::from_millis(200);
 
 /// More segments that were sent again between two looks are no probes of a tail: something was lost. For so long after that a pause is
 /// worth nothing.
@@ -91,7 +90,7 @@ pub struct Grant {
     pub node: Rate,
     /// Whether that may be more than what they begin with.
     pub is_settled: bool,
-    /// Nobody else has sent there for long: what is over in a moment need not be claimed for a while.
+    /// Nobody else has sent there for long: what is over in a moment need not be claimed until somebody does, or for a while.
     pub is_quiet: bool,
 }
 
