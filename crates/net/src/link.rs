@@ -217,6 +217,11 @@ impl Link {
         Ok(())
     }
 
+    /// Whether the path is so short that any window covers it, and the connection keeps its own congestion control for that.
+    pub(crate) fn is_short(&self) -> bool {
+        self.control.as_ref().is_some_and(CongestionControl::is_short)
+    }
+
     /// Nothing is to be sent for now.
     pub(crate) fn rest(&mut self) {
         if let Some(control) = &mut self.control {

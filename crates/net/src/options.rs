@@ -99,6 +99,11 @@ impl CongestionControl {
         Self { own, state, lacks_opener: false }
     }
 
+    /// Whether the path is so short, as it was seen last, that the connection has its own at all times.
+    pub(crate) const fn is_short(&self) -> bool {
+        matches!(self.state, Control::Own { is_short: true, .. })
+    }
+
     /// The kernel spaces out what is sent from now on.
     pub(crate) fn space_out(&mut self) {
         if self.state == Control::Fresh {

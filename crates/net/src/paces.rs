@@ -70,7 +70,8 @@ impl Paced {
         let is_other = rate != before && self.claims.has_some();
         let peer = self.pacer.writer().filter(|_| is_other)?;
         let needs_none = self.pacer.needs_no_more_spacing();
-        Some(Repaced { peer, rate: (rate as u64).max(1), is_faster: rate > before, needs_none })
+        let is_faster = rate > before;
+        Some(Repaced { peer, rate: self.pacer.rate_of_rest(), is_faster, needs_none })
     }
 }
 
@@ -324,7 +325,9 @@ impl State {
         let frame = self.endpoint.frame_bytes(link.peer);
         let ask = Ask { backlog, frame, is_young: link.written < YOUNG, share };
         let Turn::Now(most) = pacer.ask(link.peer, ask, now) else { return Ok(None) };
-        let is_bounded = pacer.is_bounded_by_window() && backlog > 0;
+        // All that there is, on a path which any window covers, and nobody waits: what the window lets out is no matter.
+        let is_free = backlog <= most as u64 && !pacer.has_waiting() && link.is_short();
+        let is_bounded = pacer.is_bounded_by_window() && backlog > 0 && !is_free;
         let (most, is_behind) = if is_bounded {
             self.within_window(cluster, link, ask, most, now)?
         } else {
@@ -369,7 +372,7 @@ impl State {
             pacer.put_back(link.peer, ask.is_young, now);
             return Ok((None, false));
         }
-        if room < most {
+        if (room as u64) < ask.backlog.min(most as u64) {
             pacer.cut();
         }
         let rate = link.without_headers(pacer.rate() as u64);
