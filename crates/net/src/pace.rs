@@ -89,7 +89,7 @@ pub(crate) struct Pacer {
     missed: f64,
     /// What the pause before is worth, bytes: so much leaves at once.
     rested: f64,
-    /// Which part of what the last turn wrote leaves in no time: made up for, beside the rate.
+    /// Which part of what the kernel has leaves in no time: made up for, beside the rate.
     extra: f64,
     /// By so much `level` has risen for what leaves beside the turns, since one was given.
     beside: f64,
@@ -357,7 +357,7 @@ impl Pacer {
     pub(crate) fn wrote(&mut self, peer: ProcId, bytes: usize, now: Instant) {
         let made_up = self.said(bytes, now);
         if bytes > 0 {
-            self.extra = (made_up / bytes as f64).min(HASTE);
+            self.extra = (made_up / (self.level + made_up)).min(HASTE);
             self.shut = 0;
             self.last = Some(peer);
             if self.is_small_turn && !self.large.is_empty() {
@@ -536,6 +536,9 @@ impl Pacer {
         let passed = now.saturating_duration_since(self.seen).as_secs_f64();
         let level = self.level - passed * self.rate;
         self.level = level.max(0.0);
+        if level <= 0.0 {
+            self.extra = 0.0;
+        }
         self.leaving.iter_mut().for_each(|(_, left)| *left -= passed * self.rate);
         let idle = -level.min(0.0);
         if self.has_waiting() {

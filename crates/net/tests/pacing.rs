@@ -53,8 +53,8 @@ fn seconds(rate: f64) -> f64 {
 #[test]
 fn nothing_is_faster_than_the_rate_allows() {
     let rate = 80e6;
-    // The kernel lets the first segments of three connections and half a turn go as they come.
-    let least = (3 * EACH - 100_000) as f64 * 8.0 * (1538.0 / 1448.0) / rate;
+    // The kernel lets the first segments of three connections and half a turn go as they come, 70 KB; up to twice that was seen.
+    let least = (3 * EACH - 150_000) as f64 * 8.0 * (1538.0 / 1448.0) / rate;
     let took = seconds(rate);
     assert!(took >= least, "{took} s, {least} at least");
 }

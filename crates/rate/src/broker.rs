@@ -413,7 +413,7 @@ impl Broker {
         let is_old =
             |of: &(Process, ClusterId)| self.old_from.get(of).is_none_or(|from| *from <= now);
         // Also those to other clusters: they may share an uplink.
-        let old = sums.processes.keys().filter(|of| is_old(of)).map(|&(process, _)| Some(process));
+        let old = sums.processes.keys().filter(|of| is_old(of)).map(|&of| Some(of));
         let has_rivals = self.theirs.values().any(|rival| !rival.is_idle());
         self.lull.note(old.chain(has_rivals.then_some(None)).collect(), now);
         for (&(process, to), &Sum { rate: sum, node, .. }) in &sums.processes {
@@ -424,22 +424,16 @@ impl Broker {
                 *granted = (sum, is_settled);
                 let node = sums.nodes.get(&(node, to)).copied();
                 let node = node.and_then(Rate::from_bits_per_second).unwrap_or(rate);
-                let is_quiet = self.lull.answer(process, to);
+                let is_quiet = self.lull.answer((process, to), now);
                 let grant = Grant { rate, node, is_settled, is_quiet };
                 orders.push((process, Order::Grant { to, grant }));
             }
         }
-        let ended = self.lull.ended(|of| sums.processes.contains_key(of));
-        orders.extend(ended.into_iter().filter_map(|of| self.end_of_lull(of)));
-    }
-
-    /// Tells one that sends nothing now, as far as is known here, that it is quiet no longer. If it has begun to it has what it begins with.
-    fn end_of_lull(&self, (process, to): (Process, ClusterId)) -> Option<(Process, Order)> {
-        let node = *self.members.get(&process)?;
-        let left = self.crowds.left(to, &self.links.lone).unwrap_or(Rate::UNBOUNDED);
-        let rate = left.min(self.network.interface(node));
-        let grant = Grant { rate, node: rate, is_settled: false, is_quiet: false };
-        Some((process, Order::Grant { to, grant }))
+        // They may have begun to send meanwhile: nothing is said of a rate.
+        let (rate, is_settled, is_quiet) = (Rate::UNBOUNDED, false, false);
+        let grant = Grant { rate, node: rate, is_settled, is_quiet };
+        let ended = self.lull.ended(|of| sums.processes.contains_key(of), now);
+        orders.extend(ended.into_iter().map(|(process, to)| (process, Order::Grant { to, grant })));
     }
 
     fn divide(&mut self, sums: &Sums, parts: &[Part], orders: &mut Vec<(Process, Order)>) {

@@ -27,7 +27,7 @@ const BRIEF: Duration = crate::broker::YOUNG;
 const BRIEF_MOST: f64 = 2.0;
 
 /// For so long after the broker has said that nobody sends for long, what is brief goes unclaimed, unless it says that somebody does now.
-const QUIET: Duration = Duration::from_millis(200);
+pub(crate) const QUIET: Duration = Duration::from_millis(200);
 
 /// More segments that were sent again between two looks are no probes of a tail: something was lost. For so long after that a pause is
 /// worth nothing.
@@ -255,11 +255,12 @@ impl Claims {
         }
     }
 
-    /// The broker has granted this to all together. Where no claim stands that says no more than whether it is quiet.
+    /// The broker has granted this to all together. Where no claim stands, or all and that not settled, it says no more than whether it is quiet.
     pub fn grant(&mut self, grant: Grant, now: Instant) {
         self.is_unanswered = false;
         self.quiet_until = grant.is_quiet.then(|| now + QUIET);
-        if self.claims.is_empty() {
+        let is_of_a_rate = grant.is_settled || grant.rate < Rate::UNBOUNDED;
+        if self.claims.is_empty() || !is_of_a_rate {
             return;
         }
         if let Some(asked) = self.asked.take() {
@@ -473,6 +474,17 @@ mod tests {
         claims.grant(Grant { is_quiet: true, ..grant }, now);
         claims.forsake();
         assert!(!is_brief(&claims, 0.0, 0.0, now), "nobody can be asked");
+    }
+
+    #[test]
+    fn that_it_is_quiet_no_longer_is_no_answer_to_a_claim() {
+        let (mut claims, node, now) = quiet(mbit(20.0));
+        claims.begin(node, 0, now);
+        let (rate, since) = (claims.rate(), claims.asked);
+        let node = Rate::UNBOUNDED;
+        claims.grant(Grant { rate: node, node, is_settled: false, is_quiet: false }, now);
+        assert!(claims.quiet_until.is_none());
+        assert_eq!((claims.rate(), claims.asked, claims.granted), (rate, since, None));
     }
 
     #[test]
