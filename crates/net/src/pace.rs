@@ -89,8 +89,6 @@ pub(crate) struct Pacer {
     missed: f64,
     /// What the pause before is worth, bytes: so much leaves at once.
     rested: f64,
-    /// Which part of what the kernel has leaves in no time: made up for, beside the rate.
-    extra: f64,
     /// By so much `level` has risen for what leaves beside the turns, since one was given.
     beside: f64,
     seen: Instant,
@@ -133,7 +131,6 @@ impl Pacer {
             level: 0.0,
             missed: 0.0,
             rested: 0.0,
-            extra: 0.0,
             beside: 0.0,
             seen: now,
             called: None,
@@ -209,12 +206,6 @@ impl Pacer {
     /// The whole rate, bytes per second.
     pub(crate) const fn rate(&self) -> f64 {
         self.rate
-    }
-
-    /// What the socket of the writer is to be told where the rate has changed while the kernel has its turn, bytes per second: what that makes
-    /// up for still leaves beside the rate.
-    pub(crate) fn rate_of_rest(&self) -> u64 {
-        faster(self.rate, self.extra)
     }
 
     /// Whose turn it is, as far as the kernel still has to send.
@@ -355,9 +346,8 @@ impl Pacer {
 
     /// `peer` has written so much of its turn.
     pub(crate) fn wrote(&mut self, peer: ProcId, bytes: usize, now: Instant) {
-        let made_up = self.said(bytes, now);
+        self.said(bytes, now);
         if bytes > 0 {
-            self.extra = (made_up / (self.level + made_up)).min(HASTE);
             self.shut = 0;
             self.last = Some(peer);
             if self.is_small_turn && !self.large.is_empty() {
@@ -366,14 +356,13 @@ impl Pacer {
         }
     }
 
-    /// Somebody has written words of the stream: they leave beside whoever's turn it is, which stays theirs. How much of that is made up for.
-    pub(crate) fn said(&mut self, bytes: usize, now: Instant) -> f64 {
+    /// Somebody has written words of the stream: they leave beside whoever's turn it is, which stays theirs.
+    pub(crate) fn said(&mut self, bytes: usize, now: Instant) {
         self.settle(now);
         // What is made up for the kernel sends in no time.
         let made_up = self.made_up_by(bytes);
         self.take(made_up);
         self.level += bytes as f64 - made_up;
-        made_up
     }
 
     /// So many bytes have been sent too many; no more than a turn of them is made up for.
@@ -536,9 +525,6 @@ impl Pacer {
         let passed = now.saturating_duration_since(self.seen).as_secs_f64();
         let level = self.level - passed * self.rate;
         self.level = level.max(0.0);
-        if level <= 0.0 {
-            self.extra = 0.0;
-        }
         self.leaving.iter_mut().for_each(|(_, left)| *left -= passed * self.rate);
         let idle = -level.min(0.0);
         if self.has_waiting() {

@@ -46,9 +46,8 @@ pub(crate) struct Paced {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Repaced {
     peer: ProcId,
-    /// Bytes per second: the whole rate, and what the kernel is to be told.
+    /// Bytes per second.
     rate: u64,
-    told: u64,
     is_faster: bool,
     /// The interface spaces it out well enough.
     needs_none: bool,
@@ -71,9 +70,7 @@ impl Paced {
         let is_other = rate != before && self.claims.has_some();
         let peer = self.pacer.writer().filter(|_| is_other)?;
         let needs_none = self.pacer.needs_no_more_spacing();
-        let is_faster = rate > before;
-        let (rate, told) = ((rate as u64).max(1), self.pacer.rate_of_rest());
-        Some(Repaced { peer, rate, told, is_faster, needs_none })
+        Some(Repaced { peer, rate: (rate as u64).max(1), is_faster: rate > before, needs_none })
     }
 }
 
@@ -384,20 +381,20 @@ impl State {
 
     /// What the kernel still has to send leaves at this rate.
     pub(crate) fn repace(&mut self, repaced: Repaced) {
-        let Repaced { peer, rate, told, is_faster, needs_none } = repaced;
+        let Repaced { peer, rate, is_faster, needs_none } = repaced;
         let links = self.peers.get(&peer).map_or(&[][..], |peer| &peer.links);
         if is_faster && links.len() > 1 {
             // Which of them the turn is nobody knows here: it is faster from its next one on.
             return;
         }
         // Its connections share it.
-        let [rate, told] = [rate, told].map(|rate| (rate / links.len().max(1) as u64).max(1));
+        let rate = (rate / links.len().max(1) as u64).max(1);
         for &(_, token) in links {
             if let Some(Socket::Link(link)) = self.sockets.get(token)
                 && (link.paced_to.is_some() || !needs_none)
             {
                 // A connection that fails says so by itself.
-                let _ = link.pace(Pace { told, rate, is_behind: false });
+                let _ = link.pace(Pace::plain(rate));
             }
         }
     }

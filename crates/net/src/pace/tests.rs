@@ -706,26 +706,3 @@ fn what_was_seen_counts_for_one_peer_one_rate_and_no_rest() {
     assert!(matches!(world.ask(0, 1 << 20), Turn::Now(_)));
     assert!(!world.pacer.is_held_up(), "after a rest all begins anew");
 }
-
-#[test]
-fn what_a_turn_makes_up_for_still_leaves_beside_a_rate_that_changes() {
-    let mut world = World::new(1);
-    world.pacer.set_slack(10.0 * RATE, 4096.0);
-    world.now += Duration::from_secs(1);
-    let Turn::Now(most) = world.ask(0, 1 << 20) else { panic!("nobody is before it") };
-    let told = world.pacer.socket_rate(ProcId(0), most);
-    world.pacer.wrote(ProcId(0), most, world.now);
-    assert_eq!(world.pacer.rate_of_rest(), told);
-    // Half of it has left when there is less: the rest is gone from the kernel when it is by the account.
-    let left = world.pacer.level / 2.0;
-    world.now += Duration::from_secs_f64(left / RATE);
-    world.pacer.set_rate(RATE / 2.0, world.now);
-    let kept = most as f64 - told as f64 * (left / RATE);
-    let takes = world.pacer.level / (RATE / 2.0);
-    assert!((kept / world.pacer.rate_of_rest() as f64 - takes).abs() < 1e-5);
-    // The next turn makes up for nothing.
-    world.now += Duration::from_secs_f64(takes / 2.0);
-    let Turn::Now(more) = world.ask(0, 1 << 20) else { panic!("its own it cannot meet") };
-    world.pacer.wrote(ProcId(0), more, world.now);
-    assert_eq!(world.pacer.rate_of_rest(), (RATE / 2.0) as u64);
-}
