@@ -52,6 +52,9 @@ impl Lull {
 
     /// For whom it is so no longer, of those that were told, believe it still and do not send now: once.
     pub(crate) fn ended(&mut self, sends: impl Fn(&Way) -> bool, now: Instant) -> Vec<Way> {
+        if self.long.is_empty() && self.past.is_empty() {
+            return Vec::new();
+        }
         let mut told = std::mem::take(&mut self.told);
         told.retain(|_, since| now.saturating_duration_since(*since) < 2 * QUIET);
         let is_over = |way: &Way, _: &mut Instant| !self.is_for(*way) && !sends(way);
