@@ -371,7 +371,8 @@ impl Broker {
         let all: Vec<_> = own.iter().copied().chain(theirs).collect();
         let mut transfers = self.transfers(&all);
         let is_lone = transfers.iter().all(|transfer| transfer.from == transfers[0].from);
-        self.links.share(is_lone, |link| self.crowds.active(link), now);
+        let pairs = self.ours.keys().copied();
+        self.links.share(is_lone, pairs, |link| self.crowds.active(link), now);
         let Links { lone, shared, parts, .. } = &mut self.links;
         let network = if is_lone { lone } else { shared };
         let capacity = |node| self.network.inward(node).bits_per_second();

@@ -1,6 +1,6 @@
 //! What the links between clusters are believed to carry: the networks that transfers share.
 
-use crate::backlog::Backlogs;
+use crate::backlog::{Backlogs, Senders};
 use crate::estimate::Estimate;
 use crate::network::Resource;
 use crate::{ClusterId, Network, NodeId, Rate, Seen};
@@ -126,17 +126,25 @@ impl Links {
         self.backlogs.begin(to);
     }
 
-    /// Sets what several nodes may share of each link now, over which so many processes of ours send.
+    /// Sets what several nodes may share of each link now: these transfers, in order, of so many processes of ours over a link.
     pub(crate) fn share(
         &mut self,
         is_lone: bool,
+        transfers: impl Iterator<Item = (NodeId, NodeId)> + Clone,
         active: impl Fn(Resource) -> usize,
         now: Instant,
     ) {
-        for (link, part) in self.backlogs.parts(is_lone, active, now) {
-            let carries = self.lone.capacity(link);
-            let shared = Rate::from_bits_per_second(carries.bits_per_second() * part);
-            self.shared.set_capacity(link, shared.unwrap_or(carries));
+        let Self { lone, shared, backlogs, .. } = self;
+        let senders = |link| {
+            let carries = lone.capacity(link).bits_per_second();
+            // Where neither is bounded there is room.
+            let room = (carries / lone.wanted(link, transfers.clone())).min(1.0);
+            Senders { active: active(link), room }
+        };
+        for (link, part) in backlogs.parts(is_lone, senders, now) {
+            let carries = lone.capacity(link);
+            let part = Rate::from_bits_per_second(carries.bits_per_second() * part);
+            shared.set_capacity(link, part.unwrap_or(carries));
         }
     }
 

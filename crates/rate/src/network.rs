@@ -256,6 +256,22 @@ impl Network {
         self.capacities[resource as usize]
     }
 
+    /// What the interfaces of those who send over a link carry together, bits per second. In order: what a node sends comes together.
+    pub(crate) fn wanted(
+        &self,
+        link: Resource,
+        transfers: impl Iterator<Item = (NodeId, NodeId)>,
+    ) -> f64 {
+        let (mut last, mut sum) = (None, 0.0);
+        for (from, to) in transfers {
+            if last != Some(from) && self.path(from, to).any(|on| on == link) {
+                last = Some(from);
+                sum += self.interface(from).bits_per_second();
+            }
+        }
+        sum
+    }
+
     /// How many nodes a cluster has.
     pub(crate) fn nodes_of(&self, cluster: ClusterId) -> usize {
         self.nodes.iter().filter(|node| node.cluster == cluster).count()

@@ -8,9 +8,14 @@ fn mbit(value: f64) -> Rate {
 
 /// Clusters of four nodes, interfaces of 50 Mbit/s, each pair joined by 160 Mbit/s.
 fn site(clusters: u32) -> (Network, Vec<ClusterId>, Vec<Vec<NodeId>>, Instant) {
+    site_of(clusters, mbit(50.0))
+}
+
+/// The same with such interfaces.
+fn site_of(clusters: u32, interface: Rate) -> (Network, Vec<ClusterId>, Vec<Vec<NodeId>>, Instant) {
     let mut network = Network::new();
     let ids: Vec<_> = (0..clusters).map(|_| network.add_cluster()).collect();
-    let mut add = |&id: &ClusterId| (0..4).map(|_| network.add_node(id, mbit(50.0))).collect();
+    let mut add = |&id: &ClusterId| (0..4).map(|_| network.add_node(id, interface)).collect();
     let nodes: Vec<Vec<NodeId>> = ids.iter().map(&mut add).collect();
     for &from in &ids {
         for &to in ids.iter().filter(|&&to| to != from) {
@@ -133,7 +138,7 @@ fn part(granted: &mut BTreeMap<Process, f64>, orders: &[(Process, Order)]) -> f6
 
 #[test]
 fn what_several_leave_of_a_link_lets_drain_what_waits_or_is_for_what_it_loses() {
-    let (network, ids, nodes, now) = site(2);
+    let (network, ids, nodes, now) = site_of(2, mbit(160.0));
     let parts = Parts { links: 0.99, draining: 0.9, wary: 0.95, receivers: 1.0 };
     let (mut broker, mut granted) = (Broker::new(ids[0], network, parts), BTreeMap::new());
     (0..4).for_each(|n| broker.begin(n, nodes[0][n as usize], nodes[1][n as usize], now));
@@ -155,6 +160,20 @@ fn what_several_leave_of_a_link_lets_drain_what_waits_or_is_for_what_it_loses() 
     let trusted = broker.due().unwrap();
     assert_eq!(part(&mut granted, &broker.step(trusted)), 0.99);
     assert_eq!(broker.due(), None);
+}
+
+#[test]
+fn nothing_waits_before_a_link_that_has_room_for_all_but_a_few() {
+    let (network, ids, nodes, now) = site(2);
+    let parts = Parts { links: 0.99, draining: 0.9, wary: 0.95, receivers: 1.0 };
+    let (mut broker, mut granted) = (Broker::new(ids[0], network, parts), BTreeMap::new());
+    // Three have room, and of the fourth a fifth part.
+    for n in 0..4 {
+        broker.begin(n, nodes[0][n as usize], nodes[1][n as usize], now);
+        part(&mut granted, &broker.step(now));
+    }
+    assert_eq!(granted.len(), 4);
+    assert_eq!(part(&mut granted, &[]), 0.99);
 }
 
 #[test]
