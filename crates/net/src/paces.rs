@@ -475,7 +475,7 @@ pub(crate) mod tests {
     use bytes::Bytes;
     use gridmpi_buffer::{RecvBuffer, SendBuffer};
     use gridmpi_engine::{Config, Mode, Source, TagMatch};
-    use gridmpi_rate::Network;
+    use gridmpi_rate::{Grant, Network};
     use gridmpi_wire::{ContextId, JobKey, Rank, Strand};
 
     use super::*;
@@ -530,8 +530,9 @@ pub(crate) mod tests {
         listener.accept().unwrap().0
     }
 
-    #[test]
-    fn a_claim_leaves_before_what_it_is_for() {
+    /// The first of two processes of a cluster, the other of which has the broker, with connections to that and to one of another cluster; much
+    /// waits for the latter.
+    fn with_broker() -> (State, [TcpStream; 2], [ProcId; 2]) {
         let (broker, far) = (ProcId(1), ProcId(2));
         let mut network = Network::new();
         let [a, b] = [(); 2].map(|()| network.add_cluster());
@@ -541,19 +542,46 @@ pub(crate) mod tests {
         let rates = vec![None, Rate::from_bits_per_second(8e6)];
         let (clusters, online) = (vec![0, 0, 1], Some(online));
         let mut state = state_paced(Pacing { clusters, rates, online, ..Pacing::default() });
-        let _ends = [broker, far].map(|peer| meet(&mut state, (peer, Strand::FIRST)));
+        let ends = [broker, far].map(|peer| meet(&mut state, (peer, Strand::FIRST)));
         state.flush();
-        let written = |state: &mut State, peer| {
-            let (_, token) = state.peers[&peer].links[0];
-            let Some(Socket::Link(link)) = state.sockets.get(token) else { panic!("it is lost") };
-            link.written
-        };
-        let before = [broker, far].map(|peer| written(&mut state, peer));
         let much = SendBuffer::from_bytes(Bytes::from(vec![0; 1 << 20]));
         state.endpoint.send(far, ContextId::WORLD, Rank(0), 1, Mode::Standard, much);
-        state.claim(1, far);
-        let after = [broker, far].map(|peer| written(&mut state, peer));
+        (state, ends, [broker, far])
+    }
+
+    fn written(state: &mut State, peer: ProcId) -> u64 {
+        let (_, token) = state.peers[&peer].links[0];
+        let Some(Socket::Link(link)) = state.sockets.get(token) else { panic!("it is lost") };
+        link.written
+    }
+
+    #[test]
+    fn a_claim_leaves_before_what_it_is_for() {
+        let (mut state, _ends, peers) = with_broker();
+        let before = peers.map(|peer| written(&mut state, peer));
+        state.claim(1, peers[1]);
+        let after = peers.map(|peer| written(&mut state, peer));
         assert!(after[0] > before[0] && after[1] == before[1], "{before:?} {after:?}");
+    }
+
+    #[test]
+    fn what_follows_while_the_last_leaves_is_claimed_anew_unless_that_is_young() {
+        let (mut state, _ends, [broker, far]) = with_broker();
+        let rate = Rate::from_bits_per_second(9e6).unwrap();
+        let mut follow = |settled: Option<bool>| {
+            let grant = |is_settled| Grant { rate, node: rate, is_settled, is_quiet: false };
+            let claims = &mut state.paces.get(1).unwrap().claims;
+            settled.into_iter().for_each(|settled| claims.grant(grant(settled), Instant::now()));
+            state.end_when_gone(1, far);
+            let before = written(&mut state, broker);
+            state.claim(1, far);
+            assert!(state.has_claimed(far) && !state.is_leaving(1, far));
+            written(&mut state, broker) > before
+        };
+        assert!(follow(None), "the first of all");
+        assert!(!follow(None) && !follow(Some(false)), "nothing new is said of the young");
+        assert!(follow(Some(true)), "it may have what others begin with");
+        assert!(!follow(None), "it is young again");
     }
 
     /// It has had a turn and waits for the next one.

@@ -338,20 +338,20 @@ impl State {
         self.arm_turn(cluster);
     }
 
-    fn is_leaving(&mut self, cluster: u16, peer: ProcId) -> bool {
+    pub(crate) fn is_leaving(&mut self, cluster: u16, peer: ProcId) -> bool {
         self.paces
             .get(cluster)
             .is_some_and(|paced| paced.pacer.leaving().any(|other| other == peer))
     }
 
     /// There is more for `peer`. Whether it is claimed still: where nothing waits for anybody any more all begins anew, at what transfers
-    /// begin with, since others may, too.
+    /// begin with, since others may, too. Who is young has no more than that as it is.
     fn goes_on(&mut self, cluster: u16, peer: ProcId) -> bool {
         let (Some(paced), Some(regulation)) = (self.paces.get(cluster), &self.regulation) else {
             return false;
         };
         let leaving: Vec<_> = paced.pacer.leaving().collect();
-        if leaving.len() < paced.claims.users() {
+        if leaving.len() < paced.claims.users() || paced.claims.is_young() {
             paced.pacer.stay(peer);
             return regulation.has_claimed(peer);
         }

@@ -26,6 +26,10 @@ const BRIEF: Duration = crate::broker::YOUNG;
 /// buffer if all do so at once.
 const BRIEF_MOST: f64 = 2.0;
 
+/// Who is young may have so many times of what transfers begin with, if that is granted: they seldom all begin at once, and who is late with
+/// an exchange keeps the others waiting.
+const AHEAD: f64 = 1.25;
+
 /// For so long after the broker has said that nobody sends for long, what is brief goes unclaimed, unless it says that somebody does now.
 pub(crate) const QUIET: Duration = Duration::from_millis(200);
 
@@ -135,6 +139,12 @@ impl Claims {
     #[must_use]
     pub fn has_some(&self) -> bool {
         !self.claims.is_empty()
+    }
+
+    /// Whether what is claimed has no more than what transfers begin with, as if it began now.
+    #[must_use]
+    pub fn is_young(&self) -> bool {
+        self.granted.is_none_or(|grant| !grant.is_settled)
     }
 
     /// How many processes something waits for.
@@ -333,10 +343,11 @@ impl Claims {
     pub fn rate(&self) -> Rate {
         let base = if self.is_unanswered { self.base.min(self.least) } else { self.base };
         let base = self.among.map_or(base, |bounds| bounds.around(base));
+        let young = || Rate::from_bits_per_second(base.bits_per_second() * AHEAD).unwrap_or(base);
         match (self.held, self.granted) {
             (Some(held), _) => held,
             (None, None) => base,
-            (None, Some(Grant { rate, is_settled: false, .. })) => rate.min(base),
+            (None, Some(Grant { rate, is_settled: false, .. })) => rate.min(young()),
             (None, Some(Grant { rate, is_settled: true, .. })) => rate,
         }
     }
@@ -426,11 +437,11 @@ mod tests {
         assert_eq!(claims.told(), [Claimed { to: nodes[0], is_active: true }]);
         assert_eq!(claims.rate(), mbit(20.0));
         grant(&mut claims, mbit(50.0), false, now);
-        assert_eq!(claims.rate(), mbit(20.0));
+        assert_eq!(claims.rate(), mbit(25.0));
         grant(&mut claims, mbit(10.0), false, now);
-        assert_eq!(claims.rate(), mbit(10.0));
+        assert!(claims.rate() == mbit(10.0) && claims.is_young());
         grant(&mut claims, mbit(50.0), true, now);
-        assert_eq!(claims.rate(), mbit(50.0));
+        assert!(claims.rate() == mbit(50.0) && !claims.is_young());
     }
 
     #[test]
