@@ -60,7 +60,7 @@ impl Paced {
     }
 
     /// The claims have changed, perhaps. Whose turn it is, and how fast it may be now, if that is another rate.
-    pub(crate) fn follow_claims(&mut self, now: Instant) -> Option<Repaced> {
+    fn follow_claims(&mut self, now: Instant) -> Option<Repaced> {
         let (before, rate) = (self.pacer.rate(), payload(self.claims.rate()));
         self.pacer.set_rate(rate, now);
         self.pacer

@@ -13,7 +13,6 @@ use gridmpi_rate::{
 use gridmpi_wire::{Carries, Demand, Grant, Limit, Part, ProcId, Share, Start, Transfer};
 
 use crate::Online;
-use crate::pace::SMALL;
 use crate::paces::wire_bits;
 use crate::state::State;
 use crate::timers::Due;
@@ -269,10 +268,10 @@ impl State {
         let Some(regulation) = &self.regulation else { return };
         let backlog = self.endpoint.unwritten_bytes(peer);
         let is_claimed = regulation.has_claimed(peer);
-        if backlog <= SMALL || is_claimed && !self.is_leaving(cluster, peer) {
+        if backlog <= WORTH || is_claimed && !self.is_leaving(cluster, peer) {
             return;
         }
-        if self.is_brief(cluster, peer, backlog) || !self.is_worth_a_claim(cluster, backlog) {
+        if !self.is_worth_a_claim(cluster, backlog) || self.is_brief(cluster, peer, backlog) {
             return;
         }
         if self.goes_on(cluster, peer) {
@@ -313,12 +312,8 @@ impl State {
         let now = Instant::now();
         let Some(paced) = self.paces.get(cluster) else { return false };
         let before = paced.pacer.before(peer, now);
-        let is_brief = before
-            .is_some_and(|before| paced.claims.is_brief(wire_bits(backlog), wire_bits(before), now));
-        if !paced.claims.has_some() {
-            paced.follow_claims(now);
-        }
-        is_brief
+        before
+            .is_some_and(|before| paced.claims.is_brief(wire_bits(backlog), wire_bits(before), now))
     }
 
     /// Makes the connection to the broker before it is needed.

@@ -77,8 +77,6 @@ pub struct Claims {
     quiet_until: Option<Instant>,
     /// What has gone so and would not have left yet at everybody's rate, bits, at that moment.
     unclaimed: Option<(f64, Instant)>,
-    /// What goes unclaimed now is ahead of that rate by little enough: nothing but the interface holds it back.
-    hurries: bool,
     /// Bits that were sent too fast.
     debt: f64,
     /// Something was lost not long ago.
@@ -130,7 +128,6 @@ impl Claims {
             lag: Duration::ZERO,
             quiet_until: None,
             unclaimed: None,
-            hurries: false,
             debt: 0.0,
             careful_until: None,
             demand: Demand::default(),
@@ -241,25 +238,18 @@ impl Claims {
     /// the broker has said not long ago that nobody has more than that for long, who would have to give way. What it is said of counts from
     /// then on: to be asked once.
     pub fn is_brief(&mut self, bits: f64, before: f64, now: Instant) -> bool {
-        self.hurries = false;
         let (least, rate) = (self.least.bits_per_second(), self.rate().bits_per_second());
         let is_quiet = self.claims.is_empty() && self.quiet_until.is_some_and(|until| now < until);
         if !is_quiet || bits + before > least.min(rate) * BRIEF.as_secs_f64() {
             return false;
         }
-        let fastest = self.fastest().bits_per_second().max(rate);
         let (unclaimed, since) = self.unclaimed.unwrap_or((0.0, now));
         let passed = now.saturating_duration_since(since).as_secs_f64();
         let unclaimed = (unclaimed - passed * least).max(0.0);
-        self.hurries =
-            unclaimed + bits * (1.0 - least / fastest).max(0.0) <= BRIEF_MOST * self.allowance();
-        self.unclaimed = Some((unclaimed + if self.hurries { bits } else { 0.0 }, now));
-        self.hurries
-    }
-
-    /// What the interface and the link let leave.
-    fn fastest(&self) -> Rate {
-        self.path.map_or(self.base, |path| path.interface.min(path.link))
+        let is_brief =
+            unclaimed + bits * (1.0 - least / rate).max(0.0) <= BRIEF_MOST * self.allowance();
+        self.unclaimed = Some((unclaimed + if is_brief { bits } else { 0.0 }, now));
+        is_brief
     }
 
     /// Nothing waits any more.
@@ -356,7 +346,6 @@ impl Claims {
         let young = || Rate::from_bits_per_second(base.bits_per_second() * AHEAD).unwrap_or(base);
         match (self.held, self.granted) {
             (Some(held), _) => held,
-            (None, None) if self.hurries && self.claims.is_empty() => base.max(self.fastest()),
             (None, None) => base,
             (None, Some(Grant { rate, is_settled: false, .. })) => rate.min(young()),
             (None, Some(Grant { rate, is_settled: true, .. })) => rate,
