@@ -345,7 +345,7 @@ impl State {
     }
 
     /// There is more for `peer`. Whether it is claimed still: where nothing waits for anybody any more all begins anew, at what transfers
-    /// begin with, since others may, too. Who is young has no more than that as it is.
+    /// begin with, since others may, too. Who is young may have no more than a new one as it is.
     fn goes_on(&mut self, cluster: u16, peer: ProcId) -> bool {
         let (Some(paced), Some(regulation)) = (self.paces.get(cluster), &self.regulation) else {
             return false;

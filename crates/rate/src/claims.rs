@@ -141,7 +141,7 @@ impl Claims {
         !self.claims.is_empty()
     }
 
-    /// Whether what is claimed has no more than what transfers begin with, as if it began now.
+    /// Whether nothing settled is granted of what is claimed: it may have no more than if it began now.
     #[must_use]
     pub fn is_young(&self) -> bool {
         self.granted.is_none_or(|grant| !grant.is_settled)

@@ -143,8 +143,8 @@ impl Links {
         };
         for (link, part) in backlogs.parts(is_lone, senders, now) {
             let carries = lone.capacity(link);
-            let part = Rate::from_bits_per_second(carries.bits_per_second() * part);
-            shared.set_capacity(link, part.unwrap_or(carries));
+            let granted = Rate::from_bits_per_second(carries.bits_per_second() * part);
+            shared.set_capacity(link, granted.unwrap_or(carries));
         }
     }
 
