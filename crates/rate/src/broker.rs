@@ -114,6 +114,8 @@ pub struct Broker {
     /// Clusters to which transfers begin with something else since the last step, and who has joined.
     restarted: BTreeSet<ClusterId>,
     joined: BTreeSet<Process>,
+    /// What they have been told of that, and of the link.
+    started: HashMap<(Process, ClusterId), (Rate, Rate)>,
     has_changed: bool,
 }
 
@@ -142,6 +144,7 @@ impl Broker {
             members: BTreeMap::new(),
             restarted: BTreeSet::new(),
             joined: BTreeSet::new(),
+            started: HashMap::new(),
             has_changed: false,
         }
     }
@@ -150,6 +153,7 @@ impl Broker {
     pub fn join(&mut self, process: Process, node: NodeId) {
         if self.members.insert(process, node).is_none() {
             self.joined.insert(process);
+            self.started.retain(|(of, _), _| *of != process);
         }
     }
 
@@ -466,18 +470,18 @@ impl Broker {
             return orders;
         }
         for to in self.crowds.clusters() {
-            let told = self.members.iter().filter(|&(&process, _)| is_new(process, to));
-            let start = |(&process, &node)| Some((process, self.start(node, to)?));
-            orders.extend(told.filter_map(start));
+            let Some(left) = self.crowds.left(to, &self.links.lone) else { continue };
+            let link = self.links.to(to);
+            for (&process, &node) in &self.members {
+                let rate = left.min(self.network.interface(node));
+                let is_told = || self.started.get(&(process, to)) == Some(&(rate, link));
+                if is_new(process, to) && !is_told() {
+                    self.started.insert((process, to), (rate, link));
+                    orders.push((process, Order::Start { to, rate, link }));
+                }
+            }
         }
         orders
-    }
-
-    /// What transfers from a node to a cluster begin with.
-    fn start(&self, node: NodeId, to: ClusterId) -> Option<Order> {
-        let left = self.crowds.left(to, &self.links.lone)?;
-        let rate = left.min(self.network.interface(node));
-        Some(Order::Start { to, rate, link: self.links.to(to) })
     }
 
     /// What shares the network, in order.

@@ -379,6 +379,8 @@ fn members_learn_how_many_are_to_be_expected() {
         (process, Order::Start { to: ids[1], rate: mbit(mbits), link: mbit(160.0) })
     };
     assert_eq!(broker.step(now + YOUNG), [0, 1, 2, 3].map(|process| start(process, 50.0)));
+    round(&mut broker, 3);
+    assert_eq!(broker.step(now + YOUNG), [], "three have all of their interfaces, too");
     round(&mut broker, 4);
     assert_eq!(broker.step(now + YOUNG).last(), Some(&start(3, 40.0)));
     broker.join(7, nodes[0][1]);
