@@ -78,6 +78,18 @@ pub(crate) enum Turn {
     Later,
 }
 
+/// How much the kernel may have already when something is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Lead {
+    /// What keeps a gap from coming up; of small messages somewhat more.
+    #[default]
+    Usual,
+    /// However much: what is written is no more than may leave at once.
+    Any,
+    /// Small ones, too, wait until no more is left than a pause is worth: so much has left at once already.
+    Least,
+}
+
 /// Who may write.
 #[derive(Debug)]
 pub(crate) struct Pacer {
@@ -119,6 +131,8 @@ pub(crate) struct Pacer {
     interface: f64,
     /// What a pause is worth at most, bytes.
     allowance: f64,
+    /// What is to be written now waits for those that wait before it, and for this.
+    lead: Lead,
     /// How the kernel keeps up with those whose turn it is.
     upkeep: Upkeep,
 }
@@ -146,6 +160,7 @@ impl Pacer {
             shut: 0,
             interface: f64::INFINITY,
             allowance: 0.0,
+            lead: Lead::default(),
             is_first: false,
             is_cut: false,
             upkeep: Upkeep::default(),
@@ -203,6 +218,11 @@ impl Pacer {
         (self.interface, self.allowance) = (interface, allowance);
     }
 
+    /// How much the kernel may have when something is written from now on.
+    pub(crate) const fn set_lead(&mut self, lead: Lead) {
+        self.lead = lead;
+    }
+
     /// The whole rate, bytes per second.
     pub(crate) const fn rate(&self) -> f64 {
         self.rate
@@ -239,11 +259,14 @@ impl Pacer {
         !self.waiting.is_empty()
     }
 
-    /// How much leaves before anything of `peer` can, bytes; `None` if others wait, too.
-    pub(crate) fn before(&mut self, peer: ProcId, now: Instant) -> Option<u64> {
-        let is_alone = self.waiting.keys().all(|&other| other == peer);
-        self.settle(now);
-        is_alone.then_some(self.level as u64)
+    /// Who does.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = ProcId> + use<'_> {
+        self.waiting.keys().copied()
+    }
+
+    /// Whether nobody but `peer` does.
+    pub(crate) fn is_alone(&self, peer: ProcId) -> bool {
+        self.waiting().all(|other| other == peer)
     }
 
     /// Nothing more is to be written for `peer`: [`Self::gone`] names it when what has been written has left.
@@ -301,11 +324,11 @@ impl Pacer {
         }
         let is_small = ask.backlog <= SMALL;
         let (is_first, lead) = if is_small {
-            (self.small.is_empty() && !self.is_large_due(), SMALL_LEAD)
+            (self.small.is_empty() && !self.is_large_due(), self.small_lead())
         } else {
             (self.waiting.is_empty(), self.lead(peer, ask.is_young))
         };
-        if is_first && self.level <= lead {
+        if is_first && (self.lead == Lead::Any || self.level <= lead) {
             self.is_small_turn = is_small;
             if !is_small {
                 // As if it had waited: who could begin at once and who could not go on in the same order.
@@ -347,6 +370,10 @@ impl Pacer {
     /// `peer` has written so much of its turn.
     pub(crate) fn wrote(&mut self, peer: ProcId, bytes: usize, now: Instant) {
         self.said(bytes, now);
+        if bytes > 0 && self.lead == Lead::Any {
+            // What has left at once is what the pause was worth.
+            (self.rested, self.missed) = (0.0, 0.0);
+        }
         if bytes > 0 {
             self.shut = 0;
             self.last = Some(peer);
@@ -390,6 +417,9 @@ impl Pacer {
     /// How much of the pause before and of what was missed a turn of so many bytes makes up for. A short turn can make up for little of what
     /// was missed: many of them would leave at once.
     fn made_up_by(&self, bytes: usize) -> f64 {
+        if self.lead == Lead::Any {
+            return 0.0;
+        }
         let bytes = bytes as f64;
         let rested = self.rested.min(bytes);
         rested + self.missed.min(CREDIT * (bytes - rested))
@@ -462,12 +492,19 @@ impl Pacer {
 
     fn lead_of_next(&self) -> Option<f64> {
         if self.is_small_next() {
-            return Some(SMALL_LEAD);
+            return Some(self.small_lead());
         }
         self.next_large().map(|peer| {
             let is_young = self.waiting.get(&peer).is_some_and(|&is_young| is_young);
             self.lead(peer, is_young)
         })
+    }
+
+    fn small_lead(&self) -> f64 {
+        match self.lead {
+            Lead::Least => self.allowance.clamp(LEAD, SMALL_LEAD),
+            Lead::Usual | Lead::Any => SMALL_LEAD,
+        }
     }
 
     /// Small ones go first, but not for ever.

@@ -5,13 +5,13 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use gridmpi_rate::{ACKNOWLEDGEMENT, Claims, PAYLOAD, Rate, SEGMENT};
+use gridmpi_rate::{self as rate, ACKNOWLEDGEMENT, Claims, PAYLOAD, Rate, SEGMENT};
 use gridmpi_wire::ProcId;
 
 use crate::Pacing;
 use crate::link::{Left, Link, Most, Pace, Written};
 use crate::options::{Outlook, outlook, progress};
-use crate::pace::{Ask, Pacer, Progress, SMALL, Turn, turn_time};
+use crate::pace::{Ask, Lead, Pacer, Progress, SMALL, Turn, turn_time};
 use crate::poller::{Interest, Slots, Token};
 use crate::state::{Socket, State};
 use crate::timers::Due;
@@ -40,6 +40,8 @@ pub(crate) struct Paced {
     pub(crate) claims: Claims,
     /// When it will be asked who is next.
     armed: Option<Instant>,
+    /// So many looks at its connections are told of yet.
+    pub(crate) tells: u8,
 }
 
 /// What the kernel has of this peer's is to leave at another rate.
@@ -56,13 +58,23 @@ pub(crate) struct Repaced {
 impl Paced {
     fn new(rate: Rate, cursor: ProcId, now: Instant) -> Self {
         let claims = Claims::new(rate);
-        Self { pacer: Pacer::new(payload(claims.rate()), cursor, now), claims, armed: None }
+        Self {
+            pacer: Pacer::new(payload(claims.rate()), cursor, now),
+            claims,
+            armed: None,
+            tells: 0,
+        }
     }
 
     /// The claims have changed, perhaps. Whose turn it is, and how fast it may be now, if that is another rate.
-    fn follow_claims(&mut self, now: Instant) -> Option<Repaced> {
-        let (before, rate) = (self.pacer.rate(), payload(self.claims.rate()));
+    pub(crate) fn follow_claims(&mut self, now: Instant) -> Option<Repaced> {
+        let (before, rate) = (self.pacer.rate(), payload(self.claims.pace().rate()));
         self.pacer.set_rate(rate, now);
+        self.pacer.set_lead(match self.claims.pace() {
+            rate::Pace::Transfers(_) => Lead::Usual,
+            rate::Pace::Interface(_) => Lead::Any,
+            rate::Pace::Held(_) => Lead::Least,
+        });
         self.pacer
             .set_slack(payload(self.claims.interface()), payload_bits(self.claims.allowance()));
         self.pacer.owe(payload_bits(self.claims.debt()));
@@ -270,6 +282,7 @@ impl State {
                 let bytes = link.on_wire(bytes);
                 if backlog > 0 {
                     paced.pacer.wrote(link.peer, bytes, now);
+                    paced.claims.went(wire_bits(bytes as u64), now);
                 } else {
                     paced.pacer.said(bytes, now);
                 }
@@ -533,19 +546,27 @@ pub(crate) mod tests {
     /// The first of two processes of a cluster, the other of which has the broker, with connections to that and to one of another cluster; much
     /// waits for the latter.
     fn with_broker() -> (State, [TcpStream; 2], [ProcId; 2]) {
+        let (mut state, ends, peers) = with_broker_among(vec![0, 0, 1]);
+        let much = SendBuffer::from_bytes(Bytes::from(vec![0; 1 << 20]));
+        state.endpoint.send(peers[1], ContextId::WORLD, Rank(0), 1, Mode::Standard, much);
+        (state, ends, peers)
+    }
+
+    /// The first of processes of these clusters, the second of which has the broker, and the third is of the other cluster.
+    fn with_broker_among(clusters: Vec<u16>) -> (State, [TcpStream; 2], [ProcId; 2]) {
         let (broker, far) = (ProcId(1), ProcId(2));
         let mut network = Network::new();
-        let [a, b] = [(); 2].map(|()| network.add_cluster());
-        let nodes = [a, a, b].map(|cluster| network.add_node(cluster, Rate::UNBOUNDED)).to_vec();
+        let ids = [(); 2].map(|()| network.add_cluster());
+        let interface = Rate::from_bits_per_second(50e6).unwrap();
+        let node = |&cluster: &u16| network.add_node(ids[usize::from(cluster)], interface);
+        let nodes: Vec<_> = clusters.iter().map(node).collect();
         let names = ["a", "b"].map(str::to_owned).to_vec();
         let online = Online { network, nodes, brokers: vec![broker, far], names, warn: |_| {} };
         let rates = vec![None, Rate::from_bits_per_second(8e6)];
-        let (clusters, online) = (vec![0, 0, 1], Some(online));
+        let online = Some(online);
         let mut state = state_paced(Pacing { clusters, rates, online, ..Pacing::default() });
         let ends = [broker, far].map(|peer| meet(&mut state, (peer, Strand::FIRST)));
         state.flush();
-        let much = SendBuffer::from_bytes(Bytes::from(vec![0; 1 << 20]));
-        state.endpoint.send(far, ContextId::WORLD, Rank(0), 1, Mode::Standard, much);
         (state, ends, [broker, far])
     }
 
@@ -582,6 +603,24 @@ pub(crate) mod tests {
         assert!(!follow(None) && !follow(Some(false)), "nothing new is said of the young");
         assert!(follow(Some(true)), "it may have what others begin with");
         assert!(!follow(None), "it is young again");
+    }
+
+    #[test]
+    fn short_messages_are_claimed_where_many_of_them_wait() {
+        let (mut state, _ends, [_, far]) = with_broker_among(vec![0, 0, 1, 1, 1]);
+        let peers = [2, 3, 4].map(ProcId);
+        let _far: Vec<_> =
+            peers[1..].iter().map(|&peer| meet(&mut state, (peer, Strand::FIRST))).collect();
+        state.flush();
+        let mut send = |peer| {
+            let short = SendBuffer::from_bytes(Bytes::from(vec![0; 4000]));
+            state.endpoint.send(peer, ContextId::WORLD, Rank(0), 1, Mode::Standard, short);
+            state.transmit(peer);
+            state.has_claimed(peer)
+        };
+        assert!(!send(far), "it leaves at once");
+        assert!(!send(peers[1]), "it waits alone");
+        assert!(send(peers[2]), "it is one of several");
     }
 
     /// It has had a turn and waits for the next one.

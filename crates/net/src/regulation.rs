@@ -8,12 +8,14 @@ use std::time::{Duration, Instant};
 
 use gridmpi_engine::Word;
 use gridmpi_rate::{
-    Broker, Claimed, ClusterId, Correction, NodeId, Notice, Order, Parts, Path, Rate, SEGMENT, Seen,
+    Broker, Claimed, ClusterId, Correction, NodeId, Notice, Order, Pace, Parts, Path, Rate,
+    SEGMENT, Seen,
 };
 use gridmpi_wire::{Carries, Demand, Grant, Limit, Part, ProcId, Share, Start, Transfer};
 
 use crate::Online;
 use crate::paces::wire_bits;
+use crate::seen::TELLS;
 use crate::state::State;
 use crate::timers::Due;
 
@@ -268,10 +270,10 @@ impl State {
         let Some(regulation) = &self.regulation else { return };
         let backlog = self.endpoint.unwritten_bytes(peer);
         let is_claimed = regulation.has_claimed(peer);
-        if backlog <= WORTH || is_claimed && !self.is_leaving(cluster, peer) {
+        if backlog == 0 || is_claimed && !self.is_leaving(cluster, peer) {
             return;
         }
-        if !self.is_worth_a_claim(cluster, backlog) || self.is_brief(cluster, peer, backlog) {
+        if self.is_brief(cluster, peer, backlog) {
             return;
         }
         if self.goes_on(cluster, peer) {
@@ -283,6 +285,9 @@ impl State {
         regulation.is_stirred = true;
         let now = Instant::now();
         paced.claims.begin(regulation.node(peer), peer.0, now);
+        paced.tells = TELLS;
+        // What hurried hurries no longer.
+        paced.follow_claims(now);
         self.watch(now);
         self.announce(now);
     }
@@ -307,13 +312,28 @@ impl State {
         bytes > WORTH && bytes as f64 * 8.0 > in_time
     }
 
-    /// Whether what waits for `peer`, and what the kernel still has for its cluster, is over so soon that nobody has to know.
+    /// Whether what waits for `peer` is over so soon that nobody has to know. While nothing is claimed there it may go faster than transfers
+    /// begin.
     fn is_brief(&mut self, cluster: u16, peer: ProcId, backlog: u64) -> bool {
         let now = Instant::now();
+        let is_worth = self.is_worth_a_claim(cluster, backlog);
         let Some(paced) = self.paces.get(cluster) else { return false };
-        let before = paced.pacer.before(peer, now);
-        before
-            .is_some_and(|before| paced.claims.is_brief(wire_bits(backlog), wire_bits(before), now))
+        if !paced.claims.has_some() {
+            paced.claims.hurry(wire_bits(backlog), now);
+            paced.follow_claims(now);
+        }
+        if !is_worth {
+            let is_held = matches!(paced.claims.pace(), Pace::Held(_));
+            return !is_held || !self.is_much_waiting(cluster);
+        }
+        paced.pacer.is_alone(peer) && paced.claims.is_brief(wire_bits(backlog), now)
+    }
+
+    /// Whether all that waits for turns towards a cluster is worth a claim, little as each of its processes is sent.
+    fn is_much_waiting(&mut self, cluster: u16) -> bool {
+        let Some(paced) = self.paces.get(cluster) else { return false };
+        let waiting = paced.pacer.waiting().map(|peer| self.endpoint.unwritten_bytes(peer)).sum();
+        self.is_worth_a_claim(cluster, waiting)
     }
 
     /// Makes the connection to the broker before it is needed.

@@ -23,8 +23,11 @@ struct Sum {
     queued: Option<Duration>,
 }
 
+/// What of a cluster's connections is seen less than so many looks after something was claimed there is of that, too.
+pub(crate) const TELLS: u8 = 3;
+
 /// Of a connection of which less has arrived since it was looked at, its round trips tell of something else, bytes.
-const TELLS: u64 = 2 * SEGMENT as u64;
+const ENOUGH: u64 = 2 * SEGMENT as u64;
 
 impl State {
     /// Something waits to be sent to a cluster that is paced.
@@ -45,8 +48,8 @@ impl State {
         for (cluster, sum) in (0u16..).zip(sums) {
             let seen = sum.seen();
             self.note_use(cluster, sum.used, seen.resent, now);
-            if seen != Seen::default() {
-                has_some = true;
+            has_some |= seen != Seen::default();
+            if seen != Seen::default() && (self.is_of_claims(cluster) || seen.resent > 0) {
                 self.tell_seen(cluster, seen, now);
             }
         }
@@ -54,6 +57,13 @@ impl State {
         if has_some || self.paces.iter_mut().any(|paced| paced.claims.has_some()) {
             self.watch(now);
         }
+    }
+
+    /// Whether what is seen now of the connections to a cluster is of what was claimed: to be asked once a look.
+    fn is_of_claims(&mut self, cluster: u16) -> bool {
+        let Some(paced) = self.paces.get(cluster) else { return false };
+        paced.tells = if paced.claims.has_some() { TELLS } else { paced.tells.saturating_sub(1) };
+        paced.tells > 0
     }
 
     /// So much of what was sent to a cluster has arrived, or is at a relay: the broker is told if that is less than is granted. And so many
@@ -104,7 +114,7 @@ impl Sum {
             self.acknowledged += used;
             let again = now.resent.saturating_sub(resent) * u64::from(now.segment);
             self.resent += link.weighed(again as usize) as u64;
-            let queued = (used >= TELLS).then_some(now.queued);
+            let queued = (used >= ENOUGH).then_some(now.queued);
             self.queued = self.queued.into_iter().chain(queued).min();
         }
         if now.is_all {

@@ -6,6 +6,7 @@
 
 use crate::company::{Bounds, Company, Path};
 use crate::demand::Demand;
+use crate::unclaimed::{self, Unclaimed};
 use crate::{NodeId, Process, Rate};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -14,28 +15,18 @@ use std::time::{Duration, Instant};
 const LAG_MOST: Duration = Duration::from_millis(4);
 
 /// What may pile up before a link where all begin at once after a pause, bits: a quarter of a small switch's buffer.
-const PAUSE: f64 = 16384.0 * 8.0;
+pub(crate) const PAUSE: f64 = 16384.0 * 8.0;
 
 /// A broker that has not answered for so long is taken for none until it does: it hangs, or its host does.
 const UNANSWERED: Duration = Duration::from_secs(1);
-
-/// What leaves sooner at the rate that is everybody's is over before a grant could speak of more: so long is young who begins.
-const BRIEF: Duration = crate::broker::YOUNG;
-
-/// What goes unclaimed may be ahead of that rate by so many times of what a pause is worth: with that, less than a small switch's
-/// buffer if all do so at once.
-const BRIEF_MOST: f64 = 2.0;
 
 /// Who is young may have so many times of what transfers begin with, if that is granted: they seldom all begin at once, and who is late with
 /// an exchange keeps the others waiting.
 const AHEAD: f64 = 1.25;
 
-/// For so long after the broker has said that nobody sends for long, what is brief goes unclaimed, unless it says that somebody does now.
-pub(crate) const QUIET: Duration = Duration::from_millis(200);
-
 /// More segments that were sent again between two looks are no probes of a tail: something was lost. For so long after that a pause is
 /// worth nothing.
-const PROBES: u64 = 2;
+pub(crate) const PROBES: u64 = 2;
 const CAREFUL: Duration = Duration::from_secs(30);
 
 /// What a broker is to be told.
@@ -73,10 +64,7 @@ pub struct Claims {
     is_unanswered: bool,
     /// How long a grant takes.
     lag: Duration,
-    /// Until then what is over in a moment is not claimed.
-    quiet_until: Option<Instant>,
-    /// What has gone so and would not have left yet at everybody's rate, bits, at that moment.
-    unclaimed: Option<(f64, Instant)>,
+    unclaimed: Unclaimed,
     /// Bits that were sent too fast.
     debt: f64,
     /// Something was lost not long ago.
@@ -96,6 +84,27 @@ pub struct Grant {
     pub is_settled: bool,
     /// Nobody else has sent there for long: what is over in a moment need not be claimed until somebody does, or for a while.
     pub is_quiet: bool,
+}
+
+/// How fast a process is to send to a cluster.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pace {
+    /// As what is claimed may, or what the program or the job wants.
+    Transfers(Rate),
+    /// What is not claimed: as the interface lets it.
+    Interface(Rate),
+    /// And when enough of that has gone: as transfers begin, nothing ahead of that.
+    Held(Rate),
+}
+
+impl Pace {
+    /// The rate.
+    #[must_use]
+    pub const fn rate(self) -> Rate {
+        match self {
+            Self::Transfers(rate) | Self::Interface(rate) | Self::Held(rate) => rate,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -126,8 +135,7 @@ impl Claims {
             asked: None,
             is_unanswered: false,
             lag: Duration::ZERO,
-            quiet_until: None,
-            unclaimed: None,
+            unclaimed: Unclaimed::default(),
             debt: 0.0,
             careful_until: None,
             demand: Demand::default(),
@@ -224,6 +232,7 @@ impl Claims {
         if self.claims.is_empty() {
             self.asked = Some(now);
         }
+        self.unclaimed.claim();
         let (told, demand) = (&mut self.told, &mut self.demand);
         let claim = self.claims.entry(to).or_insert_with(|| {
             told.push(Claimed { to, is_active: true });
@@ -233,23 +242,47 @@ impl Claims {
         claim.users.insert(user);
     }
 
-    /// Whether so many bits, which are all that waits, go unclaimed behind those that the kernel has: they leave within [`BRIEF`] at the rate
-    /// that is everybody's, before a grant could speak of more; what goes so keeps to that rate, but for what may pile up after a pause; and
-    /// the broker has said not long ago that nobody has more than that for long, who would have to give way. What it is said of counts from
-    /// then on: to be asked once.
-    pub fn is_brief(&mut self, bits: f64, before: f64, now: Instant) -> bool {
-        let (least, rate) = (self.least.bits_per_second(), self.rate().bits_per_second());
-        let is_quiet = self.claims.is_empty() && self.quiet_until.is_some_and(|until| now < until);
-        if !is_quiet || bits + before > least.min(rate) * BRIEF.as_secs_f64() {
-            return false;
+    /// So many bits are to go, which are all that waits. Where nothing is claimed they go as fast as the interface lets them, if all that goes so
+    /// is ahead of everybody's rate by no more than may pile up after a pause: [`Self::pace`] says so.
+    pub fn hurry(&mut self, bits: f64, now: Instant) {
+        if self.is_free() {
+            self.unclaimed.hurry(bits, self.bounds(), now);
         }
-        let (unclaimed, since) = self.unclaimed.unwrap_or((0.0, now));
-        let passed = now.saturating_duration_since(since).as_secs_f64();
-        let unclaimed = (unclaimed - passed * least).max(0.0);
-        let is_brief =
-            unclaimed + bits * (1.0 - least / rate).max(0.0) <= BRIEF_MOST * self.allowance();
-        self.unclaimed = Some((unclaimed + if is_brief { bits } else { 0.0 }, now));
-        is_brief
+    }
+
+    /// So many bits have gone: what goes by claims does not count here.
+    pub fn went(&mut self, bits: f64, now: Instant) {
+        if self.is_free() {
+            self.unclaimed.went(bits, self.bounds(), now);
+        }
+    }
+
+    /// Nothing is claimed, and nobody's own rate counts. Where a node alone can fill the link there is no more to be had.
+    fn is_free(&self) -> bool {
+        let has_room = self.path.is_some_and(|path| path.interface < path.link);
+        has_room && self.claims.is_empty() && self.held.is_none()
+    }
+
+    fn bounds(&self) -> unclaimed::Bounds {
+        // However few are believed to send at the same time: those who go unclaimed are not known.
+        let known = self.rate().min(ahead(self.least));
+        let allowance = self.pause_at(known);
+        unclaimed::Bounds { least: self.least, fastest: self.fastest(), allowance }
+    }
+
+    /// What the interface and the link let leave, at least what transfers begin with.
+    fn fastest(&self) -> Rate {
+        let rate = self.rate();
+        self.path.map_or(rate, |path| path.interface.min(path.link).max(rate))
+    }
+
+    /// Whether so many bits go unclaimed, though they are worth a claim: they hurry ([`Self::hurry`]), leave soon even at the rate that is
+    /// everybody's, before a grant could speak of more, and the broker has said not long ago that nobody has more than that for long, who
+    /// would have to give way.
+    #[must_use]
+    pub fn is_brief(&self, bits: f64, now: Instant) -> bool {
+        let least = self.least.min(self.rate());
+        self.is_free() && self.unclaimed.is_brief(bits, least, now)
     }
 
     /// Nothing waits any more.
@@ -268,7 +301,7 @@ impl Claims {
     /// The broker has granted this to all together. Where no claim stands, or all and that not settled, it says no more than whether it is quiet.
     pub fn grant(&mut self, grant: Grant, now: Instant) {
         self.is_unanswered = false;
-        self.quiet_until = grant.is_quiet.then(|| now + QUIET);
+        self.unclaimed.hear(grant.is_quiet, now);
         let is_of_a_rate = grant.is_settled || grant.rate < Rate::UNBOUNDED;
         if self.claims.is_empty() || !is_of_a_rate {
             return;
@@ -328,7 +361,8 @@ impl Claims {
         self.base = self.least;
         (self.path, self.among) = (None, None);
         self.demand.rest();
-        (self.granted, self.quiet_until) = (None, None);
+        self.granted = None;
+        self.unclaimed.forsake();
         self.claims.values_mut().for_each(|claim| claim.share = 1.0);
         self.told.clear();
     }
@@ -343,12 +377,21 @@ impl Claims {
     pub fn rate(&self) -> Rate {
         let base = if self.is_unanswered { self.base.min(self.least) } else { self.base };
         let base = self.among.map_or(base, |bounds| bounds.around(base));
-        let young = || Rate::from_bits_per_second(base.bits_per_second() * AHEAD).unwrap_or(base);
         match (self.held, self.granted) {
             (Some(held), _) => held,
             (None, None) => base,
-            (None, Some(Grant { rate, is_settled: false, .. })) => rate.min(young()),
+            (None, Some(Grant { rate, is_settled: false, .. })) => rate.min(ahead(base)),
             (None, Some(Grant { rate, is_settled: true, .. })) => rate,
+        }
+    }
+
+    /// What goes now keeps to this.
+    #[must_use]
+    pub fn pace(&self) -> Pace {
+        match self.is_free() {
+            true if self.unclaimed.hurries() => Pace::Interface(self.fastest()),
+            true => Pace::Held(self.rate()),
+            false => Pace::Transfers(self.rate()),
         }
     }
 
@@ -382,10 +425,15 @@ impl Claims {
     /// for a while after losses.
     #[must_use]
     pub fn allowance(&self) -> f64 {
+        self.pause_at(self.rate())
+    }
+
+    /// Of one who has this rate.
+    fn pause_at(&self, rate: Rate) -> f64 {
         let is_free = self.held.is_none() && self.careful_until.is_none();
         let path = self.path.filter(|path| is_free && path.interface < path.link);
         path.map_or(0.0, |path| {
-            let part = self.rate().bits_per_second() / path.link.bits_per_second();
+            let part = rate.bits_per_second() / path.link.bits_per_second();
             PAUSE * part.min(1.0)
         })
     }
@@ -405,6 +453,11 @@ impl Claims {
         let path = self.path.filter(|_| self.held.is_none());
         path.map_or(Rate::UNBOUNDED, |path| path.interface)
     }
+}
+
+/// So much more.
+fn ahead(rate: Rate) -> Rate {
+    Rate::from_bits_per_second(rate.bits_per_second() * AHEAD).unwrap_or(rate)
 }
 
 #[cfg(test)]
@@ -463,69 +516,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_in_a_moment_is_not_claimed_while_it_is_quiet() {
-        let (mut claims, node, now) = quiet(mbit(40.0));
-        let brief = 40.0 * MBIT * BRIEF.as_secs_f64();
-        let is_brief =
-            |claims: &Claims, bits, before, now| claims.clone().is_brief(bits, before, now);
-        assert!(is_brief(&claims, brief, 0.0, now) && !is_brief(&claims, 1.01 * brief, 0.0, now));
-        assert!(is_brief(&claims, brief / 2.0, brief / 2.0, now));
-        assert!(!is_brief(&claims, brief / 2.0, brief / 1.9, now), "the kernel has so much");
-        assert!(!is_brief(&claims, brief, 0.0, now + QUIET), "it is time to ask again");
-        claims.begin(node, 0, now);
-        assert!(!is_brief(&claims, brief, 0.0, now), "the broker knows this process already");
-        claims.end(node, 0);
-        claims.hold(Some(mbit(1.0)));
-        assert!(!is_brief(&claims, brief / 2.0, 0.0, now), "it takes long");
-        claims.hold(None);
-        let grant =
-            Grant { rate: mbit(50.0), node: mbit(50.0), is_settled: false, is_quiet: false };
-        claims.grant(grant, now);
-        assert!(!is_brief(&claims, brief, 0.0, now), "another would have to give way");
-        claims.grant(Grant { is_quiet: true, ..grant }, now);
-        claims.forsake();
-        assert!(!is_brief(&claims, 0.0, 0.0, now), "nobody can be asked");
-    }
-
-    #[test]
     fn that_it_is_quiet_no_longer_is_no_answer_to_a_claim() {
-        let (mut claims, node, now) = quiet(mbit(20.0));
-        claims.begin(node, 0, now);
+        let (mut claims, nodes, now) = claims();
+        claims.begin(nodes[0], 0, now);
         let (rate, since) = (claims.rate(), claims.asked);
         let node = Rate::UNBOUNDED;
         claims.grant(Grant { rate: node, node, is_settled: false, is_quiet: false }, now);
-        assert!(claims.quiet_until.is_none());
         assert_eq!((claims.rate(), claims.asked, claims.granted), (rate, since, None));
-    }
-
-    #[test]
-    fn what_goes_unclaimed_keeps_to_the_rate_that_is_everybodys() {
-        let (mut claims, _, now) = quiet(mbit(20.0));
-        let brief = 20.0 * MBIT * BRIEF.as_secs_f64();
-        // Of what is faster so much may pile up, were all to begin at once.
-        let most = BRIEF_MOST * PAUSE * 50.0 / 160.0 - brief * (1.0 - 20.0 / 50.0);
-        assert!(claims.is_brief(brief, 0.0, now));
-        assert!(!claims.is_brief(brief, 0.0, now), "one behind the other");
-        let left = Duration::from_secs_f64((brief - most) / (20.0 * MBIT));
-        assert!(!claims.is_brief(brief, 0.0, now + left.mul_f64(0.99)));
-        assert!(claims.is_brief(brief, 0.0, now + left.mul_f64(1.01)));
-        let (mut claims, _, now) = quiet(mbit(20.0));
-        claims.resent(PROBES + 1, now);
-        assert!(!claims.is_brief(0.1 * brief, 0.0, now), "something was lost");
-    }
-
-    /// One whose broker has just said that it is quiet, on an interface of 50 and a link of 160 Mbit/s; and somebody to send to.
-    fn quiet(least: Rate) -> (Claims, NodeId, Instant) {
-        let mut network = Network::new();
-        let cluster = network.add_cluster();
-        let node = network.add_node(cluster, Rate::UNBOUNDED);
-        let (mut claims, now) = (Claims::new(least), Instant::now());
-        claims.go_over(Path { node, interface: mbit(50.0), link: mbit(160.0) }, Rate::UNBOUNDED);
-        claims.begin_with(mbit(50.0), mbit(160.0));
-        assert!(!claims.is_brief(1.0, 0.0, now), "nobody has said that it is quiet");
-        let rate = mbit(50.0);
-        claims.grant(Grant { rate, node: rate, is_settled: false, is_quiet: true }, now);
-        (claims, node, now)
     }
 
     #[test]

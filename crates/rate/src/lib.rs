@@ -31,10 +31,11 @@ mod lull;
 mod network;
 mod rate;
 mod rivals;
+mod unclaimed;
 
 pub use allocation::{Allocator, Transfer};
 pub use broker::{Broker, Order, Process};
-pub use claims::{Claimed, Claims, Grant};
+pub use claims::{Claimed, Claims, Grant, Pace};
 pub use company::Path;
 pub use estimate::Seen;
 pub use frame::{ACKNOWLEDGEMENT, FRAME, HEADERS, HEADERS_IPV6, PAYLOAD, SEGMENT, Weight};

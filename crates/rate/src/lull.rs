@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use crate::claims::QUIET;
+use crate::unclaimed::QUIET;
 use crate::{ClusterId, Process};
 
 /// So long nobody must have, or those who send for long by turns with what is brief would have a word each time that they begin.

@@ -107,3 +107,29 @@ fn what_the_interface_holds_back_by_itself_is_not_spaced_out_before() {
     world.pacer.set_slack(f64::INFINITY, 0.0);
     assert_eq!(world.pacer.socket_rate_of_last(ProcId(0), all), RATE as u64);
 }
+
+#[test]
+fn what_may_leave_at_once_waits_for_nothing_and_is_what_a_pause_is_worth() {
+    const ALLOWANCE: f64 = 5.0 * SEGMENT as f64;
+    let (mut world, short) = (World::new(3), 3 * SEGMENT);
+    world.pacer.set_slack(f64::INFINITY, ALLOWANCE);
+    world.now += Duration::from_secs(1);
+    world.pacer.set_lead(Lead::Any);
+    for peer in 0..3 {
+        assert!(matches!(world.ask(peer, short as u64), Turn::Now(_)), "{peer}");
+        world.pacer.wrote(ProcId(peer), short, world.now);
+    }
+    assert_eq!(world.pacer.level, 9.0 * SEGMENT as f64, "the pause makes up for none of it");
+    // What is held back then has nothing left of the pause either, and waits, however short it is.
+    world.pacer.set_lead(Lead::Least);
+    world.pacer.set_slack(f64::INFINITY, 2.0 * SEGMENT as f64);
+    world.now += Duration::from_secs_f64(6.5 * SEGMENT as f64 / RATE);
+    assert_eq!(world.ask(0, SMALL), Turn::Later);
+    assert_eq!(world.pacer.next(world.now), None);
+    world.now += Duration::from_secs_f64(0.6 * SEGMENT as f64 / RATE);
+    assert_eq!(world.pacer.next(world.now), Some(ProcId(0)));
+    // As transfers go a short one is before them.
+    world.pacer.set_lead(Lead::Usual);
+    world.pacer.wrote(ProcId(0), 2 * SEGMENT, world.now);
+    assert!(matches!(world.ask(1, SMALL), Turn::Now(_)));
+}
