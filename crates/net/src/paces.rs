@@ -56,7 +56,7 @@ pub(crate) struct Repaced {
 }
 
 impl Paced {
-    fn new(rate: Rate, cursor: ProcId, now: Instant) -> Self {
+    pub(crate) fn new(rate: Rate, cursor: ProcId, now: Instant) -> Self {
         let claims = Claims::new(rate);
         Self {
             pacer: Pacer::new(payload(claims.rate()), cursor, now),
@@ -64,6 +64,12 @@ impl Paced {
             armed: None,
             tells: 0,
         }
+    }
+
+    /// `peer` has written so much of its turn.
+    pub(crate) fn wrote(&mut self, peer: ProcId, bytes: usize, now: Instant) {
+        self.pacer.wrote(peer, bytes, now);
+        self.claims.went(wire_bits(bytes as u64), now);
     }
 
     /// The claims have changed, perhaps. Whose turn it is, and how fast it may be now, if that is another rate.
@@ -281,8 +287,7 @@ impl State {
                 }
                 let bytes = link.on_wire(bytes);
                 if backlog > 0 {
-                    paced.pacer.wrote(link.peer, bytes, now);
-                    paced.claims.went(wire_bits(bytes as u64), now);
+                    paced.wrote(link.peer, bytes, now);
                 } else {
                     paced.pacer.said(bytes, now);
                 }

@@ -265,7 +265,7 @@ impl Regulation {
 }
 
 impl State {
-    /// Much waits for `peer` of a cluster that is paced: the broker is to know.
+    /// Something is to go to `peer` of a cluster that is paced: how fast, and whether the broker is to know.
     pub(crate) fn claim(&mut self, cluster: u16, peer: ProcId) {
         let Some(regulation) = &self.regulation else { return };
         let backlog = self.endpoint.unwritten_bytes(peer);
@@ -286,7 +286,7 @@ impl State {
         let now = Instant::now();
         paced.claims.begin(regulation.node(peer), peer.0, now);
         paced.tells = TELLS;
-        // What hurried hurries no longer.
+        // What hurried hurries no longer; what the kernel has of it leaves as it was to, little as it is.
         paced.follow_claims(now);
         self.watch(now);
         self.announce(now);

@@ -9,8 +9,8 @@ use gridmpi_wire::{ProcId, Strand};
 use crate::NetConfig;
 use crate::link::{Left, Link, Most, Pace};
 use crate::options::window;
-use crate::pace::{Ask, Pacer, SMALL, Turn};
-use crate::paces::{Paces, YOUNG};
+use crate::pace::{Ask, SMALL, Turn};
+use crate::paces::{Paced, Paces, YOUNG};
 use crate::paths::{Came, Lag, Path};
 use crate::poller::{Interest, Slots, Token};
 use crate::state::{Peer, Socket, State};
@@ -358,7 +358,7 @@ impl State {
             };
             let wrote = self.write_turn(id, &turn, links);
             if let Some(paced) = self.paces.get(cluster) {
-                turn.end(&mut paced.pacer, id, wrote);
+                turn.end(paced, id, wrote);
             }
             // A turn that ended just where the payload does may have left words behind.
             let is_used_up = wrote >= turn.most;
@@ -509,15 +509,15 @@ struct SharedTurn {
 
 impl SharedTurn {
     /// So much of it was written.
-    fn end(&self, pacer: &mut Pacer, peer: ProcId, wrote: usize) {
+    fn end(&self, paced: &mut Paced, peer: ProcId, wrote: usize) {
         if !self.is_counted {
-            pacer.said(wrote, self.began);
+            paced.pacer.said(wrote, self.began);
             return;
         }
         if wrote < self.most && self.is_bounded {
-            pacer.cut();
+            paced.pacer.cut();
         }
-        pacer.wrote(peer, wrote, self.began);
+        paced.wrote(peer, wrote, self.began);
     }
 
     /// What each connection is to be told that has a part of it, when so much is planned: all of the rate if the others get nothing.
@@ -535,6 +535,7 @@ mod tests {
     use bytes::Bytes;
     use gridmpi_buffer::SendBuffer;
     use gridmpi_engine::Mode;
+    use gridmpi_rate::{Network, Rate};
     use gridmpi_wire::{ContextId, Rank};
 
     use super::*;
@@ -648,24 +649,35 @@ mod tests {
     #[test]
     fn words_neither_are_a_turn_nor_end_one() {
         let (now, [first, other]) = (Instant::now(), [0, 1].map(ProcId));
-        let mut pacer = Pacer::new(2e6, first, now);
+        let rate = |bits| Rate::from_bits_per_second(bits).unwrap();
+        let mut paced = Paced::new(rate(17e6), first, now);
+        let link = rate(160e6);
+        let mut network = Network::new();
+        let cluster = network.add_cluster();
+        let node = network.add_node(cluster, rate(50e6));
+        let path = gridmpi_rate::Path { node, interface: rate(50e6), link };
+        paced.claims.go_over(path, link);
         let ask = Ask { backlog: 1 << 20, frame: 1 << 20, is_young: false, share: 1.0 };
-        let Turn::Now(most) = pacer.ask(first, ask, now) else { panic!("nobody is before it") };
+        let Turn::Now(most) = paced.pacer.ask(first, ask, now) else {
+            panic!("nobody is before it")
+        };
         let turn = SharedTurn {
             most,
             all: most,
             rate: 2_000_000,
             has_others: false,
-            is_bounded: pacer.is_bounded_by_window(),
+            is_bounded: paced.pacer.is_bounded_by_window(),
             is_counted: true,
             began: now,
         };
-        turn.end(&mut pacer, first, most);
-        SharedTurn { most: usize::MAX, is_counted: false, ..turn }.end(&mut pacer, other, 100);
-        assert_eq!(pacer.writer(), Some(first));
+        turn.end(&mut paced, first, most);
+        SharedTurn { most: usize::MAX, is_counted: false, ..turn }.end(&mut paced, other, 100);
+        assert_eq!(paced.pacer.writer(), Some(first));
+        paced.claims.hurry(1.0, now);
+        assert!(matches!(paced.claims.pace(), gridmpi_rate::Pace::Held(_)), "so much has gone");
         // It goes on when half of it has left, as one does whom no window has cut short.
         let later = now + Duration::from_micros(3500);
-        assert!(matches!(pacer.ask(first, ask, later), Turn::Now(_)));
+        assert!(matches!(paced.pacer.ask(first, ask, later), Turn::Now(_)));
     }
 
     #[test]

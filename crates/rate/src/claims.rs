@@ -27,7 +27,7 @@ const AHEAD: f64 = 1.25;
 /// More segments that were sent again between two looks are no probes of a tail: something was lost. For so long after that a pause is
 /// worth nothing.
 pub(crate) const PROBES: u64 = 2;
-const CAREFUL: Duration = Duration::from_secs(30);
+pub(crate) const CAREFUL: Duration = Duration::from_secs(30);
 
 /// What a broker is to be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -245,6 +245,8 @@ impl Claims {
     /// So many bits are to go, which are all that waits. Where nothing is claimed they go as fast as the interface lets them, if all that goes so
     /// is ahead of everybody's rate by no more than may pile up after a pause: [`Self::pace`] says so.
     pub fn hurry(&mut self, bits: f64, now: Instant) {
+        // Nobody may look meanwhile.
+        self.careful_until.take_if(|until| *until <= now);
         if self.is_free() {
             self.unclaimed.hurry(bits, self.bounds(), now);
         }

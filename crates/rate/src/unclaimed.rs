@@ -102,7 +102,7 @@ impl Unclaimed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::claims::{Claims, PAUSE, PROBES, Pace};
+    use crate::claims::{CAREFUL, Claims, PAUSE, PROBES, Pace};
     use crate::company::Path;
     use crate::{Grant, Network, NodeId};
 
@@ -211,5 +211,6 @@ mod tests {
         assert!(hurries(&mut claims, 0.99 * longest, until(kept)));
         claims.resent(PROBES + 1, now);
         assert!(!hurries(&mut claims, 1.0, until(kept)), "something was lost");
+        assert!(hurries(&mut claims, 1.0, now + CAREFUL), "that is long ago");
     }
 }
