@@ -370,11 +370,11 @@ impl Pacer {
     /// `peer` has written so much of its turn.
     pub(crate) fn wrote(&mut self, peer: ProcId, bytes: usize, now: Instant) {
         self.said(bytes, now);
-        if bytes > 0 && self.lead == Lead::Any {
-            // What has left at once is what the pause was worth.
-            (self.rested, self.missed) = (0.0, 0.0);
-        }
         if bytes > 0 {
+            if self.lead == Lead::Any {
+                // What has left at once is what the pause was worth.
+                (self.rested, self.missed) = (0.0, 0.0);
+            }
             self.shut = 0;
             self.last = Some(peer);
             if self.is_small_turn && !self.large.is_empty() {

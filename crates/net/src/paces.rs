@@ -74,9 +74,10 @@ impl Paced {
 
     /// The claims have changed, perhaps. Whose turn it is, and how fast it may be now, if that is another rate.
     pub(crate) fn follow_claims(&mut self, now: Instant) -> Option<Repaced> {
-        let (before, rate) = (self.pacer.rate(), payload(self.claims.pace().rate()));
+        let pace = self.claims.pace();
+        let (before, rate) = (self.pacer.rate(), payload(pace.rate()));
         self.pacer.set_rate(rate, now);
-        self.pacer.set_lead(match self.claims.pace() {
+        self.pacer.set_lead(match pace {
             rate::Pace::Transfers(_) => Lead::Usual,
             rate::Pace::Interface(_) => Lead::Any,
             rate::Pace::Held(_) => Lead::Least,

@@ -153,7 +153,6 @@ impl Broker {
     pub fn join(&mut self, process: Process, node: NodeId) {
         if self.members.insert(process, node).is_none() {
             self.joined.insert(process);
-            self.started.retain(|(of, _), _| *of != process);
         }
     }
 
@@ -220,6 +219,7 @@ impl Broker {
             (0..count).for_each(|_| self.end(process, from, to));
         }
         self.shares.retain(|(of, _), _| *of != process);
+        self.started.retain(|(of, _), _| *of != process);
     }
 
     /// A process can use so much of what it is granted, or all ([`Rate::UNBOUNDED`]), until it has nothing to send there any more.
@@ -474,9 +474,8 @@ impl Broker {
             let link = self.links.to(to);
             for (&process, &node) in &self.members {
                 let rate = left.min(self.network.interface(node));
-                let is_told = || self.started.get(&(process, to)) == Some(&(rate, link));
-                if is_new(process, to) && !is_told() {
-                    self.started.insert((process, to), (rate, link));
+                let told = Some((rate, link));
+                if is_new(process, to) && self.started.insert((process, to), (rate, link)) != told {
                     orders.push((process, Order::Start { to, rate, link }));
                 }
             }

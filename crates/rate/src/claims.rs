@@ -272,10 +272,9 @@ impl Claims {
         unclaimed::Bounds { least: self.least, fastest: self.fastest(), allowance }
     }
 
-    /// What the interface and the link let leave, at least what transfers begin with.
+    /// What the interface lets leave, at least what transfers begin with.
     fn fastest(&self) -> Rate {
-        let rate = self.rate();
-        self.path.map_or(rate, |path| path.interface.min(path.link).max(rate))
+        self.interface().max(self.rate())
     }
 
     /// Whether so many bits go unclaimed, though they are worth a claim: they hurry ([`Self::hurry`]), leave soon even at the rate that is

@@ -23,7 +23,7 @@ pub(crate) const QUIET: Duration = Duration::from_millis(200);
 pub(crate) struct Bounds {
     /// What every process may always have.
     pub(crate) least: Rate,
-    /// What the interface and the link let leave: not less than that.
+    /// What the interface lets leave: not less than that.
     pub(crate) fastest: Rate,
     /// What a pause is worth, bits.
     pub(crate) allowance: f64,
