@@ -84,6 +84,8 @@ pub(crate) enum Lead {
     /// What keeps a gap from coming up; of small messages somewhat more.
     #[default]
     Usual,
+    /// The same, but of small messages behind small ones no more than a pause is worth: many nodes may have as many of them.
+    Claimed,
     /// However much: what is written is no more than may leave at once.
     Any,
     /// Small ones, too, wait until no more is left than a pause is worth: so much has left at once already.
@@ -502,9 +504,14 @@ impl Pacer {
 
     fn small_lead(&self) -> f64 {
         match self.lead {
-            Lead::Least => self.allowance.clamp(LEAD, SMALL_LEAD),
-            Lead::Usual | Lead::Any => SMALL_LEAD,
+            Lead::Claimed if self.is_small_turn => self.pause_lead(),
+            Lead::Usual | Lead::Claimed | Lead::Any => SMALL_LEAD,
+            Lead::Least => self.pause_lead(),
         }
+    }
+
+    fn pause_lead(&self) -> f64 {
+        self.allowance.clamp(LEAD, SMALL_LEAD)
     }
 
     /// Small ones go first, but not for ever.

@@ -19,7 +19,7 @@ mod sites;
 use crate::group::{Group, When};
 
 /// All groups, in the order in which they are run.
-pub const GROUPS: [Group; 13] = [
+pub const GROUPS: [Group; 14] = [
     Group {
         name: "pairs",
         about: "8 pairs, 256 KiB at once",
@@ -49,6 +49,12 @@ pub const GROUPS: [Group; 13] = [
         about: "bursts where interfaces and link are twice as fast",
         when: When::Whole,
         measure: burst::measure_faster,
+    },
+    Group {
+        name: "short",
+        about: "8 senders to 8 receivers, 2,700 bytes each to each at once",
+        when: When::Whole,
+        measure: |session| burst::measure(session, &patterns::SHORT),
     },
     Group {
         name: "collectives",

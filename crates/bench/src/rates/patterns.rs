@@ -44,6 +44,8 @@ pub(super) const ALL: Burst = Burst {
 };
 /// Between half as many nodes.
 pub(super) const FEWER: Burst = Burst { name: "4 to 4, 32 KiB each", peers: 4, ..ALL };
+/// Each message is over before a grant can come.
+pub(super) const SHORT: Burst = Burst { name: "8 to 8, 2,700 bytes each", bytes: 2700, ..ALL };
 /// Nobody collides with it.
 pub(super) const LONE: Burst = Burst {
     pattern: "lone",
@@ -99,6 +101,7 @@ mod tests {
         assert!((least(&PAIRS) - 121.4).abs() < 0.1, "{}", least(&PAIRS));
         assert!((least(&LONE) - 188.2).abs() < 0.1, "{}", least(&LONE));
         assert!((least(&ALL) - 121.4).abs() < 0.1);
+        assert!((least(&SHORT) - 19.2).abs() < 0.1, "{}", least(&SHORT));
         let few = Site { delay_ms: 0, ..FEW };
         assert!((FEWER.least_ms(&few) - 27.8).abs() < 0.1, "{}", FEWER.least_ms(&few));
         assert!((least(&BOTH) - 124.6).abs() < 0.1, "{}", least(&BOTH));

@@ -133,3 +133,19 @@ fn what_may_leave_at_once_waits_for_nothing_and_is_what_a_pause_is_worth() {
     world.pacer.wrote(ProcId(0), 2 * SEGMENT, world.now);
     assert!(matches!(world.ask(1, SMALL), Turn::Now(_)));
 }
+
+#[test]
+fn short_ones_that_are_claimed_wait_behind_short_ones_but_not_behind_a_turn() {
+    for (before, waits) in [(SMALL, true), (100 * SMALL, false)] {
+        let mut world = World::new(2);
+        world.pacer.set_lead(Lead::Claimed);
+        assert!(matches!(world.ask(0, before), Turn::Now(_)));
+        world.pacer.wrote(ProcId(0), 3 * SEGMENT, world.now);
+        assert_eq!(world.ask(1, SMALL) == Turn::Later, waits, "behind {before} bytes");
+        // A pause is worth nothing here: one segment is what keeps a gap from coming up.
+        world.now += Duration::from_secs_f64(1.9 * SEGMENT as f64 / RATE);
+        assert_eq!(world.pacer.next(world.now), None);
+        world.now += Duration::from_secs_f64(0.2 * SEGMENT as f64 / RATE);
+        assert_eq!(world.pacer.next(world.now), waits.then_some(ProcId(1)));
+    }
+}
