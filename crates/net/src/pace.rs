@@ -52,9 +52,12 @@ const LINGER: f64 = 0.25;
 const SHUT: f64 = 1.0 / 16.0;
 const SHUT_MOST: usize = 8;
 
-/// Messages up to this wait for nobody's turn, while not more than [`SMALL_LEAD`] is before them.
+/// Messages up to this wait for nobody's turn, while not more than [`SMALL_LEAD`] is before them, or what [`Lead`] says.
 pub(crate) const SMALL: u64 = 2 * SEGMENT as u64;
 const SMALL_LEAD: f64 = 4.0 * SEGMENT as f64;
+
+/// Wake-ups are often so late: where that is worth more than a pause, small messages by turns of their own would not reach the rate.
+const LATE: Duration = Duration::from_micros(150);
 
 /// What a connection has to write.
 #[derive(Clone, Copy, Debug)]
@@ -84,7 +87,7 @@ pub(crate) enum Lead {
     /// What keeps a gap from coming up; of small messages somewhat more.
     #[default]
     Usual,
-    /// The same, but of small messages behind small ones no more than a pause is worth: many nodes may have as many of them.
+    /// The same, but of small messages that come after a small one no more than a pause is worth: many nodes may have as many of them.
     Claimed,
     /// However much: what is written is no more than may leave at once.
     Any,
@@ -511,7 +514,8 @@ impl Pacer {
     }
 
     fn pause_lead(&self) -> f64 {
-        self.allowance.clamp(LEAD, SMALL_LEAD)
+        let late = self.rate * LATE.as_secs_f64();
+        self.allowance.max(late).clamp(LEAD, SMALL_LEAD)
     }
 
     /// Small ones go first, but not for ever.

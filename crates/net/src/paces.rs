@@ -78,8 +78,8 @@ impl Paced {
         let (before, rate) = (self.pacer.rate(), payload(pace.rate()));
         self.pacer.set_rate(rate, now);
         self.pacer.set_lead(match pace {
-            rate::Pace::Transfers(_) if self.claims.has_some() => Lead::Claimed,
             rate::Pace::Transfers(_) => Lead::Usual,
+            rate::Pace::Claimed(_) => Lead::Claimed,
             rate::Pace::Interface(_) => Lead::Any,
             rate::Pace::Held(_) => Lead::Least,
         });

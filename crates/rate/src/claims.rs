@@ -89,8 +89,10 @@ pub struct Grant {
 /// How fast a process is to send to a cluster.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
-    /// As what is claimed may, or what the program or the job wants.
+    /// As transfers may, where a node alone can fill the link; or as the program or the job wants it.
     Transfers(Rate),
+    /// As what is claimed may, beside others.
+    Claimed(Rate),
     /// What is not claimed: as the interface lets it.
     Interface(Rate),
     /// And when enough of that has gone: as transfers begin, nothing ahead of that.
@@ -102,7 +104,10 @@ impl Pace {
     #[must_use]
     pub const fn rate(self) -> Rate {
         match self {
-            Self::Transfers(rate) | Self::Interface(rate) | Self::Held(rate) => rate,
+            Self::Transfers(rate)
+            | Self::Claimed(rate)
+            | Self::Interface(rate)
+            | Self::Held(rate) => rate,
         }
     }
 }
@@ -261,8 +266,12 @@ impl Claims {
 
     /// Nothing is claimed, and nobody's own rate counts. Where a node alone can fill the link there is no more to be had.
     fn is_free(&self) -> bool {
-        let has_room = self.path.is_some_and(|path| path.interface < path.link);
-        has_room && self.claims.is_empty() && self.held.is_none()
+        self.is_one_of_many() && self.claims.is_empty()
+    }
+
+    /// It takes several nodes to fill the link, and nobody's own rate counts.
+    fn is_one_of_many(&self) -> bool {
+        self.path.is_some_and(|path| path.interface < path.link) && self.held.is_none()
     }
 
     fn bounds(&self) -> unclaimed::Bounds {
@@ -389,10 +398,11 @@ impl Claims {
     /// What goes now keeps to this.
     #[must_use]
     pub fn pace(&self) -> Pace {
-        match self.is_free() {
-            true if self.unclaimed.hurries() => Pace::Interface(self.fastest()),
-            true => Pace::Held(self.rate()),
-            false => Pace::Transfers(self.rate()),
+        match (self.is_one_of_many(), self.has_some()) {
+            (false, _) => Pace::Transfers(self.rate()),
+            (true, true) => Pace::Claimed(self.rate()),
+            (true, false) if self.unclaimed.hurries() => Pace::Interface(self.fastest()),
+            (true, false) => Pace::Held(self.rate()),
         }
     }
 
@@ -431,9 +441,8 @@ impl Claims {
 
     /// Of one who has this rate.
     fn pause_at(&self, rate: Rate) -> f64 {
-        let is_free = self.held.is_none() && self.careful_until.is_none();
-        let path = self.path.filter(|path| is_free && path.interface < path.link);
-        path.map_or(0.0, |path| {
+        let is_worth = self.is_one_of_many() && self.careful_until.is_none();
+        self.path.filter(|_| is_worth).map_or(0.0, |path| {
             let part = rate.bits_per_second() / path.link.bits_per_second();
             PAUSE * part.min(1.0)
         })

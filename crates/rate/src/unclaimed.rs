@@ -172,7 +172,10 @@ mod tests {
         claims.hold(None);
         claims.begin(node, 0, now);
         claims.hurry(1e3, now);
-        assert_eq!(claims.pace(), Pace::Transfers(mbit(30.0)));
+        assert_eq!(claims.pace(), Pace::Claimed(mbit(30.0)));
+        claims.hold(Some(mbit(1.0)));
+        assert_eq!(claims.pace(), Pace::Transfers(mbit(1.0)), "claimed or not");
+        claims.hold(None);
         claims.end(node, 0);
         assert_eq!(claims.pace(), Pace::Held(mbit(30.0)));
         claims.hurry(1e3, now);

@@ -149,3 +149,15 @@ fn short_ones_that_are_claimed_wait_behind_short_ones_but_not_behind_a_turn() {
         assert_eq!(world.pacer.next(world.now), waits.then_some(ProcId(1)));
     }
 }
+
+#[test]
+fn where_a_late_wake_up_costs_more_than_a_pause_is_worth_short_ones_wait_for_less() {
+    let lead = |rate| {
+        let mut pacer = Pacer::new(rate, ProcId(0), Instant::now());
+        pacer.set_lead(Lead::Least);
+        pacer.small_lead()
+    };
+    assert_eq!(lead(6.25e6), LEAD, "50 Mbit/s");
+    assert!((lead(25e6) - 3750.0).abs() < 1.0, "200 Mbit/s");
+    assert_eq!(lead(1.25e9), SMALL_LEAD, "10 Gbit/s");
+}
