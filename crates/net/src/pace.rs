@@ -506,14 +506,14 @@ impl Pacer {
     }
 
     fn small_lead(&self) -> f64 {
-        match self.lead {
-            Lead::Claimed if self.is_small_turn => self.pause_lead(),
-            Lead::Usual | Lead::Claimed | Lead::Any => SMALL_LEAD,
-            Lead::Least => self.pause_lead(),
+        let keeps_to_pause = match self.lead {
+            Lead::Usual | Lead::Any => false,
+            Lead::Claimed => self.is_small_turn,
+            Lead::Least => true,
+        };
+        if !keeps_to_pause {
+            return SMALL_LEAD;
         }
-    }
-
-    fn pause_lead(&self) -> f64 {
         let late = self.rate * LATE.as_secs_f64();
         self.allowance.max(late).clamp(LEAD, SMALL_LEAD)
     }

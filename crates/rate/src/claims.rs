@@ -264,12 +264,12 @@ impl Claims {
         }
     }
 
-    /// Nothing is claimed, and nobody's own rate counts. Where a node alone can fill the link there is no more to be had.
+    /// It is one of many, and nothing is claimed.
     fn is_free(&self) -> bool {
-        self.is_one_of_many() && self.claims.is_empty()
+        self.is_one_of_many() && !self.has_some()
     }
 
-    /// It takes several nodes to fill the link, and nobody's own rate counts.
+    /// It takes several nodes to fill the link, and nobody's own rate counts. Where a node alone can fill it there is no more to be had.
     fn is_one_of_many(&self) -> bool {
         self.path.is_some_and(|path| path.interface < path.link) && self.held.is_none()
     }
