@@ -112,6 +112,9 @@ int main(int argc, char **argv)
     if (size != RANKS)
         die("three ranks are needed");
     open_counter();
+    /* Two nodes do not share a processor. */
+    if (me != RECEIVER)
+        pin(me);
     if (me != RECEIVER)
         s = connection(me, argv[1]), tap = open_tap(argv[1]);
     for (int k = 0; k < count; k++) {
