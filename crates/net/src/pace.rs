@@ -34,7 +34,7 @@ const REST: f64 = 2.0 / 3.0;
 /// The same of a frame that others are behind, with what is on the wire beside it.
 const FRAME_BESIDE: usize = 2 * SEGMENT;
 
-/// What late wake-ups have missed is made up for by a faster turn, up to this part of it.
+/// What late wake-ups have missed is made up for by a faster turn, up to this part of it, and to [`Slack::late`].
 const CREDIT: f64 = 0.4;
 
 /// A kernel that is held up is told to be faster by this part of what it is told: three times as fast. Who holds it up has more in the queue.
@@ -95,6 +95,23 @@ pub(crate) enum Lead {
     Least,
 }
 
+/// What need not keep to the rate.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slack {
+    /// What the interface carries, bytes per second: more it holds back by itself. Endless where that is not known, or the rate is not to be
+    /// exceeded.
+    pub(crate) interface: f64,
+    /// What a pause is worth at most, bytes: so much may leave at once after it.
+    pub(crate) pause: f64,
+    /// What late wake-ups have missed counts up to this, bytes.
+    pub(crate) late: f64,
+}
+
+impl Slack {
+    /// Nothing is known of the path.
+    const UNKNOWN: Self = Self { interface: f64::INFINITY, pause: 0.0, late: f64::INFINITY };
+}
+
 /// Who may write.
 #[derive(Debug)]
 pub(crate) struct Pacer {
@@ -132,10 +149,7 @@ pub(crate) struct Pacer {
     is_cut: bool,
     /// How many have been put back since somebody wrote.
     shut: usize,
-    /// What the interface carries, bytes per second; endless where that is not known, or the rate is not to be exceeded.
-    interface: f64,
-    /// What a pause is worth at most, bytes.
-    allowance: f64,
+    slack: Slack,
     /// What is to be written now waits for those that wait before it, and for this.
     lead: Lead,
     /// How the kernel keeps up with those whose turn it is.
@@ -163,8 +177,7 @@ impl Pacer {
             waiting: HashMap::new(),
             leaving: Vec::new(),
             shut: 0,
-            interface: f64::INFINITY,
-            allowance: 0.0,
+            slack: Slack::UNKNOWN,
             lead: Lead::default(),
             is_first: false,
             is_cut: false,
@@ -203,7 +216,7 @@ impl Pacer {
     /// Whether so many bytes, which are all that there is, need not be spaced out: they are a turn at most, and the interface lets out only so
     /// much of them sooner than the rate does as a short message has.
     pub(crate) fn need_no_spacing(&self, bytes: u64) -> bool {
-        let excess = bytes as f64 * (1.0 - self.rate / self.interface).max(0.0);
+        let excess = bytes as f64 * (1.0 - self.rate / self.slack.interface).max(0.0);
         excess <= SMALL as f64 && bytes <= SMALL.max(self.turn() as u64)
     }
 
@@ -214,13 +227,14 @@ impl Pacer {
 
     /// Whether the rate is all that the interface carries.
     fn is_filling(&self) -> bool {
-        self.rate >= self.interface
+        self.rate >= self.slack.interface
     }
 
-    /// The interface carries so many bytes per second, and holds back more by itself; and so many may leave at once after a pause, beside the rate.
-    pub(crate) fn set_slack(&mut self, interface: f64, allowance: f64) {
-        self.rested = self.rested.min(allowance);
-        (self.interface, self.allowance) = (interface, allowance);
+    /// From now on this need not keep to the rate.
+    pub(crate) fn set_slack(&mut self, slack: Slack) {
+        self.slack = slack;
+        self.rested = self.rested.min(slack.pause);
+        self.missed = self.missed.min(self.most_missed());
     }
 
     /// How much the kernel may have when something is written from now on.
@@ -321,7 +335,7 @@ impl Pacer {
         if !self.has_waiting() {
             // A moment that nobody wanted to use is worth no more than a pause.
             let missed = std::mem::take(&mut self.missed);
-            self.rested = (self.rested + missed).min(self.allowance);
+            self.rested = (self.rested + missed).min(self.slack.pause);
             if self.writer() != Some(peer) {
                 // Processes that ended with the same one do not begin with the same one.
                 self.cursor = self.first;
@@ -439,8 +453,8 @@ impl Pacer {
 
     /// How much of what was missed is kept in mind. What others held up goes on for as long as these have something to send.
     fn most_missed(&self) -> f64 {
-        let part = if self.is_held_up() { 1.0 } else { CREDIT };
-        part * self.turn() as f64
+        let turn = self.turn() as f64;
+        if self.is_held_up() { turn } else { self.slack.late.min(CREDIT * turn) }
     }
 
     /// Whose turn is over, and another one's begins now: what the kernel has done of it, [`Self::looked`] is to be told.
@@ -450,8 +464,8 @@ impl Pacer {
         self.last.filter(|_| is_due && self.small.is_empty())
     }
 
-    /// So far the kernel is with `peer`, whose turn is over, if that can be said. Where it falls behind it is not handed more than it sends,
-    /// and what it has missed is made up for.
+    /// So far the kernel is with `peer`, whose turn is over, if that can be said. Where it falls behind it is not handed more than it sends, or
+    /// two would send at once when it can again; and what it has missed is made up for, as what late wake-ups have.
     pub(crate) fn looked(&mut self, peer: ProcId, progress: Option<Progress>, now: Instant) {
         self.settle(now);
         let turn = self.turn();
@@ -515,7 +529,7 @@ impl Pacer {
             return SMALL_LEAD;
         }
         let late = self.rate * LATE.as_secs_f64();
-        self.allowance.max(late).clamp(LEAD, SMALL_LEAD)
+        self.slack.pause.max(late).clamp(LEAD, SMALL_LEAD)
     }
 
     /// Small ones go first, but not for ever.
@@ -578,7 +592,7 @@ impl Pacer {
         if self.has_waiting() {
             self.missed = (self.missed + idle).min(self.most_missed());
         } else {
-            self.rested = (self.rested + idle).min(self.allowance);
+            self.rested = (self.rested + idle).min(self.slack.pause);
         }
         self.seen = self.seen.max(now);
     }

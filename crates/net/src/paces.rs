@@ -11,7 +11,7 @@ use gridmpi_wire::ProcId;
 use crate::Pacing;
 use crate::link::{Left, Link, Most, Pace, Written};
 use crate::options::{Outlook, outlook, progress};
-use crate::pace::{Ask, Lead, Pacer, Progress, SMALL, Turn, turn_time};
+use crate::pace::{Ask, Lead, Pacer, Progress, SMALL, Slack, Turn, turn_time};
 use crate::poller::{Interest, Slots, Token};
 use crate::state::{Socket, State};
 use crate::timers::Due;
@@ -83,8 +83,11 @@ impl Paced {
             rate::Pace::Interface(_) => Lead::Any,
             rate::Pace::Held(_) => Lead::Least,
         });
-        self.pacer
-            .set_slack(payload(self.claims.interface()), payload_bits(self.claims.allowance()));
+        self.pacer.set_slack(Slack {
+            interface: payload(self.claims.interface()),
+            pause: payload_bits(self.claims.allowance()),
+            late: payload_bits(self.claims.made_up()),
+        });
         self.pacer.owe(payload_bits(self.claims.debt()));
         // What is left in the kernel when nothing more is to be sent leaves as it was to.
         let is_other = rate != before && self.claims.has_some();

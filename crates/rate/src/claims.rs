@@ -441,11 +441,22 @@ impl Claims {
 
     /// Of one who has this rate.
     fn pause_at(&self, rate: Rate) -> f64 {
-        let is_worth = self.is_one_of_many() && self.careful_until.is_none();
-        self.path.filter(|_| is_worth).map_or(0.0, |path| {
-            let part = rate.bits_per_second() / path.link.bits_per_second();
-            PAUSE * part.min(1.0)
-        })
+        self.queue_at(rate).filter(|_| self.careful_until.is_none()).unwrap_or(0.0)
+    }
+
+    /// How many bits that late wake-ups have kept from leaving may leave faster than the rate: all who send can be late at once, and then make
+    /// up for it at once. Together no more than after a pause; unbounded where that is not known.
+    #[must_use]
+    pub fn made_up(&self) -> f64 {
+        let is_known = self.path.is_some_and(|path| path.link < Rate::UNBOUNDED);
+        self.queue_at(self.rate()).filter(|_| is_known).unwrap_or(f64::INFINITY)
+    }
+
+    /// The part of what may pile up before the link that is that of one who has this rate; where it takes several nodes to fill it.
+    fn queue_at(&self, rate: Rate) -> Option<f64> {
+        let path = self.path.filter(|_| self.is_one_of_many())?;
+        let part = rate.bits_per_second() / path.link.bits_per_second();
+        Some(PAUSE * part.min(1.0))
     }
 
     /// So many segments to the cluster were sent again since this was last said.

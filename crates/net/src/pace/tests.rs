@@ -2,11 +2,17 @@
 
 use super::*;
 
+mod late;
 mod told;
 
 const RATE: f64 = 2_000_000.0;
 const LARGE: Ask = Ask { backlog: 1 << 20, frame: 1 << 20, is_young: false, share: 1.0 };
 const YOUNG: Ask = Ask { is_young: true, ..LARGE };
+
+/// Of an interface that carries so much, after a pause.
+fn slack(interface: f64, pause: f64) -> Slack {
+    Slack { interface, pause, ..Slack::UNKNOWN }
+}
 
 /// Connections that always have something to write, and a clock.
 struct World {
@@ -228,7 +234,7 @@ fn what_the_interface_lets_out_hardly_sooner_needs_no_spacing() {
     // Of an interface nothing is known: only a short message.
     assert!(world.pacer.need_no_spacing(SMALL) && !world.pacer.need_no_spacing(SMALL + 1));
     // Half of what it has let out would not have left yet.
-    world.pacer.set_slack(RATE * 2.0, 0.0);
+    world.pacer.set_slack(slack(RATE * 2.0, 0.0));
     let most = 2 * SMALL;
     assert!(most < turn, "{most} of {turn}");
     assert!(world.pacer.need_no_spacing(most) && !world.pacer.need_no_spacing(most + 1));
@@ -236,7 +242,7 @@ fn what_the_interface_lets_out_hardly_sooner_needs_no_spacing() {
     world.pacer.wrote(ProcId(0), most as usize + 10, world.now);
     assert!(!world.pacer.needs_no_more_spacing());
     // It carries no more than the rate. What goes on has to give way when it is told to.
-    world.pacer.set_slack(RATE, 0.0);
+    world.pacer.set_slack(slack(RATE, 0.0));
     assert!(world.pacer.need_no_spacing(turn) && !world.pacer.need_no_spacing(turn + 1));
     assert!(world.pacer.needs_no_more_spacing());
 }

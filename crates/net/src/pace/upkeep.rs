@@ -13,7 +13,8 @@ use gridmpi_wire::ProcId;
 const MATTERS: f64 = 2.0 * SEGMENT as f64;
 const MATTERS_PART: f64 = 0.25;
 
-/// So many looks in a row have to show it. One does where a processor was busy for a moment, for all senders of a machine at once.
+/// So many looks in a row have to show that others hold it up. One does where a processor was busy for a moment, for all senders of a machine at
+/// once: nothing is told to be faster for that.
 const LOOKS: u32 = 2;
 
 /// Between two looks, turns.
@@ -108,6 +109,6 @@ impl Upkeep {
         let late = (due - (sent - before.sent) as f64).min(unsent as f64);
         let matters = late >= MATTERS.max(MATTERS_PART * due);
         self.late = if matters { self.late.saturating_add(1) } else { 0 };
-        self.is_held_up().then_some(late.min(turn as f64))
+        matters.then_some(late.min(turn as f64))
     }
 }

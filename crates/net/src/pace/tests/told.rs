@@ -54,7 +54,7 @@ fn a_pause_is_worth_what_it_took_and_no_more_than_allowed() {
         [(Duration::from_micros(500), 1000.0), (Duration::from_secs(1), ALLOWANCE)]
     {
         let mut world = World::new(1);
-        world.pacer.set_slack(f64::INFINITY, ALLOWANCE);
+        world.pacer.set_slack(slack(f64::INFINITY, ALLOWANCE));
         let turn = world.pacer.turn();
         // It has begun with nothing saved.
         assert_eq!(world.ask(0, 1 << 20), Turn::Now(turn));
@@ -80,7 +80,7 @@ fn a_pause_is_worth_what_it_took_and_no_more_than_allowed() {
 fn a_message_that_a_pause_covers_leaves_at_once() {
     const ALLOWANCE: f64 = 5.0 * SEGMENT as f64;
     let (mut world, short) = (World::new(1), 3 * SEGMENT);
-    world.pacer.set_slack(f64::INFINITY, ALLOWANCE);
+    world.pacer.set_slack(slack(f64::INFINITY, ALLOWANCE));
     world.now += Duration::from_secs(1);
     assert!(matches!(world.ask(0, short as u64), Turn::Now(_)));
     assert_eq!(world.pacer.socket_rate_of_last(ProcId(0), short), u64::MAX);
@@ -100,11 +100,11 @@ fn what_the_interface_holds_back_by_itself_is_not_spaced_out_before() {
     let (turn, all) = (world.pacer.turn(), 6 * SEGMENT);
     let faster = (RATE / (1.0 - HASTE)) as u64;
     assert_eq!(world.pacer.socket_rate_of_last(ProcId(0), all), RATE as u64);
-    world.pacer.set_slack(RATE, 0.0);
+    world.pacer.set_slack(slack(RATE, 0.0));
     assert_eq!(world.pacer.socket_rate_of_last(ProcId(0), all), faster);
     // What goes on has to give way when it is told to.
     assert_eq!(world.pacer.socket_rate(ProcId(0), turn), (RATE / (1.0 - FILL)) as u64);
-    world.pacer.set_slack(f64::INFINITY, 0.0);
+    world.pacer.set_slack(slack(f64::INFINITY, 0.0));
     assert_eq!(world.pacer.socket_rate_of_last(ProcId(0), all), RATE as u64);
 }
 
@@ -112,7 +112,7 @@ fn what_the_interface_holds_back_by_itself_is_not_spaced_out_before() {
 fn what_may_leave_at_once_waits_for_nothing_and_is_what_a_pause_is_worth() {
     const ALLOWANCE: f64 = 5.0 * SEGMENT as f64;
     let (mut world, short) = (World::new(3), 3 * SEGMENT);
-    world.pacer.set_slack(f64::INFINITY, ALLOWANCE);
+    world.pacer.set_slack(slack(f64::INFINITY, ALLOWANCE));
     world.now += Duration::from_secs(1);
     world.pacer.set_lead(Lead::Any);
     for peer in 0..3 {
@@ -122,7 +122,7 @@ fn what_may_leave_at_once_waits_for_nothing_and_is_what_a_pause_is_worth() {
     assert_eq!(world.pacer.level, 9.0 * SEGMENT as f64, "the pause makes up for none of it");
     // What is held back then has nothing left of the pause either, and waits, however short it is.
     world.pacer.set_lead(Lead::Least);
-    world.pacer.set_slack(f64::INFINITY, 2.0 * SEGMENT as f64);
+    world.pacer.set_slack(slack(f64::INFINITY, 2.0 * SEGMENT as f64));
     world.now += Duration::from_secs_f64(6.5 * SEGMENT as f64 / RATE);
     assert_eq!(world.ask(0, SMALL), Turn::Later);
     assert_eq!(world.pacer.next(world.now), None);
