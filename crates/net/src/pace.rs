@@ -34,7 +34,7 @@ const REST: f64 = 2.0 / 3.0;
 /// The same of a frame that others are behind, with what is on the wire beside it.
 const FRAME_BESIDE: usize = 2 * SEGMENT;
 
-/// What late wake-ups have missed is made up for by a faster turn, up to this part of it, and to [`Slack::late`].
+/// What late wake-ups have missed is made up for by a faster turn, up to this part of it; it is kept in mind up to [`Slack::late`].
 const CREDIT: f64 = 0.4;
 
 /// A kernel that is held up is told to be faster by this part of what it is told: three times as fast. Who holds it up has more in the queue.
@@ -95,7 +95,7 @@ pub(crate) enum Lead {
     Least,
 }
 
-/// What need not keep to the rate.
+/// The path's part in what leaves faster than the rate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slack {
     /// What the interface carries, bytes per second: more it holds back by itself. Endless where that is not known, or the rate is not to be
@@ -103,7 +103,7 @@ pub(crate) struct Slack {
     pub(crate) interface: f64,
     /// What a pause is worth at most, bytes: so much may leave at once after it.
     pub(crate) pause: f64,
-    /// What late wake-ups have missed counts up to this, bytes.
+    /// What late wake-ups have missed counts up to this, bytes, or to what they usually miss.
     pub(crate) late: f64,
 }
 
@@ -147,6 +147,8 @@ pub(crate) struct Pacer {
     is_first: bool,
     /// The last turn was cut short by a window: the kernel has no more to space out, so the next one waits until that has left.
     is_cut: bool,
+    /// The present turn waits for what the kernel had not sent of the one before.
+    has_waited: bool,
     /// How many have been put back since somebody wrote.
     shut: usize,
     slack: Slack,
@@ -181,6 +183,7 @@ impl Pacer {
             lead: Lead::default(),
             is_first: false,
             is_cut: false,
+            has_waited: false,
             upkeep: Upkeep::default(),
         }
     }
@@ -234,7 +237,6 @@ impl Pacer {
     pub(crate) fn set_slack(&mut self, slack: Slack) {
         self.slack = slack;
         self.rested = self.rested.min(slack.pause);
-        self.missed = self.missed.min(self.most_missed());
     }
 
     /// How much the kernel may have when something is written from now on.
@@ -357,7 +359,7 @@ impl Pacer {
             if self.is_first {
                 self.upkeep.forget();
             }
-            self.is_cut = false;
+            (self.is_cut, self.has_waited) = (false, false);
             self.beside = 0.0;
             return Turn::Now(turn);
         }
@@ -451,28 +453,38 @@ impl Pacer {
         self.missed = (self.missed - (made_up - rested)).max(0.0);
     }
 
-    /// How much of what was missed is kept in mind. What others held up goes on for as long as these have something to send.
-    fn most_missed(&self) -> f64 {
+    /// So many bytes should have left by now. What others held up goes on for as long as these have something to send.
+    fn miss(&mut self, bytes: f64) {
         let turn = self.turn() as f64;
-        if self.is_held_up() { turn } else { self.slack.late.min(CREDIT * turn) }
+        let (kept, most) = if self.is_held_up() {
+            (turn, turn)
+        } else {
+            let usual = self.rate * LATE.as_secs_f64();
+            (CREDIT * turn, self.slack.late.max(usual).min(CREDIT * turn))
+        };
+        // What was held up before is more, and is kept.
+        let before = self.missed.min(kept);
+        self.missed = before.max((before + bytes).min(most));
     }
 
     /// Whose turn is over, and another one's begins now: what the kernel has done of it, [`Self::looked`] is to be told.
     pub(crate) fn over(&mut self, now: Instant) -> Option<ProcId> {
         self.settle(now);
         let is_due = self.lead_of_next().is_some_and(|lead| self.level <= lead);
-        self.last.filter(|_| is_due && self.small.is_empty())
+        self.last.filter(|_| is_due && self.small.is_empty() && !self.has_waited)
     }
 
     /// So far the kernel is with `peer`, whose turn is over, if that can be said. Where it falls behind it is not handed more than it sends, or
-    /// two would send at once when it can again; and what it has missed is made up for, as what late wake-ups have.
+    /// two would send at once when it can again; but the others wait for it once only, unless it is held up: its peer may have stopped
+    /// reading. And what it has missed is made up for.
     pub(crate) fn looked(&mut self, peer: ProcId, progress: Option<Progress>, now: Instant) {
         self.settle(now);
         let turn = self.turn();
         let Some(progress) = progress else { return self.upkeep.forget() };
         if let Some(late) = self.upkeep.look(peer, progress, (self.rate, turn), now) {
             self.level += late;
-            self.missed = (self.missed + late).min(self.most_missed());
+            self.miss(late);
+            self.has_waited = !self.is_held_up();
         }
     }
 
@@ -492,7 +504,7 @@ impl Pacer {
         self.called = if self.is_small_turn { self.small.pop_front() } else { self.call_large() };
         if let Some(peer) = &self.called {
             self.waiting.remove(peer);
-            self.is_cut = false;
+            (self.is_cut, self.has_waited) = (false, false);
             self.beside = 0.0;
         }
         self.called
@@ -590,7 +602,7 @@ impl Pacer {
         self.leaving.iter_mut().for_each(|(_, left)| *left -= passed * self.rate);
         let idle = -level.min(0.0);
         if self.has_waiting() {
-            self.missed = (self.missed + idle).min(self.most_missed());
+            self.miss(idle);
         } else {
             self.rested = (self.rested + idle).min(self.slack.pause);
         }

@@ -86,7 +86,7 @@ impl Paced {
         self.pacer.set_slack(Slack {
             interface: payload(self.claims.interface()),
             pause: payload_bits(self.claims.allowance()),
-            late: payload_bits(self.claims.made_up()),
+            late: payload_bits(self.claims.late_allowance()),
         });
         self.pacer.owe(payload_bits(self.claims.debt()));
         // What is left in the kernel when nothing more is to be sent leaves as it was to.

@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 /// No word takes longer, as far as debts are concerned.
 const LAG_MOST: Duration = Duration::from_millis(4);
 
-/// What may pile up before a link where all begin at once after a pause, bits: a quarter of a small switch's buffer.
+/// What may pile up before a link where all begin at once after a pause, or go on after all were late, bits: a quarter of a small switch's
+/// buffer.
 pub(crate) const PAUSE: f64 = 16384.0 * 8.0;
 
 /// A broker that has not answered for so long is taken for none until it does: it hangs, or its host does.
@@ -445,16 +446,17 @@ impl Claims {
     }
 
     /// How many bits that late wake-ups have kept from leaving may leave faster than the rate: all who send can be late at once, and then make
-    /// up for it at once. Together no more than after a pause; unbounded where that is not known.
+    /// up for it at once. Together as much as after a pause, after losses, too. Unbounded where the link is not known, or a node alone can
+    /// fill it, or where there is no broker or the program's own rate counts.
     #[must_use]
-    pub fn made_up(&self) -> f64 {
-        let is_known = self.path.is_some_and(|path| path.link < Rate::UNBOUNDED);
-        self.queue_at(self.rate()).filter(|_| is_known).unwrap_or(f64::INFINITY)
+    pub fn late_allowance(&self) -> f64 {
+        self.queue_at(self.rate()).unwrap_or(f64::INFINITY)
     }
 
-    /// The part of what may pile up before the link that is that of one who has this rate; where it takes several nodes to fill it.
+    /// The part of what may pile up before the link that is that of one who has this rate; where it is known, and takes several nodes to fill.
     fn queue_at(&self, rate: Rate) -> Option<f64> {
-        let path = self.path.filter(|_| self.is_one_of_many())?;
+        let is_one = |path: &Path| self.is_one_of_many() && path.link < Rate::UNBOUNDED;
+        let path = self.path.filter(is_one)?;
         let part = rate.bits_per_second() / path.link.bits_per_second();
         Some(PAUSE * part.min(1.0))
     }

@@ -9,8 +9,9 @@ use std::time::Instant;
 use gridmpi_rate::SEGMENT;
 use gridmpi_wire::ProcId;
 
-/// What the kernel has sent less than it should is no matter up to this, or up to this part of it.
+/// What the kernel has sent less than it should is no matter up to this, or up to this part of it; seen once only, up to two packets.
 const MATTERS: f64 = 2.0 * SEGMENT as f64;
+const MATTERS_ONCE: f64 = 4.0 * SEGMENT as f64;
 const MATTERS_PART: f64 = 0.25;
 
 /// So many looks in a row have to show that others hold it up. One does where a processor was busy for a moment, for all senders of a machine at
@@ -109,6 +110,6 @@ impl Upkeep {
         let late = (due - (sent - before.sent) as f64).min(unsent as f64);
         let matters = late >= MATTERS.max(MATTERS_PART * due);
         self.late = if matters { self.late.saturating_add(1) } else { 0 };
-        matters.then_some(late.min(turn as f64))
+        (self.is_held_up() || matters && late >= MATTERS_ONCE).then_some(late.min(turn as f64))
     }
 }

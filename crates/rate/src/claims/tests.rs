@@ -121,22 +121,22 @@ fn a_pause_is_worth_the_same_part_of_a_buffer_as_the_rate_is_of_the_link() {
 fn what_is_late_is_made_up_for_as_a_pause_is_and_after_losses_too() {
     let (mut claims, nodes, now) = claims();
     let path = Path { node: nodes[0], interface: mbit(50.0), link: mbit(160.0) };
-    assert_eq!(claims.made_up(), f64::INFINITY, "of a path nothing is known");
+    assert_eq!(claims.late_allowance(), f64::INFINITY, "of a path nothing is known");
     claims.go_over(path, Rate::UNBOUNDED);
-    assert_eq!(claims.made_up(), PAUSE / 8.0);
+    assert_eq!(claims.late_allowance(), PAUSE / 8.0);
     claims.begin(nodes[0], 7, now);
     grant(&mut claims, mbit(40.0), true, now);
-    assert_eq!(claims.made_up(), PAUSE / 4.0);
+    assert_eq!(claims.late_allowance(), PAUSE / 4.0);
     claims.resent(PROBES + 1, now);
-    assert_eq!((claims.made_up(), claims.allowance()), (PAUSE / 4.0, 0.0));
+    assert_eq!((claims.late_allowance(), claims.allowance()), (PAUSE / 4.0, 0.0));
     // A node alone may fill the link; what carries all that comes; who wants a rate has it.
     claims.go_over(Path { interface: mbit(160.0), ..path }, Rate::UNBOUNDED);
-    assert_eq!(claims.made_up(), f64::INFINITY);
+    assert_eq!(claims.late_allowance(), f64::INFINITY);
     claims.go_over(Path { link: Rate::UNBOUNDED, ..path }, Rate::UNBOUNDED);
-    assert_eq!(claims.made_up(), f64::INFINITY);
+    assert_eq!(claims.late_allowance(), f64::INFINITY);
     claims.go_over(path, Rate::UNBOUNDED);
     claims.hold(Some(mbit(10.0)));
-    assert_eq!(claims.made_up(), f64::INFINITY);
+    assert_eq!(claims.late_allowance(), f64::INFINITY);
 }
 
 #[test]
