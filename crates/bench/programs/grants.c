@@ -112,11 +112,11 @@ int main(int argc, char **argv)
     if (size != RANKS)
         die("three ranks are needed");
     open_counter();
-    /* Two nodes do not share a processor. */
-    if (me != RECEIVER)
+    if (me != RECEIVER) {
+        /* Two nodes do not share a processor. */
         pin(me);
-    if (me != RECEIVER)
         s = connection(me, argv[1]), tap = open_tap(argv[1]);
+    }
     for (int k = 0; k < count; k++) {
         if (me == RECEIVER) {
             MPI_Recv(buffer, bytes, MPI_BYTE, SENDER, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);

@@ -56,7 +56,8 @@ const SHUT_MOST: usize = 8;
 pub(crate) const SMALL: u64 = 2 * SEGMENT as u64;
 const SMALL_LEAD: f64 = 4.0 * SEGMENT as f64;
 
-/// Wake-ups are often so late: where that is worth more than a pause, small messages by turns of their own would not reach the rate.
+/// Wake-ups are often so late: where that is worth more than a pause, small messages by turns of their own would not reach the rate, nor would
+/// turns that did not make up for it.
 const LATE: Duration = Duration::from_micros(150);
 
 /// What a connection has to write.
@@ -359,8 +360,7 @@ impl Pacer {
             if self.is_first {
                 self.upkeep.forget();
             }
-            (self.is_cut, self.has_waited) = (false, false);
-            self.beside = 0.0;
+            self.begin_turn();
             return Turn::Now(turn);
         }
         self.waiting.insert(peer, ask.is_young);
@@ -370,6 +370,12 @@ impl Pacer {
             self.large.insert(peer);
         }
         Turn::Later
+    }
+
+    /// Somebody is given a turn: nothing that was so of the one before is so of this one.
+    fn begin_turn(&mut self) {
+        (self.is_cut, self.has_waited) = (false, false);
+        self.beside = 0.0;
     }
 
     /// `peer` was to write, but its window is shut, and the kernel has something for when it opens: it waits on, others go first. Where
@@ -456,15 +462,19 @@ impl Pacer {
     /// So many bytes should have left by now. What others held up goes on for as long as these have something to send.
     fn miss(&mut self, bytes: f64) {
         let turn = self.turn() as f64;
-        let (kept, most) = if self.is_held_up() {
-            (turn, turn)
+        let (most, bound) = if self.is_held_up() {
+            (turn, f64::INFINITY)
         } else {
-            let usual = self.rate * LATE.as_secs_f64();
-            (CREDIT * turn, self.slack.late.max(usual).min(CREDIT * turn))
+            (CREDIT * turn, self.slack.late.max(self.usually_late()))
         };
-        // What was held up before is more, and is kept.
-        let before = self.missed.min(kept);
-        self.missed = before.max((before + bytes).min(most));
+        // What was missed while it was held up, or with another bound, may be more, and is kept.
+        let before = self.missed.min(most);
+        self.missed = before.max((before + bytes).min(most.min(bound)));
+    }
+
+    /// What a wake-up misses that is as late as they often are, bytes.
+    fn usually_late(&self) -> f64 {
+        self.rate * LATE.as_secs_f64()
     }
 
     /// Whose turn is over, and another one's begins now: what the kernel has done of it, [`Self::looked`] is to be told.
@@ -504,8 +514,7 @@ impl Pacer {
         self.called = if self.is_small_turn { self.small.pop_front() } else { self.call_large() };
         if let Some(peer) = &self.called {
             self.waiting.remove(peer);
-            (self.is_cut, self.has_waited) = (false, false);
-            self.beside = 0.0;
+            self.begin_turn();
         }
         self.called
     }
@@ -540,8 +549,7 @@ impl Pacer {
         if !keeps_to_pause {
             return SMALL_LEAD;
         }
-        let late = self.rate * LATE.as_secs_f64();
-        self.slack.pause.max(late).clamp(LEAD, SMALL_LEAD)
+        self.slack.pause.max(self.usually_late()).clamp(LEAD, SMALL_LEAD)
     }
 
     /// Small ones go first, but not for ever.

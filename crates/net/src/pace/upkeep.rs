@@ -15,7 +15,7 @@ const MATTERS_ONCE: f64 = 4.0 * SEGMENT as f64;
 const MATTERS_PART: f64 = 0.25;
 
 /// So many looks in a row have to show that others hold it up. One does where a processor was busy for a moment, for all senders of a machine at
-/// once: nothing is told to be faster for that.
+/// once: nothing is told to be faster for that than late wake-ups make it.
 const LOOKS: u32 = 2;
 
 /// Between two looks, turns.
