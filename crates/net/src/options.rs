@@ -257,6 +257,7 @@ fn progress_of(info: &TcpInfo) -> Progress {
         sent: u64::from(info.data_segs_out) * u64::from(info.snd_mss),
         unsent: info.notsent_bytes as usize,
         is_open: in_flight(info) < info.snd_cwnd,
+        unread_us: info.rwnd_limited,
         pace: info.pacing_rate,
     }
 }
@@ -412,6 +413,25 @@ mod tests {
         let info = TcpInfo { snd_cwnd: 10, snd_mss: 1448, rtt: 20_000, ..info };
         assert!((Spacing::of(&info).anew - 2_088_740.0).abs() < 1.0);
         assert!(Spacing::of(&TcpInfo { rtt: 0, ..info }).anew.is_finite());
+    }
+
+    #[test]
+    fn the_kernel_says_how_long_a_peer_does_not_read() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut far, _) = listener.accept().unwrap();
+        let fd: OwnedFd = stream.try_clone().unwrap().into();
+        stream.write_all(&[0; 1000]).unwrap();
+        far.read_exact(&mut [0; 1000]).unwrap();
+        assert_eq!(progress(&fd).unwrap().unread_us, 0);
+        stream.set_nonblocking(true).unwrap();
+        let end = Instant::now() + Duration::from_secs(10);
+        while progress(&fd).unwrap().unread_us == 0 {
+            let _ = stream.write(&[0; 65536]);
+            assert!(Instant::now() < end, "{:?}", progress(&fd));
+            std::thread::yield_now();
+        }
+        assert!(progress(&fd).unwrap().unsent > 0);
     }
 
     #[test]

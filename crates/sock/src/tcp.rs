@@ -15,7 +15,7 @@ sockopt_impl!(Account, GetOnly, libc::IPPROTO_TCP, libc::TCP_INFO, TcpInfo);
 #[derive(Clone, Copy, Debug)]
 pub struct PacingRate(usize);
 
-/// The beginning of the kernel's `struct tcp_info` (linux/tcp.h), as Linux 4.6 and all later have it. Names, units and meanings are the
+/// The beginning of the kernel's `struct tcp_info` (linux/tcp.h), as Linux 4.10 and all later have it. Names, units and meanings are the
 /// kernel's: times in microseconds unless they say otherwise, windows in segments, rates in bytes per second.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +56,9 @@ pub struct TcpInfo {
     pub min_rtt: u32,
     pub data_segs_in: u32,
     pub data_segs_out: u32,
+    pub delivery_rate: u64,
+    pub busy_time: u64,
+    pub rwnd_limited: u64,
 }
 
 impl TcpInfo {

@@ -549,7 +549,8 @@ fn at_a_rate_beyond_all_bounds_nobody_is_asked_all_the_time_whose_window_is_shut
 
 /// A kernel that has sent so much, with enough to go on with.
 fn busy(sent: usize) -> Progress {
-    Progress { sent: sent as u64, unsent: 20 * SEGMENT, is_open: true, pace: RATE as u64 }
+    let (sent, unsent, pace) = (sent as u64, 20 * SEGMENT, RATE as u64);
+    Progress { sent, unsent, is_open: true, unread_us: 0, pace }
 }
 
 /// One that has begun, waits for its second turn, and may go on now.

@@ -30,6 +30,9 @@ pub(crate) struct Progress {
     pub(crate) unsent: usize,
     /// The congestion window does not hold these back.
     pub(crate) is_open: bool,
+    /// How long the window of its peer, who did not read, has held it back since the connection was made, microseconds; the kernel counts by its
+    /// ticks.
+    pub(crate) unread_us: u64,
     /// Bytes per second at which it spaces out what it sends: what it was told, or less as long as its congestion control has not seen the path
     /// carry that much.
     pub(crate) pace: u64,
@@ -49,6 +52,18 @@ struct Look {
     peer: ProcId,
     at: Instant,
     sent: u64,
+    unread_us: u64,
+}
+
+impl Look {
+    const fn new(peer: ProcId, progress: Progress, at: Instant) -> Self {
+        Self { peer, at, sent: progress.sent, unread_us: progress.unread_us }
+    }
+
+    /// Whether it was of the same connection: one that took another's place begins at nothing.
+    fn is_of_same(&self, later: &Self) -> bool {
+        self.peer == later.peer && self.sent <= later.sent && self.unread_us <= later.unread_us
+    }
 }
 
 /// How it keeps up with the connection whose turn it is.
@@ -77,8 +92,7 @@ impl Upkeep {
 
     /// `peer` is about to be given something.
     pub(super) fn begin(&mut self, peer: ProcId, progress: Progress, now: Instant) {
-        let look = Look { peer, at: now, sent: progress.sent };
-        self.last = progress.is_open.then_some(look);
+        self.last = progress.is_open.then_some(Look::new(peer, progress, now));
     }
 
     /// How many bytes it has sent less than it should at `rate`, bytes per second, since the last look, if that matters; `turn` is what it is
@@ -95,18 +109,18 @@ impl Upkeep {
             self.forget();
             return None;
         }
-        let look = Look { peer, at: now, sent };
-        // A connection that took another's place begins at nothing.
-        let is_same = |before: &Look| before.peer == peer && before.sent <= sent;
-        let Some(before) = self.last.filter(is_same) else {
-            self.last = Some(look);
-            return None;
-        };
-        let due = rate * now.saturating_duration_since(before.at).as_secs_f64();
-        if due < LOOK * turn as f64 {
+        let look = Look::new(peer, progress, now);
+        let before = self.last.replace(look).filter(|before| before.is_of_same(&look))?;
+        if before.unread_us < look.unread_us {
+            // Who does not read is nobody on the interface.
+            self.late = 0;
             return None;
         }
-        self.last = Some(look);
+        let due = rate * now.saturating_duration_since(before.at).as_secs_f64();
+        if due < LOOK * turn as f64 {
+            self.last = Some(before);
+            return None;
+        }
         let late = (due - (sent - before.sent) as f64).min(unsent as f64);
         let matters = late >= MATTERS.max(MATTERS_PART * due);
         self.late = if matters { self.late.saturating_add(1) } else { 0 };

@@ -88,6 +88,40 @@ fn nobody_waits_twice_for_one_whose_peer_does_not_read() {
     assert_eq!(world.pacer.over(world.now), Some(ProcId(1)));
 }
 
+/// How many times another waits on for one that others on its interface have held up, whose peer then reads so much of a turn in the time of one,
+/// up to ten; a window that is shut counts for so many microseconds in it.
+fn waits(read: f64, unread_us: u64) -> usize {
+    let mut world = going_on();
+    let turn = world.pacer.turn();
+    let mut sent = 0.1 * turn as f64;
+    pass(&mut world, &mut sent, 0.1);
+    pass(&mut world, &mut sent, 0.1);
+    assert!(world.pacer.is_held_up());
+    assert_eq!(world.ask(1, 1 << 20), Turn::Later);
+    let mut progress = busy(sent as usize);
+    let is_named = |_| {
+        world.now = world.now.max(world.pacer.due().unwrap());
+        progress.sent += (read * turn as f64) as u64;
+        progress.unread_us += unread_us;
+        if let Some(peer) = world.pacer.over(world.now) {
+            world.pacer.looked(peer, Some(progress), world.now);
+        }
+        // Its own turn comes again, too, but its buffer takes nothing.
+        world.pacer.next(world.now) == Some(ProcId(1))
+    };
+    (0..10).position(is_named).unwrap_or(10)
+}
+
+#[test]
+fn nobody_waits_on_for_one_whose_peer_reads_slowly() {
+    let tick = 4_000;
+    for read in [0.0, 0.05] {
+        assert!(waits(read, tick) <= 2, "{read}: {}", waits(read, tick));
+        // The kernel did not say so: others are on its interface.
+        assert!(waits(read, 0) >= 5, "{read}: {}", waits(read, 0));
+    }
+}
+
 #[test]
 fn a_packet_that_is_late_once_makes_nobody_wait() {
     let turn = World::new(1).pacer.turn() as f64;
