@@ -3,7 +3,8 @@
 //! Everybody waits on the same epoll descriptor, which also carries the timers and a wake-up event.
 //! At most one program thread waits there at a time (the *leader*); others wait for it on a condition
 //! variable. The driver waits there while no program thread makes progress; while one does it
-//! is parked and looks once a millisecond whether that still holds. Events are level-triggered, so a
+//! is parked and looks once a millisecond whether that still holds, unless nothing has happened for a while: then nobody is in anybody's
+//! way there. Events are level-triggered, so a
 //! thread that is woken and leaves an event to another loses nothing.
 
 use std::os::fd::OwnedFd;
@@ -18,6 +19,10 @@ use crate::state::{Signs, State, ring};
 /// How long the driver is parked before it looks whether the program still makes progress.
 const PARK: Duration = Duration::from_millis(1);
 
+/// So many looks without an event, and the driver waits for the next one itself: a program that waits for what its own MPI does may poll for
+/// hours, and the processor has others to run.
+const QUIET: u32 = 8;
+
 /// What all threads share.
 pub(crate) struct Shared {
     pub(crate) state: Lock<State>,
@@ -26,6 +31,8 @@ pub(crate) struct Shared {
     wake: Arc<OwnedFd>,
     /// Counts the program's polls.
     polls: AtomicU64,
+    /// Counts those of them that found something.
+    finds: AtomicU64,
     /// A program thread waits for events.
     has_leader: AtomicBool,
     /// Program threads that wait for the leader, and what they wait on.
@@ -41,6 +48,7 @@ impl Shared {
             wake: Arc::clone(&state.wake),
             state: Lock::new(state),
             polls: AtomicU64::new(0),
+            finds: AtomicU64::new(0),
             has_leader: AtomicBool::new(false),
             followers: AtomicUsize::new(0),
             followed: Condvar::new(),
@@ -65,6 +73,7 @@ impl Shared {
         let before = self.signs.progress();
         let mut ready = std::mem::take(&mut state.ready);
         if self.poller.wait(Some(Duration::ZERO), &mut ready).is_ok() && !ready.is_empty() {
+            self.finds.fetch_add(1, Ordering::Relaxed);
             state.handle(&ready, !self.has_leader.load(Ordering::SeqCst));
         }
         state.ready = ready;
@@ -121,12 +130,10 @@ impl Shared {
 
     /// The driver thread.
     pub(crate) fn drive(&self) {
-        let mut seen_polls = self.polls.load(Ordering::Relaxed);
+        let mut program = Program::default();
         let mut ready = Vec::new();
         while !self.signs.is_stopping.load(Ordering::SeqCst) {
-            let polls = self.polls.load(Ordering::Relaxed);
-            if polls != seen_polls || self.has_leader.load(Ordering::SeqCst) {
-                seen_polls = polls;
+            if self.has_leader.load(Ordering::SeqCst) || program.is_at_it(self) {
                 std::thread::park_timeout(PARK);
                 continue;
             }
@@ -136,6 +143,7 @@ impl Shared {
                 continue;
             }
             self.drive_events(&ready);
+            program.quiet = 0;
         }
     }
 
@@ -158,10 +166,50 @@ impl Shared {
     }
 }
 
+/// What the driver has seen of the program's polls.
+#[derive(Default)]
+struct Program {
+    polls: u64,
+    finds: u64,
+    /// How many looks in a row showed that nobody found anything.
+    quiet: u32,
+}
+
+impl Program {
+    /// Whether it has polled since this was asked last, and has found something lately.
+    fn is_at_it(&mut self, shared: &Shared) -> bool {
+        let seen = [&shared.polls, &shared.finds].map(|count| count.load(Ordering::Relaxed));
+        let [polls, finds] = seen;
+        let (has_polled, has_found) = (polls != self.polls, finds != self.finds);
+        (self.polls, self.finds) = (polls, finds);
+        self.quiet = if has_found { 0 } else { self.quiet.saturating_add(1) };
+        has_polled && self.quiet < QUIET
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::paces::tests::state;
+
+    #[test]
+    fn the_driver_waits_for_events_where_the_program_polls_in_vain() {
+        let shared = Shared::new(state(1e6));
+        let mut program = Program::default();
+        let mut is_parked = |polls| {
+            (0..polls).for_each(|_| _ = shared.poll());
+            program.is_at_it(&shared)
+        };
+        assert!(!is_parked(0));
+        for _ in 0..2 {
+            ring(&shared.wake);
+            assert!(is_parked(1), "it has found something");
+            assert_eq!((1..).take_while(|_| is_parked(1)).last(), Some(QUIET - 1));
+            assert!(!is_parked(1));
+        }
+        ring(&shared.wake);
+        assert!(is_parked(1) && !is_parked(0), "it computes");
+    }
 
     #[test]
     fn who_polls_while_the_driver_is_to_end_does_not_let_it_sleep_on() {
