@@ -56,6 +56,12 @@ const SHUT_MOST: usize = 8;
 pub(crate) const SMALL: u64 = 2 * SEGMENT as u64;
 const SMALL_LEAD: f64 = 4.0 * SEGMENT as f64;
 
+/// A message of up to so many parts that need no spacing is handed over by these.
+const PARTS: usize = 3;
+
+/// Whether all has left is looked at when so much more could have: where the kernel is a packet behind it would be looked at twice.
+const SPARE: f64 = SEGMENT as f64;
+
 /// Wake-ups are often so late: where that is worth more than a pause, small messages by turns of their own would not reach the rate, nor would
 /// turns that did not make up for it.
 const LATE: Duration = Duration::from_micros(150);
@@ -69,6 +75,8 @@ pub(crate) struct Ask {
     pub(crate) frame: u64,
     /// The kernel does not space out what it sends, since it has sent so little.
     pub(crate) is_young: bool,
+    /// The kernel has been told of no rate for it. Once it is, it has a timer for each packet, for good.
+    pub(crate) is_untold: bool,
     /// How long its turns are, by the usual ones: more than 0.
     pub(crate) share: f64,
 }
@@ -146,7 +154,8 @@ pub(crate) struct Pacer {
     leaving: Vec<(ProcId, f64)>,
     /// The turn that was given last is the first one after a rest.
     is_first: bool,
-    /// The last turn was cut short by a window: the kernel has no more to space out, so the next one waits until that has left.
+    /// The last turn was cut short by a window, or was a part that needs no spacing: the kernel has no more to space out, so the next one waits
+    /// until that has left.
     is_cut: bool,
     /// The present turn waits for what the kernel had not sent of the one before.
     has_waited: bool,
@@ -229,6 +238,19 @@ impl Pacer {
         self.need_no_spacing(self.level as u64)
     }
 
+    /// What may leave at once of a message for which the kernel need not be told of a rate: it is a few such parts, and each takes longer than
+    /// wake-ups are late.
+    pub(crate) fn part_of(&self, ask: Ask) -> Option<usize> {
+        let is_ours = ask.is_untold && !ask.is_young;
+        if !is_ours || self.is_filling() || self.need_no_spacing(ask.backlog) {
+            return None;
+        }
+        let excess = 1.0 - self.rate / self.slack.interface;
+        let part = whole((SMALL as f64 / excess) as usize).min(self.turn());
+        let is_worth = part as f64 >= 2.0 * self.usually_late();
+        (is_worth && ask.backlog <= (PARTS * part) as u64).then_some(part)
+    }
+
     /// Whether the rate is all that the interface carries.
     fn is_filling(&self) -> bool {
         self.rate >= self.slack.interface
@@ -294,7 +316,7 @@ impl Pacer {
     /// Nothing more is to be written for `peer`: [`Self::gone`] names it when what has been written has left.
     pub(crate) fn leave(&mut self, peer: ProcId) {
         if !self.leaving.iter().any(|(known, _)| *known == peer) {
-            self.leaving.push((peer, self.level));
+            self.leaving.push((peer, self.level + SPARE));
         }
     }
 
@@ -326,9 +348,11 @@ impl Pacer {
         if ask.backlog == 0 {
             return Turn::Now(usize::MAX);
         }
-        let turn = self.turn_for(ask);
+        let part = self.part_of(ask);
+        let turn = part.unwrap_or_else(|| self.turn_for(ask));
         if self.called.take_if(|called| *called == peer).is_some() {
             self.is_first = false;
+            self.is_cut |= part.is_some();
             return Turn::Now(turn);
         }
         if self.waiting.contains_key(&peer) {
@@ -361,6 +385,7 @@ impl Pacer {
                 self.upkeep.forget();
             }
             self.begin_turn();
+            self.is_cut |= part.is_some();
             return Turn::Now(turn);
         }
         self.waiting.insert(peer, ask.is_young);

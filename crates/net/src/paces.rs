@@ -112,6 +112,9 @@ pub(crate) fn wire_bits(bytes: u64) -> f64 {
     bytes as f64 * 8.0 / PAYLOAD
 }
 
+/// A moment that differs by less is the same.
+const SAME: Duration = Duration::from_micros(1);
+
 impl Paces {
     pub(crate) fn new(pacing: &Pacing, me: ProcId) -> Self {
         let now = Instant::now();
@@ -345,8 +348,15 @@ impl State {
         let Some(Paced { pacer, claims, .. }) = self.paces.get(cluster) else { return Ok(None) };
         let share = node.map_or(1.0, |node| claims.share(node));
         let frame = self.endpoint.frame_bytes(link.peer);
-        let ask = Ask { backlog, frame, is_young: link.written < YOUNG, share };
+        let ask = Ask {
+            backlog,
+            frame,
+            is_young: link.written < YOUNG,
+            is_untold: link.paced_to.is_none(),
+            share,
+        };
         let Turn::Now(most) = pacer.ask(link.peer, ask, now) else { return Ok(None) };
+        let part = pacer.part_of(ask);
         // All that there is, on a path which any window covers, and nobody waits: what the window lets out is no matter.
         let is_free = backlog <= most as u64 && !pacer.has_waiting() && link.is_short();
         let is_bounded = pacer.is_bounded_by_window() && backlog > 0 && !is_free;
@@ -369,7 +379,8 @@ impl State {
         // What needs no spacing does not slow the kernel down: it is not as easily made faster again. But for what a pause let go at once. And
         // once told of any rate the kernel has a timer for each packet.
         let is_other = |known| backlog > SMALL || known < told || known == u64::MAX && backlog > 0;
-        let needs_spacing = link.written >= YOUNG && !pacer.need_no_spacing(backlog);
+        let needs_spacing =
+            link.written >= YOUNG && part.is_none() && !pacer.need_no_spacing(backlog);
         if link.paced_to.map_or(needs_spacing, is_other) {
             link.pace(Pace { told, rate, is_behind })?;
         }
@@ -450,10 +461,6 @@ impl State {
     /// The turn of somebody who sends to this cluster may have come.
     pub(crate) fn turn_due(&mut self, cluster: u16) {
         let Some(paced) = self.paces.get(cluster) else { return };
-        if paced.armed.is_some_and(|armed| armed > Instant::now()) {
-            // A timer that an earlier one has taken the place of: renewed, there would be ever more of them.
-            return;
-        }
         paced.armed = None;
         self.look_back(cluster);
         while let Some(peer) = self.paces.next(cluster, Instant::now()) {
@@ -467,9 +474,10 @@ impl State {
     pub(crate) fn arm_turn(&mut self, cluster: u16) {
         let Some(paced) = self.paces.get(cluster) else { return };
         let Some(due) = paced.pacer.due() else { return };
-        if paced.armed.is_none_or(|armed| armed > due) {
+        // What is reckoned anew is hardly ever the same to the nanosecond.
+        if paced.armed.is_none_or(|armed| armed > due || due > armed + SAME) {
             paced.armed = Some(due);
-            self.timers.set(due, Due::Turn(cluster));
+            self.timers.move_to(due, Due::Turn(cluster));
         }
     }
 }
@@ -637,7 +645,8 @@ pub(crate) mod tests {
     fn wait_on(state: &mut State) {
         let now = Instant::now();
         let pacer = &mut state.paces.get(1).unwrap().pacer;
-        let ask = Ask { backlog: 1 << 30, frame: 1 << 30, is_young: false, share: 1.0 };
+        let ask =
+            Ask { backlog: 1 << 30, frame: 1 << 30, is_young: false, is_untold: false, share: 1.0 };
         while let Turn::Now(most) = pacer.ask(FAR, ask, now) {
             pacer.wrote(FAR, most, now);
         }

@@ -66,11 +66,12 @@ struct Seated {
 }
 
 impl Seated {
-    /// When it is to be reminded of stepping, if that is not to come anyway.
+    /// When it is to be reminded of stepping, if that is not to come anyway. What is wanted now is not put off by being wanted again.
     fn alarm(&mut self, now: Instant) -> Option<Instant> {
-        let due = if self.broker.wants_step(now) { Some(now) } else { self.broker.due() };
+        let is_wanted = self.broker.wants_step(now);
+        let due = if is_wanted { Some(now) } else { self.broker.due() };
         let due = due?.max(self.next);
-        if self.alarm.is_some_and(|alarm| alarm <= due) {
+        if self.alarm.is_some_and(|alarm| alarm == due || is_wanted && alarm < due) {
             return None;
         }
         self.alarm = Some(due);
@@ -541,7 +542,7 @@ impl State {
         };
         if !has_looked || !seated.broker.wants_step(now) || now < seated.next {
             if let Some(due) = seated.alarm(now) {
-                self.timers.set(due, Due::Step);
+                self.timers.move_to(due, Due::Step);
             }
             return false;
         }
@@ -554,7 +555,7 @@ impl State {
             }
         }
         if let Some(due) = seated.alarm(now) {
-            self.timers.set(due, Due::Step);
+            self.timers.move_to(due, Due::Step);
         }
         let has_told = !orders.is_empty() || !notices.is_empty();
         for (process, order) in orders {

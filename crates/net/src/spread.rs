@@ -441,7 +441,7 @@ impl State {
         let share = node.map_or(1.0, |node| paced.claims.share(node));
         let began = Instant::now();
         let frame = self.endpoint.frame_bytes(id);
-        let ask = Ask { backlog, frame, is_young: false, share };
+        let ask = Ask { backlog, frame, is_young: false, is_untold: false, share };
         let Turn::Now(most) = paced.pacer.ask(id, ask, began) else { return None };
         let waits = usize::try_from(backlog).map_or(most, |waits| most.min(waits));
         let (rate, has_others) = (paced.pacer.socket_rate(id, waits), paced.pacer.has_waiting());
@@ -657,7 +657,8 @@ mod tests {
         let node = network.add_node(cluster, rate(50e6));
         let path = gridmpi_rate::Path { node, interface: rate(50e6), link };
         paced.claims.go_over(path, link);
-        let ask = Ask { backlog: 1 << 20, frame: 1 << 20, is_young: false, share: 1.0 };
+        let ask =
+            Ask { backlog: 1 << 20, frame: 1 << 20, is_young: false, is_untold: false, share: 1.0 };
         let Turn::Now(most) = paced.pacer.ask(first, ask, now) else {
             panic!("nobody is before it")
         };

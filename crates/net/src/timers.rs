@@ -15,7 +15,7 @@ use rustix::time::{
 
 use crate::poller::Token;
 
-/// What is due. Its owner checks whether it still is: entries are never taken back.
+/// What is due. Its owner checks whether it still is: entries are taken back only by [`Timers::move_to`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Due {
     /// Acknowledgements that found nothing to ride on.
@@ -44,6 +44,8 @@ pub(crate) enum Due {
 pub(crate) struct Timers {
     fd: OwnedFd,
     heap: BinaryHeap<Reverse<(Instant, Due)>>,
+    /// When those are due that may be moved, or were: other entries of the heap for them count no longer.
+    moved: Vec<(Due, Instant)>,
     armed: Option<Instant>,
 }
 
@@ -51,7 +53,7 @@ impl Timers {
     pub(crate) fn new() -> io::Result<Self> {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         let fd = timerfd_create(TimerfdClockId::Monotonic, flags)?;
-        Ok(Self { fd, heap: BinaryHeap::new(), armed: None })
+        Ok(Self { fd, heap: BinaryHeap::new(), moved: Vec::new(), armed: None })
     }
 
     /// Readable when something is due.
@@ -62,6 +64,13 @@ impl Timers {
     pub(crate) fn set(&mut self, at: Instant, due: Due) {
         self.heap.push(Reverse((at, due)));
         self.arm();
+    }
+
+    /// The same, but where it was set by this before that counts no longer. What is moved is never [`set`](Self::set).
+    pub(crate) fn move_to(&mut self, at: Instant, due: Due) {
+        self.moved.retain(|(other, _)| *other != due);
+        self.moved.push((due, at));
+        self.set(at, due);
     }
 
     /// The descriptor is readable: what is due.
@@ -75,15 +84,27 @@ impl Timers {
             && at <= now
         {
             self.heap.pop();
-            due.push(what);
+            if self.counts(at, what) {
+                due.push(what);
+            }
         }
         self.arm();
         due
     }
 
+    /// Whether that entry was not moved since.
+    fn counts(&self, at: Instant, due: Due) -> bool {
+        self.moved.iter().all(|(other, moved)| *other != due || *moved == at)
+    }
+
     fn arm(&mut self) {
+        while let Some(&Reverse((at, due))) = self.heap.peek()
+            && !self.counts(at, due)
+        {
+            self.heap.pop();
+        }
         let Some(&Reverse((at, _))) = self.heap.peek() else { return };
-        if self.armed.is_some_and(|armed| armed <= at) {
+        if self.armed == Some(at) {
             return;
         }
         // Zero would disarm it.
@@ -115,5 +136,28 @@ mod tests {
         let due = timers.expired(now + Duration::from_secs(1));
         assert_eq!(due, [1, 2].map(|peer| Due::Dial(ProcId(peer), Strand::FIRST)));
         assert_eq!(timers.armed, Some(now + Duration::from_secs(60)));
+    }
+
+    #[test]
+    fn what_is_moved_comes_once_and_the_descriptor_is_not_readable_before() {
+        let mut timers = Timers::new().unwrap();
+        let now = Instant::now();
+        let [soon, later, last] = [10, 50, 90].map(|ms| now + Duration::from_millis(ms));
+        for at in [later, soon, last] {
+            timers.move_to(at, Due::Turn(1));
+            assert_eq!(timers.armed, Some(at));
+        }
+        timers.set(later, Due::Tick);
+        timers.move_to(soon, Due::Turn(2));
+        assert_eq!(timers.armed, Some(soon));
+        assert_eq!(timers.expired(soon), [Due::Turn(2)]);
+        assert_eq!(timers.armed, Some(later));
+        assert_eq!(timers.expired(later), [Due::Tick]);
+        // It was moved away from there, and moved again after it has come what was set before counts no more.
+        assert_eq!(timers.expired(last), [Due::Turn(1)]);
+        timers.move_to(last, Due::Turn(1));
+        timers.move_to(soon, Due::Turn(1));
+        assert_eq!(timers.expired(soon), [Due::Turn(1)]);
+        assert_eq!(timers.expired(last), []);
     }
 }

@@ -161,3 +161,59 @@ fn where_a_late_wake_up_costs_more_than_a_pause_is_worth_short_ones_wait_for_les
     assert!((lead(25e6) - 3750.0).abs() < 1.0, "200 Mbit/s");
     assert_eq!(lead(1.25e9), SMALL_LEAD, "10 Gbit/s");
 }
+
+/// A message of so many segments over a connection whose kernel has been told of no rate.
+fn untold(segments: usize) -> Ask {
+    let bytes = (segments * SEGMENT) as u64;
+    Ask { backlog: bytes, frame: bytes, is_untold: true, ..LARGE }
+}
+
+#[test]
+fn a_message_of_a_few_parts_goes_by_these_and_the_kernel_is_told_of_no_rate() {
+    let mut world = World::new(1);
+    world.pacer.set_slack(slack(2.5 * RATE, 0.0));
+    // The interface lets out three fifths of it sooner: of three segments less than two.
+    let part = 3 * SEGMENT;
+    let ask = |world: &mut World, segments| world.pacer.ask(ProcId(0), untold(segments), world.now);
+    assert_eq!(ask(&mut world, 7), Turn::Now(part));
+    world.pacer.wrote(ProcId(0), part, world.now);
+    // The next part waits until that has left, as nobody spaces it out.
+    assert_eq!(ask(&mut world, 4), Turn::Later);
+    let wait = (world.pacer.due().unwrap() - world.now).as_secs_f64();
+    assert!((wait * RATE - (part as f64 - LEAD)).abs() < 1.0, "{wait}");
+    world.now = world.pacer.due().unwrap();
+    assert_eq!(world.pacer.next(world.now), Some(ProcId(0)));
+    assert_eq!(ask(&mut world, 4), Turn::Now(part));
+    world.pacer.wrote(ProcId(0), part, world.now);
+    // Nor does who comes after it go on at once.
+    assert_eq!(ask(&mut world, 3), Turn::Later);
+    let again = (world.pacer.due().unwrap() - world.now).as_secs_f64();
+    assert!(again * RATE >= part as f64 - 1.0, "{again}");
+}
+
+#[test]
+fn what_is_no_message_of_a_few_parts_is_spaced_out_by_the_kernel() {
+    let mut world = World::new(1);
+    world.pacer.set_slack(slack(2.5 * RATE, 0.0));
+    let (few, segment) = (PARTS * 3, SEGMENT);
+    assert_eq!(world.pacer.part_of(untold(few)), Some(3 * segment));
+    assert_eq!(world.pacer.part_of(untold(few + 1)), None, "it is long");
+    assert_eq!(world.pacer.part_of(untold(3)), None, "it needs none");
+    assert_eq!(world.pacer.part_of(Ask { is_untold: false, ..untold(few) }), None);
+    assert_eq!(world.pacer.part_of(Ask { is_young: true, ..untold(few) }), None);
+    // Of an interface nothing is known: only of short messages.
+    world.pacer.set_slack(slack(f64::INFINITY, 0.0));
+    assert_eq!(world.pacer.part_of(untold(PARTS * 2)), Some(2 * segment));
+    // It carries no more than the rate: what is longer than a turn has to give way when it is told to.
+    world.pacer.set_slack(slack(RATE, 0.0));
+    let turn = world.pacer.turn();
+    assert_eq!(world.pacer.part_of(untold(turn / segment)), None);
+    assert_eq!(world.pacer.part_of(untold(turn / segment + 1)), None);
+    // Nearly all that it carries: parts are no longer than turns.
+    world.pacer.set_slack(slack(1.01 * RATE, 0.0));
+    assert_eq!(world.pacer.part_of(untold(turn / segment + 1)), Some(turn));
+    // Each would be over before the next wake-up.
+    world.pacer.set_rate(20.0 * RATE, world.now);
+    world.pacer.set_slack(slack(50.0 * RATE, 0.0));
+    assert_eq!(world.pacer.part_of(untold(few)), None);
+}
