@@ -142,6 +142,7 @@ impl State {
             self.repace(repaced);
         }
         // At a higher rate the next turn comes sooner.
-        (0u16..).take(self.paces.clusters()).for_each(|cluster| self.arm_turn(cluster));
+        let clusters = (0u16..).take(self.paces.clusters());
+        clusters.for_each(|cluster| self.arm_turn_if_sooner(cluster));
     }
 }

@@ -20,8 +20,8 @@ use crate::state::{Signs, State, ring};
 const PARK: Duration = Duration::from_millis(1);
 
 /// So many looks without an event, and the driver waits for the next one itself: a program that waits for what its own MPI does may poll for
-/// hours, and the processor has others to run.
-const QUIET: u32 = 8;
+/// hours, and the processor has others to run. It is longer than messages there and back take, since both look at what comes then.
+const QUIET: u32 = 32;
 
 /// What all threads share.
 pub(crate) struct Shared {
@@ -31,7 +31,7 @@ pub(crate) struct Shared {
     wake: Arc<OwnedFd>,
     /// Counts the program's polls.
     polls: AtomicU64,
-    /// Counts those of them that found something.
+    /// Counts those of them, and of its waits, that found something.
     finds: AtomicU64,
     /// A program thread waits for events.
     has_leader: AtomicBool,
@@ -112,6 +112,7 @@ impl Shared {
     fn lead(&self, has_waited: bool, ready: &[Ready]) -> Held<'_, State> {
         let mut state = self.state.lock();
         if has_waited {
+            self.finds.fetch_add(u64::from(!ready.is_empty()), Ordering::Relaxed);
             state.handle(ready, true);
         }
         self.has_leader.store(false, Ordering::SeqCst);

@@ -59,7 +59,8 @@ const SMALL_LEAD: f64 = 4.0 * SEGMENT as f64;
 /// A message of up to so many parts that need no spacing is handed over by these.
 const PARTS: usize = 3;
 
-/// Whether all has left is looked at when so much more could have: where the kernel is a packet behind it would be looked at twice.
+/// It is looked whether all has left when so much more could have, and no later than a wake-up may be: where the kernel is a packet behind it would
+/// be looked at twice.
 const SPARE: f64 = SEGMENT as f64;
 
 /// Wake-ups are often so late: where that is worth more than a pause, small messages by turns of their own would not reach the rate, nor would
@@ -75,7 +76,7 @@ pub(crate) struct Ask {
     pub(crate) frame: u64,
     /// The kernel does not space out what it sends, since it has sent so little.
     pub(crate) is_young: bool,
-    /// The kernel has been told of no rate for it. Once it is, it has a timer for each packet, for good.
+    /// The kernel spaces nothing out for it unless it is told of a rate. Once it is, it has a timer for each packet, for good.
     pub(crate) is_untold: bool,
     /// How long its turns are, by the usual ones: more than 0.
     pub(crate) share: f64,
@@ -107,7 +108,7 @@ pub(crate) enum Lead {
 /// The path's part in what leaves faster than the rate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slack {
-    /// What the interface carries, bytes per second: more it holds back by itself. Endless where that is not known, or the rate is not to be
+    /// What the interface carries, bytes per second: more it holds back by itself. No bound where that is not known, or the rate is not to be
     /// exceeded.
     pub(crate) interface: f64,
     /// What a pause is worth at most, bytes: so much may leave at once after it.
@@ -154,9 +155,10 @@ pub(crate) struct Pacer {
     leaving: Vec<(ProcId, f64)>,
     /// The turn that was given last is the first one after a rest.
     is_first: bool,
-    /// The last turn was cut short by a window, or was a part that needs no spacing: the kernel has no more to space out, so the next one waits
-    /// until that has left.
+    /// The last turn was cut short by a window: the kernel has no more to space out, so the next one waits until that has left.
     is_cut: bool,
+    /// It was a part that needs no spacing: the same.
+    is_part: bool,
     /// The present turn waits for what the kernel had not sent of the one before.
     has_waited: bool,
     /// How many have been put back since somebody wrote.
@@ -193,6 +195,7 @@ impl Pacer {
             lead: Lead::default(),
             is_first: false,
             is_cut: false,
+            is_part: false,
             has_waited: false,
             upkeep: Upkeep::default(),
         }
@@ -240,15 +243,21 @@ impl Pacer {
 
     /// What may leave at once of a message for which the kernel need not be told of a rate: it is a few such parts, and each takes longer than
     /// wake-ups are late.
-    pub(crate) fn part_of(&self, ask: Ask) -> Option<usize> {
-        let is_ours = ask.is_untold && !ask.is_young;
-        if !is_ours || self.is_filling() || self.need_no_spacing(ask.backlog) {
+    fn part_of(&self, ask: Ask) -> Option<usize> {
+        let is_known = self.slack.interface < f64::MAX && !self.is_filling();
+        let is_free = ask.is_untold && !ask.is_young;
+        if !is_known || !is_free || self.need_no_spacing(ask.backlog) {
             return None;
         }
         let excess = 1.0 - self.rate / self.slack.interface;
-        let part = whole((SMALL as f64 / excess) as usize).min(self.turn());
+        let part = whole((SMALL as f64 / excess) as usize).min(self.turn_of(ask.share));
         let is_worth = part as f64 >= 2.0 * self.usually_late();
         (is_worth && ask.backlog <= (PARTS * part) as u64).then_some(part)
+    }
+
+    /// Whether the present turn is such a part.
+    pub(crate) const fn is_part(&self) -> bool {
+        self.is_part
     }
 
     /// Whether the rate is all that the interface carries.
@@ -316,7 +325,8 @@ impl Pacer {
     /// Nothing more is to be written for `peer`: [`Self::gone`] names it when what has been written has left.
     pub(crate) fn leave(&mut self, peer: ProcId) {
         if !self.leaving.iter().any(|(known, _)| *known == peer) {
-            self.leaving.push((peer, self.level + SPARE));
+            let spare = SPARE.min(2.0 * self.usually_late());
+            self.leaving.push((peer, self.level + spare));
         }
     }
 
@@ -348,11 +358,12 @@ impl Pacer {
         if ask.backlog == 0 {
             return Turn::Now(usize::MAX);
         }
-        let part = self.part_of(ask);
+        // Those behind others would wait for all of them once for each part.
+        let part = self.part_of(ask).filter(|_| self.is_alone(peer));
         let turn = part.unwrap_or_else(|| self.turn_for(ask));
         if self.called.take_if(|called| *called == peer).is_some() {
             self.is_first = false;
-            self.is_cut |= part.is_some();
+            self.is_part = part.is_some();
             return Turn::Now(turn);
         }
         if self.waiting.contains_key(&peer) {
@@ -385,7 +396,7 @@ impl Pacer {
                 self.upkeep.forget();
             }
             self.begin_turn();
-            self.is_cut |= part.is_some();
+            self.is_part = part.is_some();
             return Turn::Now(turn);
         }
         self.waiting.insert(peer, ask.is_young);
@@ -399,7 +410,7 @@ impl Pacer {
 
     /// Somebody is given a turn: nothing that was so of the one before is so of this one.
     fn begin_turn(&mut self) {
-        (self.is_cut, self.has_waited) = (false, false);
+        (self.is_cut, self.is_part, self.has_waited) = (false, false, false);
         self.beside = 0.0;
     }
 
@@ -599,7 +610,8 @@ impl Pacer {
 
     /// How much may be before a turn of `peer`. Its own it cannot meet, if the kernel spaces it out.
     fn lead(&self, peer: ProcId, is_young: bool) -> f64 {
-        let goes_on = self.last == Some(peer) && !is_young && !self.is_cut;
+        let is_spaced = !is_young && !self.is_cut && !self.is_part;
+        let goes_on = self.last == Some(peer) && is_spaced;
         if goes_on { self.turn() as f64 / 2.0 } else { LEAD }
     }
 

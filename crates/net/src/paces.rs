@@ -352,11 +352,10 @@ impl State {
             backlog,
             frame,
             is_young: link.written < YOUNG,
-            is_untold: link.paced_to.is_none(),
+            is_untold: link.paced_to.is_none() && link.is_short(),
             share,
         };
         let Turn::Now(most) = pacer.ask(link.peer, ask, now) else { return Ok(None) };
-        let part = pacer.part_of(ask);
         // All that there is, on a path which any window covers, and nobody waits: what the window lets out is no matter.
         let is_free = backlog <= most as u64 && !pacer.has_waiting() && link.is_short();
         let is_bounded = pacer.is_bounded_by_window() && backlog > 0 && !is_free;
@@ -380,7 +379,7 @@ impl State {
         // once told of any rate the kernel has a timer for each packet.
         let is_other = |known| backlog > SMALL || known < told || known == u64::MAX && backlog > 0;
         let needs_spacing =
-            link.written >= YOUNG && part.is_none() && !pacer.need_no_spacing(backlog);
+            link.written >= YOUNG && !pacer.is_part() && !pacer.need_no_spacing(backlog);
         if link.paced_to.map_or(needs_spacing, is_other) {
             link.pace(Pace { told, rate, is_behind })?;
         }
@@ -470,12 +469,21 @@ impl State {
         self.arm_turn(cluster);
     }
 
-    /// Sees to it that the next turn is not missed, nor the end of one who has had its last.
+    /// Sees to it that the next turn is not missed, nor the end of one who has had its last, and that nobody wakes for them before.
     pub(crate) fn arm_turn(&mut self, cluster: u16) {
+        // What is reckoned anew is hardly ever the same to the nanosecond.
+        self.arm_turn_where(cluster, |armed, due| due + SAME < armed || due > armed + SAME);
+    }
+
+    /// The same, but where it comes later who wakes too early looks again: to move a timer may take longer than all else that a new rate takes.
+    pub(crate) fn arm_turn_if_sooner(&mut self, cluster: u16) {
+        self.arm_turn_where(cluster, |armed, due| due + SAME < armed);
+    }
+
+    fn arm_turn_where(&mut self, cluster: u16, is_other: impl Fn(Instant, Instant) -> bool) {
         let Some(paced) = self.paces.get(cluster) else { return };
         let Some(due) = paced.pacer.due() else { return };
-        // What is reckoned anew is hardly ever the same to the nanosecond.
-        if paced.armed.is_none_or(|armed| armed > due || due > armed + SAME) {
+        if paced.armed.is_none_or(|armed| is_other(armed, due)) {
             paced.armed = Some(due);
             self.timers.move_to(due, Due::Turn(cluster));
         }
@@ -592,6 +600,19 @@ pub(crate) mod tests {
         let (_, token) = state.peers[&peer].links[0];
         let Some(Socket::Link(link)) = state.sockets.get(token) else { panic!("it is lost") };
         link.written
+    }
+
+    #[test]
+    fn where_the_program_names_a_rate_nothing_goes_by_parts() {
+        let (mut state, _ends, [_, far]) = with_broker();
+        let ask = Ask { backlog: 6000, frame: 6000, is_young: false, is_untold: true, share: 1.0 };
+        let now = Instant::now();
+        for (held, is_part) in [(None, true), (Rate::from_bits_per_second(8e6), false)] {
+            state.hold(held);
+            let pacer = &mut state.paces.get(1).unwrap().pacer;
+            assert!(matches!(pacer.ask(far, ask, now), Turn::Now(_)));
+            assert_eq!(pacer.is_part(), is_part, "{held:?}");
+        }
     }
 
     #[test]

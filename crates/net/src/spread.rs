@@ -560,6 +560,38 @@ mod tests {
         (state, far)
     }
 
+    /// Of the only connection, once all but its first segments have been written: what was, and what the kernel was told of.
+    fn only(state: &mut State) -> (u64, Option<u64>) {
+        state.transmit(FAR);
+        let token = state.peer(FAR).links[0].1;
+        let Some(Socket::Link(link)) = state.sockets.get(token) else { panic!("it is lost") };
+        (link.written - YOUNG, link.paced_to)
+    }
+
+    #[test]
+    fn a_message_by_parts_leaves_the_kernel_without_a_rate_and_a_longer_one_does_not() {
+        for (segments, is_told) in [(7, false), (20, true)] {
+            let (mut state, _far) = with_links_and(1, segments * SEGMENT);
+            let token = state.peer(FAR).links[0].1;
+            let Some(Socket::Link(link)) = state.sockets.get(token) else { panic!("it is lost") };
+            assert!(link.is_short(), "the loopback interface");
+            link.written = YOUNG;
+            let pacer = &mut state.paces.get(1).unwrap().pacer;
+            let interface = 2.5 * pacer.rate();
+            pacer.set_slack(crate::pace::Slack { interface, pause: 0.0, late: f64::INFINITY });
+            let (written, told) = only(&mut state);
+            assert!((1..segments * SEGMENT).contains(&(written as usize)), "{written}");
+            assert_eq!(told.is_some(), is_told, "{segments}: {told:?}");
+            let until = Instant::now() + Duration::from_secs(20);
+            while state.endpoint.unwritten_bytes(FAR) > 0 {
+                assert!(Instant::now() < until, "it waits for ever");
+                std::thread::sleep(Duration::from_millis(1));
+                state.turn_due(1);
+            }
+            assert_eq!(only(&mut state).1.is_some(), is_told);
+        }
+    }
+
     /// What was written on each of its connections.
     fn written(state: &mut State) -> Vec<u64> {
         let State { peers, sockets, .. } = state;

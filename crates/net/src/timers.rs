@@ -44,8 +44,6 @@ pub(crate) enum Due {
 pub(crate) struct Timers {
     fd: OwnedFd,
     heap: BinaryHeap<Reverse<(Instant, Due)>>,
-    /// When those are due that may be moved, or were: other entries of the heap for them count no longer.
-    moved: Vec<(Due, Instant)>,
     armed: Option<Instant>,
 }
 
@@ -53,7 +51,7 @@ impl Timers {
     pub(crate) fn new() -> io::Result<Self> {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         let fd = timerfd_create(TimerfdClockId::Monotonic, flags)?;
-        Ok(Self { fd, heap: BinaryHeap::new(), moved: Vec::new(), armed: None })
+        Ok(Self { fd, heap: BinaryHeap::new(), armed: None })
     }
 
     /// Readable when something is due.
@@ -66,10 +64,9 @@ impl Timers {
         self.arm();
     }
 
-    /// The same, but where it was set by this before that counts no longer. What is moved is never [`set`](Self::set).
+    /// The same, but what was set of it before counts no longer.
     pub(crate) fn move_to(&mut self, at: Instant, due: Due) {
-        self.moved.retain(|(other, _)| *other != due);
-        self.moved.push((due, at));
+        self.heap.retain(|Reverse((_, other))| *other != due);
         self.set(at, due);
     }
 
@@ -84,25 +81,13 @@ impl Timers {
             && at <= now
         {
             self.heap.pop();
-            if self.counts(at, what) {
-                due.push(what);
-            }
+            due.push(what);
         }
         self.arm();
         due
     }
 
-    /// Whether that entry was not moved since.
-    fn counts(&self, at: Instant, due: Due) -> bool {
-        self.moved.iter().all(|(other, moved)| *other != due || *moved == at)
-    }
-
     fn arm(&mut self) {
-        while let Some(&Reverse((at, due))) = self.heap.peek()
-            && !self.counts(at, due)
-        {
-            self.heap.pop();
-        }
         let Some(&Reverse((at, _))) = self.heap.peek() else { return };
         if self.armed == Some(at) {
             return;

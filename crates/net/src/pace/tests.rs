@@ -433,11 +433,11 @@ fn one_is_gone_when_its_last_byte_has_left_whoever_comes_after_it() {
     world.now += TURN / 2;
     world.pacer.wrote(ProcId(1), turn, world.now);
     world.pacer.received(100_000, world.now);
-    assert!(world.pacer.due().unwrap() - began < TURN + Duration::from_secs_f64(SPARE / RATE));
+    assert!(world.pacer.due().unwrap() - began < TURN + 2 * LATE);
     // What is left of it leaves at a quarter of the rate.
     world.pacer.set_rate(RATE / 4.0, world.now);
     let due = world.pacer.due().unwrap();
-    let wanted = ((turn as f64 + SPARE) / RATE - TURN.as_secs_f64() / 2.0) * 4.0;
+    let wanted = (turn as f64 / RATE + 2.0 * LATE.as_secs_f64() - TURN.as_secs_f64() / 2.0) * 4.0;
     assert!(((due - world.now).as_secs_f64() - wanted).abs() < 1e-6, "{wanted}");
     assert_eq!(world.pacer.gone(due - Duration::from_micros(1)), None);
     world.pacer.leave(ProcId(1));

@@ -89,8 +89,8 @@ fn nobody_waits_twice_for_one_whose_peer_does_not_read() {
 }
 
 /// How many times another waits on for one that others on its interface have held up, whose peer then reads so much of a turn in the time of one,
-/// up to ten; a window that is shut counts for so many microseconds in it.
-fn waits(read: f64, unread_us: u64) -> usize {
+/// up to ten; that its window is shut the kernel counts by ticks of 4 ms, of which a look has so many.
+fn waits(read: f64, ticks: f64) -> usize {
     let mut world = going_on();
     let turn = world.pacer.turn();
     let mut sent = 0.1 * turn as f64;
@@ -98,11 +98,12 @@ fn waits(read: f64, unread_us: u64) -> usize {
     pass(&mut world, &mut sent, 0.1);
     assert!(world.pacer.is_held_up());
     assert_eq!(world.ask(1, 1 << 20), Turn::Later);
-    let mut progress = busy(sent as usize);
+    let (mut progress, mut passed) = (busy(sent as usize), 0.0);
     let is_named = |_| {
         world.now = world.now.max(world.pacer.due().unwrap());
         progress.sent += (read * turn as f64) as u64;
-        progress.unread_us += unread_us;
+        passed += ticks;
+        progress.unread_us = 4_000 * passed as u64;
         if let Some(peer) = world.pacer.over(world.now) {
             world.pacer.looked(peer, Some(progress), world.now);
         }
@@ -114,11 +115,12 @@ fn waits(read: f64, unread_us: u64) -> usize {
 
 #[test]
 fn nobody_waits_on_for_one_whose_peer_reads_slowly() {
-    let tick = 4_000;
     for read in [0.0, 0.05] {
-        assert!(waits(read, tick) <= 2, "{read}: {}", waits(read, tick));
-        // The kernel did not say so: others are on its interface.
-        assert!(waits(read, 0) >= 5, "{read}: {}", waits(read, 0));
+        assert!(waits(read, 1.0) <= 2, "{read}: {}", waits(read, 1.0));
+        // Looks that saw no tick cannot tell.
+        assert!(waits(read, 0.4) <= 4, "{read}: {}", waits(read, 0.4));
+        // The kernel does not say so: others are on its interface.
+        assert!(waits(read, 0.0) >= 5, "{read}: {}", waits(read, 0.0));
     }
 }
 

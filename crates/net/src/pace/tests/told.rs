@@ -185,7 +185,7 @@ fn a_message_of_a_few_parts_goes_by_these_and_the_kernel_is_told_of_no_rate() {
     assert_eq!(world.pacer.next(world.now), Some(ProcId(0)));
     assert_eq!(ask(&mut world, 4), Turn::Now(part));
     world.pacer.wrote(ProcId(0), part, world.now);
-    // Nor does who comes after it go on at once.
+    // Nor does what comes after that go on at once.
     assert_eq!(ask(&mut world, 3), Turn::Later);
     let again = (world.pacer.due().unwrap() - world.now).as_secs_f64();
     assert!(again * RATE >= part as f64 - 1.0, "{again}");
@@ -201,9 +201,9 @@ fn what_is_no_message_of_a_few_parts_is_spaced_out_by_the_kernel() {
     assert_eq!(world.pacer.part_of(untold(3)), None, "it needs none");
     assert_eq!(world.pacer.part_of(Ask { is_untold: false, ..untold(few) }), None);
     assert_eq!(world.pacer.part_of(Ask { is_young: true, ..untold(few) }), None);
-    // Of an interface nothing is known: only of short messages.
+    // Of an interface nothing is known, or the rate is not to be exceeded.
     world.pacer.set_slack(slack(f64::INFINITY, 0.0));
-    assert_eq!(world.pacer.part_of(untold(PARTS * 2)), Some(2 * segment));
+    assert_eq!(world.pacer.part_of(untold(PARTS * 2)), None);
     // It carries no more than the rate: what is longer than a turn has to give way when it is told to.
     world.pacer.set_slack(slack(RATE, 0.0));
     let turn = world.pacer.turn();
@@ -216,4 +216,19 @@ fn what_is_no_message_of_a_few_parts_is_spaced_out_by_the_kernel() {
     world.pacer.set_rate(20.0 * RATE, world.now);
     world.pacer.set_slack(slack(50.0 * RATE, 0.0));
     assert_eq!(world.pacer.part_of(untold(few)), None);
+}
+
+#[test]
+fn who_waits_behind_others_has_all_of_its_message_in_a_turn() {
+    let mut world = World::new(2);
+    world.pacer.set_slack(slack(2.5 * RATE, 0.0));
+    world.go(0);
+    assert_eq!(world.ask(0, 1 << 20), Turn::Later);
+    assert_eq!(world.pacer.ask(ProcId(1), untold(5), world.now), Turn::Later);
+    world.now += Duration::from_millis(10);
+    assert_eq!(world.pacer.next(world.now), Some(ProcId(1)));
+    let Turn::Now(most) = world.pacer.ask(ProcId(1), untold(5), world.now) else {
+        panic!("it was called")
+    };
+    assert!(most >= 5 * SEGMENT && !world.pacer.is_part(), "{most}");
 }
