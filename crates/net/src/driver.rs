@@ -3,9 +3,9 @@
 //! Everybody waits on the same epoll descriptor, which also carries the timers and a wake-up event.
 //! At most one program thread waits there at a time (the *leader*); others wait for it on a condition
 //! variable. The driver waits there while no program thread makes progress; while one does it
-//! is parked and looks once a millisecond whether that still holds, unless nothing has happened for a while: then nobody is in anybody's
-//! way there. Events are level-triggered, so a
-//! thread that is woken and leaves an event to another loses nothing.
+//! is parked and looks once a millisecond whether that still holds, unless nothing has happened for
+//! a while: then nobody is in anybody's way there. Events are level-triggered, so a thread that is
+//! woken and leaves an event to another loses nothing.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -179,8 +179,8 @@ struct Program {
 impl Program {
     /// Whether it has polled since this was asked last, and has found something lately.
     fn is_at_it(&mut self, shared: &Shared) -> bool {
-        let seen = [&shared.polls, &shared.finds].map(|count| count.load(Ordering::Relaxed));
-        let [polls, finds] = seen;
+        let [polls, finds] =
+            [&shared.polls, &shared.finds].map(|count| count.load(Ordering::Relaxed));
         let (has_polled, has_found) = (polls != self.polls, finds != self.finds);
         (self.polls, self.finds) = (polls, finds);
         self.quiet = if has_found { 0 } else { self.quiet.saturating_add(1) };

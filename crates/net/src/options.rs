@@ -345,6 +345,15 @@ mod tests {
     /// For which every path is a long one.
     const FAST: u64 = u64::MAX / 2;
 
+    /// Both ends of a connection, and the near one's descriptor once more.
+    fn connected() -> (TcpStream, TcpStream, OwnedFd) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (far, _) = listener.accept().unwrap();
+        let fd = stream.try_clone().unwrap().into();
+        (stream, far, fd)
+    }
+
     #[test]
     fn timeouts_are_shorter_where_the_kernel_lets_us_choose() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -373,10 +382,7 @@ mod tests {
 
     #[test]
     fn a_higher_rate_counts_before_the_next_acknowledgement_where_there_is_an_opener() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (mut far, _) = listener.accept().unwrap();
-        let fd: OwnedFd = stream.try_clone().unwrap().into();
+        let (mut stream, mut far, fd) = connected();
         let mut control = CongestionControl::new(&fd, None, FAST);
         control.work(&fd, FAST, usize::MAX, u64::MAX);
         control.rest(&fd);
@@ -417,10 +423,7 @@ mod tests {
 
     #[test]
     fn the_kernel_says_how_long_a_peer_does_not_read() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (mut far, _) = listener.accept().unwrap();
-        let fd: OwnedFd = stream.try_clone().unwrap().into();
+        let (mut stream, mut far, fd) = connected();
         stream.write_all(&[0; 1000]).unwrap();
         far.read_exact(&mut [0; 1000]).unwrap();
         assert_eq!(progress(&fd).unwrap().unread_us, 0);
@@ -466,10 +469,7 @@ mod tests {
 
     #[test]
     fn a_short_path_is_left_to_the_systems_congestion_control_also_at_rest() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (mut far, _) = listener.accept().unwrap();
-        let fd: OwnedFd = stream.try_clone().unwrap().into();
+        let (mut stream, mut far, fd) = connected();
         let name = || getsockopt(&fd, TcpCongestion).unwrap();
         let own = name();
         // Until there is more to send than goes at once, or it is to be spaced out, it rests as it is.

@@ -232,7 +232,7 @@ impl Pacer {
     /// Whether so many bytes, which are all that there is, need not be spaced out: they are a turn at most, and the interface lets out only so
     /// much of them sooner than the rate does as a short message has.
     pub(crate) fn need_no_spacing(&self, bytes: u64) -> bool {
-        let excess = bytes as f64 * (1.0 - self.rate / self.slack.interface).max(0.0);
+        let excess = bytes as f64 * self.sooner();
         excess <= SMALL as f64 && bytes <= SMALL.max(self.turn() as u64)
     }
 
@@ -249,8 +249,7 @@ impl Pacer {
         if !is_known || !is_free || self.need_no_spacing(ask.backlog) {
             return None;
         }
-        let excess = 1.0 - self.rate / self.slack.interface;
-        let part = whole((SMALL as f64 / excess) as usize).min(self.turn_of(ask.share));
+        let part = whole((SMALL as f64 / self.sooner()) as usize).min(self.turn_of(ask.share));
         let is_worth = part as f64 >= 2.0 * self.usually_late();
         (is_worth && ask.backlog <= (PARTS * part) as u64).then_some(part)
     }
@@ -258,6 +257,11 @@ impl Pacer {
     /// Whether the present turn is such a part.
     pub(crate) const fn is_part(&self) -> bool {
         self.is_part
+    }
+
+    /// Which part of what it has the interface lets out sooner than the rate does.
+    fn sooner(&self) -> f64 {
+        (1.0 - self.rate / self.slack.interface).max(0.0)
     }
 
     /// Whether the rate is all that the interface carries.

@@ -24,17 +24,22 @@ fn with_links_and(count: usize, bytes: usize) -> (State, Vec<TcpStream>) {
     state.endpoint.send(FAR, ContextId::WORLD, Rank(0), 1, Mode::Standard, message);
     // As if the loopback interface had frames of a usual size.
     for (_, token) in state.peer(FAR).links.clone() {
-        let Some(Socket::Link(link)) = state.sockets.get(token) else { panic!("it is lost") };
+        let link = link(&mut state, token);
         link.weigh(SEGMENT as u32);
     }
     (state, far)
+}
+
+fn link(state: &mut State, token: Token) -> &mut Link {
+    let Some(Socket::Link(link)) = state.sockets.get(token) else { panic!("it is lost") };
+    link
 }
 
 /// Of the only connection, once all but its first segments have been written: what was, and what the kernel was told of.
 fn only(state: &mut State) -> (u64, Option<u64>) {
     state.transmit(FAR);
     let token = state.peer(FAR).links[0].1;
-    let Some(Socket::Link(link)) = state.sockets.get(token) else { panic!("it is lost") };
+    let link = link(state, token);
     (link.written - YOUNG, link.paced_to)
 }
 
@@ -43,7 +48,7 @@ fn a_message_by_parts_leaves_the_kernel_without_a_rate_and_a_longer_one_does_not
     for (segments, is_told) in [(7, false), (20, true)] {
         let (mut state, _far) = with_links_and(1, segments * SEGMENT);
         let token = state.peer(FAR).links[0].1;
-        let Some(Socket::Link(link)) = state.sockets.get(token) else { panic!("it is lost") };
+        let link = link(&mut state, token);
         assert!(link.is_short(), "the loopback interface");
         link.written = YOUNG;
         let pacer = &mut state.paces.get(1).unwrap().pacer;
@@ -132,14 +137,14 @@ fn a_message_that_is_short_of_a_turn_has_all_of_the_rate() {
         };
         let links = state.free_links(FAR);
         for &token in &links {
-            let Some(Socket::Link(link)) = state.sockets.get(token) else { panic!("it is lost") };
+            let link = link(&mut state, token);
             link.written = YOUNG;
         }
         let wrote = state.write_turn(FAR, &turn, links.clone());
         assert!(wrote >= waits && state.endpoint.unwritten_bytes(FAR) == 0, "{wrote}");
         let others = written(&mut state)[1..].iter().all(|&written| written == YOUNG);
         assert!(others, "it goes by one of them");
-        let Some(Socket::Link(link)) = state.sockets.get(links[0]) else { panic!("it is lost") };
+        let link = link(&mut state, links[0]);
         assert_eq!(link.paced_to, Some(1_000_000), "{bytes}");
     }
 }
