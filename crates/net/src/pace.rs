@@ -57,7 +57,12 @@ pub(crate) const SMALL: u64 = 2 * SEGMENT as u64;
 const SMALL_LEAD: f64 = 4.0 * SEGMENT as f64;
 
 /// A message of up to so many parts that need no spacing is handed over by these.
-const PARTS: usize = 3;
+const PARTS: usize = 6;
+
+/// When the rate becomes lower what the kernel has need not be spaced out if so much of it leaves sooner than it should; more, if it was not to keep
+/// to the rate anyway.
+const BORNE: f64 = 2.0 * SMALL as f64;
+const LET_GO: f64 = 4.0 * SMALL as f64;
 
 /// It is looked whether all has left when so much more could have, and no later than a wake-up may be: where the kernel is a packet behind it would
 /// be looked at twice.
@@ -111,6 +116,8 @@ pub(crate) struct Slack {
     /// What the interface carries, bytes per second: more it holds back by itself. No bound where that is not known, or the rate is not to be
     /// exceeded.
     pub(crate) interface: f64,
+    /// What the process may always have, bytes per second.
+    pub(crate) least: f64,
     /// What a pause is worth at most, bytes: so much may leave at once after it.
     pub(crate) pause: f64,
     /// What late wake-ups have missed counts up to this, bytes, or to what they usually miss.
@@ -119,7 +126,8 @@ pub(crate) struct Slack {
 
 impl Slack {
     /// Nothing is known of the path.
-    const UNKNOWN: Self = Self { interface: f64::INFINITY, pause: 0.0, late: f64::INFINITY };
+    const UNKNOWN: Self =
+        Self { interface: f64::INFINITY, least: 0.0, pause: 0.0, late: f64::INFINITY };
 }
 
 /// Who may write.
@@ -159,6 +167,8 @@ pub(crate) struct Pacer {
     is_cut: bool,
     /// It was a part that needs no spacing: the same.
     is_part: bool,
+    /// It was not to keep to the rate ([`Lead::Any`]): the same.
+    is_let_go: bool,
     /// The present turn waits for what the kernel had not sent of the one before.
     has_waited: bool,
     /// How many have been put back since somebody wrote.
@@ -196,6 +206,7 @@ impl Pacer {
             is_first: false,
             is_cut: false,
             is_part: false,
+            is_let_go: false,
             has_waited: false,
             upkeep: Upkeep::default(),
         }
@@ -236,32 +247,43 @@ impl Pacer {
         excess <= SMALL as f64 && bytes <= SMALL.max(self.turn() as u64)
     }
 
-    /// The same of what the kernel has.
+    /// The same of what the kernel has: it was handed it when that was so, or was let go, and the rate may be somewhat lower now.
     pub(crate) fn needs_no_more_spacing(&self) -> bool {
-        self.need_no_spacing(self.level as u64)
+        let borne = if self.is_let_go { LET_GO } else { BORNE };
+        self.level * self.sooner() <= borne
     }
 
     /// What may leave at once of a message for which the kernel need not be told of a rate: it is a few such parts, and each takes longer than
-    /// wake-ups are late.
+    /// wake-ups are late. Where all that the interface carries is granted that may be less soon.
     fn part_of(&self, ask: Ask) -> Option<usize> {
-        let is_known = self.slack.interface < f64::MAX && !self.is_filling();
-        let is_free = ask.is_untold && !ask.is_young;
+        let is_known = self.slack.interface < f64::MAX;
+        let is_free = ask.is_untold && !ask.is_young && self.lead != Lead::Any;
         if !is_known || !is_free || self.need_no_spacing(ask.backlog) {
             return None;
         }
-        let part = whole((SMALL as f64 / self.sooner()) as usize).min(self.turn_of(ask.share));
+        let part = self.part().min(self.turn_of(ask.share));
         let is_worth = part as f64 >= 2.0 * self.usually_late();
         (is_worth && ask.backlog <= (PARTS * part) as u64).then_some(part)
     }
 
-    /// Whether the present turn is such a part.
-    pub(crate) const fn is_part(&self) -> bool {
-        self.is_part
+    /// Of how much the interface lets out only so much sooner than the rate does as a short message has.
+    fn part(&self) -> usize {
+        let rate = if self.is_filling() { self.slack.least } else { self.rate };
+        whole((SMALL as f64 / self.sooner_at(rate)) as usize)
+    }
+
+    /// Whether the present turn need not be spaced out: it is such a part, or does not keep to the rate.
+    pub(crate) const fn is_unspaced(&self) -> bool {
+        self.is_part || self.is_let_go
     }
 
     /// Which part of what it has the interface lets out sooner than the rate does.
     fn sooner(&self) -> f64 {
-        (1.0 - self.rate / self.slack.interface).max(0.0)
+        self.sooner_at(self.rate)
+    }
+
+    fn sooner_at(&self, rate: f64) -> f64 {
+        (1.0 - rate / self.slack.interface).max(0.0)
     }
 
     /// Whether the rate is all that the interface carries.
@@ -367,7 +389,7 @@ impl Pacer {
         let turn = part.unwrap_or_else(|| self.turn_for(ask));
         if self.called.take_if(|called| *called == peer).is_some() {
             self.is_first = false;
-            self.is_part = part.is_some();
+            self.begin_unspaced(part.is_some());
             return Turn::Now(turn);
         }
         if self.waiting.contains_key(&peer) {
@@ -400,7 +422,7 @@ impl Pacer {
                 self.upkeep.forget();
             }
             self.begin_turn();
-            self.is_part = part.is_some();
+            self.begin_unspaced(part.is_some());
             return Turn::Now(turn);
         }
         self.waiting.insert(peer, ask.is_young);
@@ -414,8 +436,13 @@ impl Pacer {
 
     /// Somebody is given a turn: nothing that was so of the one before is so of this one.
     fn begin_turn(&mut self) {
-        (self.is_cut, self.is_part, self.has_waited) = (false, false, false);
+        (self.is_cut, self.has_waited) = (false, false);
+        self.begin_unspaced(false);
         self.beside = 0.0;
+    }
+
+    fn begin_unspaced(&mut self, is_part: bool) {
+        (self.is_part, self.is_let_go) = (is_part, self.lead == Lead::Any);
     }
 
     /// `peer` was to write, but its window is shut, and the kernel has something for when it opens: it waits on, others go first. Where
@@ -612,11 +639,15 @@ impl Pacer {
         self.large.range(self.cursor..).next().or_else(|| self.large.first()).copied()
     }
 
-    /// How much may be before a turn of `peer`. Its own it cannot meet, if the kernel spaces it out.
+    /// How much may be before a turn of `peer`. Its own it cannot meet, if the kernel spaces it out, or the interface does, which must not be
+    /// left idle.
     fn lead(&self, peer: ProcId, is_young: bool) -> f64 {
-        let is_spaced = !is_young && !self.is_cut && !self.is_part;
-        let goes_on = self.last == Some(peer) && is_spaced;
-        if goes_on { self.turn() as f64 / 2.0 } else { LEAD }
+        let goes_on = self.last == Some(peer) && !is_young && !self.is_cut;
+        match (goes_on, self.is_unspaced()) {
+            (true, false) => self.turn() as f64 / 2.0,
+            (true, true) if self.is_filling() => (self.turn() as f64 / 4.0).min(self.part() as f64),
+            (true, true) | (false, _) => LEAD,
+        }
     }
 
     fn turn_for(&self, ask: Ask) -> usize {

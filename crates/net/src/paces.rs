@@ -85,6 +85,7 @@ impl Paced {
         });
         self.pacer.set_slack(Slack {
             interface: payload(self.claims.interface()),
+            least: payload(self.claims.least()),
             pause: payload_bits(self.claims.allowance()),
             late: payload_bits(self.claims.late_allowance()),
         });
@@ -276,7 +277,7 @@ impl State {
                 Left::ForRoom | Left::ForTurn => Interest::ReadWrite,
             });
         };
-        self.claim(cluster, link.peer);
+        self.claim(cluster, link.peer, link.is_short());
         loop {
             let now = Instant::now();
             let backlog = self.endpoint.unwritten_bytes(link.peer);
@@ -379,7 +380,7 @@ impl State {
         // once told of any rate the kernel has a timer for each packet.
         let is_other = |known| backlog > SMALL || known < told || known == u64::MAX && backlog > 0;
         let needs_spacing =
-            link.written >= YOUNG && !pacer.is_part() && !pacer.need_no_spacing(backlog);
+            link.written >= YOUNG && !pacer.is_unspaced() && !pacer.need_no_spacing(backlog);
         if link.paced_to.map_or(needs_spacing, is_other) {
             link.pace(Pace { told, rate, is_behind })?;
         }
@@ -611,7 +612,7 @@ pub(crate) mod tests {
             state.hold(held);
             let pacer = &mut state.paces.get(1).unwrap().pacer;
             assert!(matches!(pacer.ask(far, ask, now), Turn::Now(_)));
-            assert_eq!(pacer.is_part(), is_part, "{held:?}");
+            assert_eq!(pacer.is_unspaced(), is_part, "{held:?}");
         }
     }
 
@@ -619,7 +620,7 @@ pub(crate) mod tests {
     fn a_claim_leaves_before_what_it_is_for() {
         let (mut state, _ends, peers) = with_broker();
         let before = peers.map(|peer| written(&mut state, peer));
-        state.claim(1, peers[1]);
+        state.claim(1, peers[1], true);
         let after = peers.map(|peer| written(&mut state, peer));
         assert!(after[0] > before[0] && after[1] == before[1], "{before:?} {after:?}");
     }
@@ -634,7 +635,7 @@ pub(crate) mod tests {
             settled.into_iter().for_each(|settled| claims.grant(grant(settled), Instant::now()));
             state.end_when_gone(1, far);
             let before = written(&mut state, broker);
-            state.claim(1, far);
+            state.claim(1, far, true);
             assert!(state.has_claimed(far) && !state.is_leaving(1, far));
             written(&mut state, broker) > before
         };

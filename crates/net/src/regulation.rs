@@ -266,15 +266,19 @@ impl Regulation {
 }
 
 impl State {
-    /// Something is to go to `peer` of a cluster that is paced: how fast, and whether the broker is to know.
-    pub(crate) fn claim(&mut self, cluster: u16, peer: ProcId) {
+    /// Something is to go to `peer` of a cluster that is paced, perhaps by a path that any window covers: how fast, and whether the broker is to know.
+    pub(crate) fn claim(&mut self, cluster: u16, peer: ProcId, is_short: bool) {
         let Some(regulation) = &self.regulation else { return };
         let backlog = self.endpoint.unwritten_bytes(peer);
         let is_claimed = regulation.has_claimed(peer);
-        if backlog == 0 || is_claimed && !self.is_leaving(cluster, peer) {
+        if backlog == 0 {
             return;
         }
-        if self.is_brief(cluster, peer, backlog) {
+        self.hurry(cluster, backlog, is_short);
+        if is_claimed && !self.is_leaving(cluster, peer) {
+            return;
+        }
+        if self.is_brief(cluster, (peer, is_short), backlog) {
             return;
         }
         if self.goes_on(cluster, peer) {
@@ -287,7 +291,7 @@ impl State {
         let now = Instant::now();
         paced.claims.begin(regulation.node(peer), peer.0, now);
         paced.tells = TELLS;
-        // What hurried hurries no longer; what the kernel has of it leaves as it was to, little as it is.
+        // What the kernel has leaves as it was to: of what does not keep to the rate it is little.
         paced.follow_claims(now);
         self.watch(now);
         self.announce(now);
@@ -313,21 +317,26 @@ impl State {
         bytes > WORTH && bytes as f64 * 8.0 > in_time
     }
 
-    /// Whether what waits for `peer` is over so soon that nobody has to know. While nothing is claimed there it may go faster than transfers
-    /// begin.
-    fn is_brief(&mut self, cluster: u16, peer: ProcId, backlog: u64) -> bool {
+    /// So many bytes are all that waits for somebody: they may go faster than the rate, little as they are.
+    fn hurry(&mut self, cluster: u16, backlog: u64, is_short: bool) {
+        let now = Instant::now();
+        if let Some(paced) = self.paces.get(cluster).filter(|paced| paced.claims.may_hurry()) {
+            paced.claims.hurry(wire_bits(backlog), is_short, now);
+            paced.follow_claims(now);
+        }
+    }
+
+    /// Whether what waits for `peer` is over so soon that nobody has to know.
+    fn is_brief(&mut self, cluster: u16, (peer, is_short): (ProcId, bool), backlog: u64) -> bool {
         let now = Instant::now();
         let is_worth = self.is_worth_a_claim(cluster, backlog);
         let Some(paced) = self.paces.get(cluster) else { return false };
-        if !paced.claims.has_some() {
-            paced.claims.hurry(wire_bits(backlog), now);
-            paced.follow_claims(now);
-        }
         if !is_worth {
             let is_held = matches!(paced.claims.pace(), Pace::Held(_));
             return !is_held || !self.is_much_waiting(cluster);
         }
-        paced.pacer.is_alone(peer) && paced.claims.is_brief(wire_bits(backlog), now)
+        let bits = wire_bits(backlog);
+        paced.pacer.is_alone(peer) && paced.claims.is_brief(bits, is_short, now)
     }
 
     /// Whether all that waits for turns towards a cluster is worth a claim, little as each of its processes is sent.

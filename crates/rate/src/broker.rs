@@ -5,13 +5,14 @@
 //! allocation in which nodes count alike, however many they send to, and the processes of a node share what it gets.
 //! Brokers that have heard the same grant rates that fit together: nobody decides for another cluster.
 
+use crate::claims::FAIR;
 use crate::crowd::Crowds;
 use crate::inlets::{Inlets, Load};
 use crate::limits::Limits;
 use crate::links::{Correction, Granted, Links, Parts};
-use crate::lull::Lull;
+use crate::lull::{Lull, Sender};
 use crate::rivals::{Notice, Portion, Rival, Told, portions};
-use crate::{Allocator, ClusterId, Grant, Network, NodeId, Rate, Seen, Transfer};
+use crate::{Allocator, ClusterId, Grant, Network, NodeId, Rate, Seen, Transfer, unclaimed};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::num::NonZero;
 use std::time::{Duration, Instant};
@@ -92,6 +93,9 @@ pub struct Broker {
     limits: Limits,
     lull: Lull,
     allocator: Allocator,
+    /// How many nodes the cluster has, and how many processes are known on each.
+    nodes: usize,
+    mates: HashMap<NodeId, usize>,
     /// Who of our processes sends, and how many transfers it has there.
     ours: BTreeMap<Pair, BTreeMap<Process, u32>>,
     /// What other clusters' brokers have told.
@@ -123,15 +127,18 @@ impl Broker {
     /// That of `cluster`, nobody being active. Where several nodes send, only these parts of what they share are theirs.
     #[must_use]
     pub fn new(cluster: ClusterId, network: Network, parts: Parts) -> Self {
+        let nodes = network.nodes_of(cluster);
         Self {
             cluster,
             rivals: network.rivals(cluster),
             links: Links::new(cluster, &network, parts),
+            nodes,
+            mates: HashMap::new(),
             crowds: Crowds::new(cluster, &network),
             network,
             inlets: Inlets::default(),
             limits: Limits::default(),
-            lull: Lull::default(),
+            lull: Lull::new(unclaimed::ahead_of_all() / nodes.max(1) as f64),
             allocator: Allocator::new(),
             ours: BTreeMap::new(),
             theirs: BTreeMap::new(),
@@ -153,6 +160,7 @@ impl Broker {
     pub fn join(&mut self, process: Process, node: NodeId) {
         if self.members.insert(process, node).is_none() {
             self.joined.insert(process);
+            *self.mates.entry(node).or_default() += 1;
         }
     }
 
@@ -210,7 +218,11 @@ impl Broker {
 
     /// A process is gone, and all it did.
     pub fn lost(&mut self, process: Process) {
-        self.members.remove(&process);
+        if let Some(node) = self.members.remove(&process)
+            && let Some(mates) = self.mates.get_mut(&node)
+        {
+            *mates = mates.saturating_sub(1);
+        }
         self.lull.forget(process);
         let of_it =
             self.ours.iter().filter_map(|(&pair, senders)| Some((pair, *senders.get(&process)?)));
@@ -303,7 +315,8 @@ impl Broker {
     #[must_use]
     pub fn due(&self) -> Option<Instant> {
         let of_youth = self.young.front().copied();
-        of_youth.into_iter().chain(self.inlets.due()).chain(self.links.due()).min()
+        let others = [self.inlets.due(), self.links.due(), self.lull.due()];
+        of_youth.into_iter().chain(others.into_iter().flatten()).min()
     }
 
     /// What processes of this cluster are to be told since the last step: what is new, or differs by more than
@@ -415,12 +428,13 @@ impl Broker {
     }
 
     fn grant(&mut self, sums: &Sums, now: Instant, orders: &mut Vec<(Process, Order)>) {
+        let has_rivals = self.theirs.values().any(|rival| !rival.is_idle());
+        // Also those to other clusters: they may share an uplink.
+        let senders = sums.processes.iter().map(|(&of, sum)| (of, self.sender(of, sum, now)));
+        let senders: Vec<_> = senders.collect();
+        self.lull.note(&senders, has_rivals, now);
         let is_old =
             |of: &(Process, ClusterId)| self.old_from.get(of).is_none_or(|from| *from <= now);
-        // Also those to other clusters: they may share an uplink.
-        let old = sums.processes.keys().filter(|of| is_old(of)).map(|&of| Some(of));
-        let has_rivals = self.theirs.values().any(|rival| !rival.is_idle());
-        self.lull.note(old.chain(has_rivals.then_some(None)).collect(), now);
         for (&(process, to), &Sum { rate: sum, node, .. }) in &sums.processes {
             let is_settled = is_old(&(process, to));
             let granted = self.granted.entry((process, to)).or_insert((f64::NAN, false));
@@ -439,6 +453,19 @@ impl Broker {
         let grant = Grant { rate, node: rate, is_settled, is_quiet };
         let ended = self.lull.ended(|of| sums.processes.contains_key(of), now);
         orders.extend(ended.into_iter().map(|(process, to)| (process, Order::Grant { to, grant })));
+    }
+
+    /// What one of ours is granted, by what everybody may always have.
+    fn sender(&self, of: (Process, ClusterId), sum: &Sum, now: Instant) -> Sender {
+        let mates = self.mates.get(&sum.node).copied().unwrap_or(1).max(1) as f64;
+        let link = self.links.to(of.1).bits_per_second() / self.nodes as f64;
+        // Who has all that its interface carries has nothing to give to those whose interfaces carry no more.
+        let fair = link.min(self.network.interface(sum.node).bits_per_second()) / mates;
+        let old_from = self.old_from.get(&of).copied().unwrap_or(now);
+        // Others need what it could not have, or there is no bound.
+        let is_fair = sum.rate >= FAIR * fair && fair.is_finite();
+        let more = if is_fair { sum.rate - fair } else { f64::INFINITY };
+        Sender { old_from, fair, more }
     }
 
     fn divide(&mut self, sums: &Sums, parts: &[Part], orders: &mut Vec<(Process, Order)>) {

@@ -23,7 +23,16 @@ const UNANSWERED: Duration = Duration::from_secs(1);
 
 /// Who is young may have so many times of what transfers begin with, if that is granted: they seldom all begin at once, and who is late with
 /// an exchange keeps the others waiting.
-const AHEAD: f64 = 1.25;
+pub(crate) const AHEAD: f64 = 1.25;
+
+/// Where everybody may always have such a part of what the interface carries, a claim is worth little to who is one of all.
+const NEARLY: f64 = 0.75;
+
+/// A rate between these parts of that is the same: nearly all of a link is granted. Once it was granted one is taken for one of all for so long,
+/// unless less is granted, as where a receiver binds.
+pub(crate) const FAIR: f64 = 0.95;
+const SAME: f64 = 1.02;
+pub(crate) const KNOWN: Duration = Duration::from_secs(1);
 
 /// More segments that were sent again between two looks are no probes of a tail: something was lost. For so long after that a pause is
 /// worth nothing.
@@ -66,6 +75,8 @@ pub struct Claims {
     /// How long a grant takes.
     lag: Duration,
     unclaimed: Unclaimed,
+    /// What was granted not long before was what everybody may have.
+    one_of_all_until: Option<Instant>,
     /// Bits that were sent too fast.
     debt: f64,
     /// Something was lost not long ago.
@@ -83,7 +94,8 @@ pub struct Grant {
     pub node: Rate,
     /// Whether that may be more than what they begin with.
     pub is_settled: bool,
-    /// Nobody else has sent there for long: what is over in a moment need not be claimed until somebody does, or for a while.
+    /// Nobody else has more than everybody's share there for long, or less for a receiver's sake: what is over soon need not be claimed until
+    /// somebody has, or for a while.
     pub is_quiet: bool,
 }
 
@@ -94,9 +106,9 @@ pub enum Pace {
     Transfers(Rate),
     /// As what is claimed may, beside others.
     Claimed(Rate),
-    /// What is not claimed: as the interface lets it.
+    /// What there is little of, claimed or not: as the interface lets it.
     Interface(Rate),
-    /// And when enough of that has gone: as transfers begin, nothing ahead of that.
+    /// What is not claimed when enough has gone so: as transfers begin, nothing ahead of that.
     Held(Rate),
 }
 
@@ -142,6 +154,7 @@ impl Claims {
             is_unanswered: false,
             lag: Duration::ZERO,
             unclaimed: Unclaimed::default(),
+            one_of_all_until: None,
             debt: 0.0,
             careful_until: None,
             demand: Demand::default(),
@@ -238,7 +251,6 @@ impl Claims {
         if self.claims.is_empty() {
             self.asked = Some(now);
         }
-        self.unclaimed.claim();
         let (told, demand) = (&mut self.told, &mut self.demand);
         let claim = self.claims.entry(to).or_insert_with(|| {
             told.push(Claimed { to, is_active: true });
@@ -248,26 +260,28 @@ impl Claims {
         claim.users.insert(user);
     }
 
-    /// So many bits are to go, which are all that waits. Where nothing is claimed they go as fast as the interface lets them, if all that goes so
-    /// is ahead of everybody's rate by no more than may pile up after a pause: [`Self::pace`] says so.
-    pub fn hurry(&mut self, bits: f64, now: Instant) {
+    /// So many bits are to go, which are all that waits. Where nothing is claimed, or all that is hurries, they go as fast as the interface lets
+    /// them, if all that goes so is ahead of everybody's rate by no more than may pile up after a pause: [`Self::pace`] says so. On a path that not
+    /// any window covers (not `is_short`) less may.
+    pub fn hurry(&mut self, bits: f64, is_short: bool, now: Instant) {
         // Nobody may look meanwhile.
         self.careful_until.take_if(|until| *until <= now);
-        if self.is_free() {
-            self.unclaimed.hurry(bits, self.bounds(), now);
+        if self.may_hurry() {
+            self.unclaimed.hurry(bits, self.bounds(is_short), now);
         }
     }
 
-    /// So many bits have gone: what goes by claims does not count here.
+    /// So many bits have gone: what goes at the rate of its claim does not count here.
     pub fn went(&mut self, bits: f64, now: Instant) {
-        if self.is_free() {
-            self.unclaimed.went(bits, self.bounds(), now);
+        if self.may_hurry() {
+            self.unclaimed.went(bits, self.bounds(false), now);
         }
     }
 
-    /// It is one of many, and nothing is claimed.
-    fn is_free(&self) -> bool {
-        self.is_one_of_many() && !self.has_some()
+    /// Whether [`Self::hurry`] may change something: it is one of many, and nothing keeps to the rate of a claim.
+    #[must_use]
+    pub fn may_hurry(&self) -> bool {
+        self.is_one_of_many() && (!self.has_some() || self.unclaimed.hurries())
     }
 
     /// It takes several nodes to fill the link, and nobody's own rate counts. Where a node alone can fill it there is no more to be had.
@@ -275,11 +289,14 @@ impl Claims {
         self.path.is_some_and(|path| path.interface < path.link) && self.held.is_none()
     }
 
-    fn bounds(&self) -> unclaimed::Bounds {
+    fn bounds(&self, is_short: bool) -> unclaimed::Bounds {
         // However few are believed to send at the same time: those who go unclaimed are not known.
         let known = self.rate().min(ahead(self.least));
         let allowance = self.pause_at(known);
-        unclaimed::Bounds { least: self.least, fastest: self.fastest(), allowance }
+        // Less is granted where a receiver binds, and in a collective several may send to one.
+        let least = self.least.min(self.rate());
+        let is_long_too = is_short && !self.is_entered();
+        unclaimed::Bounds { least, fastest: self.fastest(), allowance, is_long_too }
     }
 
     /// What the interface lets leave, at least what transfers begin with.
@@ -287,13 +304,22 @@ impl Claims {
         self.interface().max(self.rate())
     }
 
-    /// Whether so many bits go unclaimed, though they are worth a claim: they hurry ([`Self::hurry`]), leave soon even at the rate that is
-    /// everybody's, before a grant could speak of more, and the broker has said not long ago that nobody has more than that for long, who
-    /// would have to give way.
+    /// Whether so many bits go unclaimed, though they are worth a claim: they hurry ([`Self::hurry`]), or a claim would gain little; they leave soon
+    /// even at the rate that is everybody's; and the broker has said not long ago that nobody has more than that for long, who would have to
+    /// give way.
     #[must_use]
-    pub fn is_brief(&self, bits: f64, now: Instant) -> bool {
-        let least = self.least.min(self.rate());
-        self.is_free() && self.unclaimed.is_brief(bits, least, now)
+    pub fn is_brief(&self, bits: f64, is_short: bool, now: Instant) -> bool {
+        let is_free = self.may_hurry() && !self.has_some();
+        is_free && self.unclaimed.is_brief(bits, self.bounds(is_short), self.gains_little(now), now)
+    }
+
+    /// Whether who begins now may have little more than what everybody may, by the interface, and had no more by its claims: all send at the same
+    /// time.
+    fn gains_little(&self, now: Instant) -> bool {
+        let least = self.least.bits_per_second();
+        let is_one_of_all = self.one_of_all_until.is_some_and(|until| now < until)
+            && self.rate().bits_per_second() <= SAME * least;
+        is_one_of_all && least >= NEARLY * self.fastest().bits_per_second()
     }
 
     /// Nothing waits any more.
@@ -324,6 +350,12 @@ impl Claims {
         let before = self.rate().bits_per_second();
         let Grant { rate, is_settled, .. } = grant;
         self.granted = Some(grant);
+        let part = rate.bits_per_second() / self.least.bits_per_second();
+        if (FAIR..=SAME).contains(&part) {
+            self.one_of_all_until = Some(now + KNOWN);
+        } else if part < FAIR {
+            self.one_of_all_until = None;
+        }
         self.company.granted(rate, is_settled);
         if is_settled {
             self.demand.allow(rate.bits_per_second(), now);
@@ -374,6 +406,7 @@ impl Claims {
         self.demand.rest();
         self.granted = None;
         self.unclaimed.forsake();
+        self.one_of_all_until = None;
         self.claims.values_mut().for_each(|claim| claim.share = 1.0);
         self.told.clear();
     }
@@ -401,8 +434,8 @@ impl Claims {
     pub fn pace(&self) -> Pace {
         match (self.is_one_of_many(), self.has_some()) {
             (false, _) => Pace::Transfers(self.rate()),
+            (true, _) if self.unclaimed.hurries() => Pace::Interface(self.fastest()),
             (true, true) => Pace::Claimed(self.rate()),
-            (true, false) if self.unclaimed.hurries() => Pace::Interface(self.fastest()),
             (true, false) => Pace::Held(self.rate()),
         }
     }

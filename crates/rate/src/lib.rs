@@ -6,7 +6,7 @@
 //! account of who is active in a cluster, `crowd` of how many they are, `inlets` of what piles up
 //! in front of receivers, `claims` of what one process was granted,
 //! `company` of the senders of collectives, who are known, `frame` of what data takes of a link, `demand` of whether it uses its
-//! grant, `limits` of who does not, `lull` of whether anybody sends for long, `links` of what links are believed to carry, `estimate` of how that is found out, `backlog` of what waits before them
+//! grant, `limits` of who does not, `lull` of whether anybody has more than its share for long, `links` of what links are believed to carry, `estimate` of how that is found out, `backlog` of what waits before them
 //! and `caution` of whether they lose anything, `rivals` of what other clusters' brokers have told.
 //!
 //! No I/O, no clock, no randomness: brokers that know the same compute the same, bit for bit.

@@ -1,15 +1,19 @@
-//! What a process sends to a cluster without a word to the broker, since it is over before a grant could come.
+//! What a process sends to a cluster without a word to the broker, since it is over before a grant could say more; and what does not keep to the
+//! rate, since there is little of it.
 //!
-//! It goes as fast as the node's interface lets it: what there is little of needs no pace. As long as all of it together is ahead of the rate
-//! that is everybody's by no more than the link's buffer has room for, that is, were all to do so at once. No I/O and no clock: the moment is
-//! an argument.
+//! That goes as fast as the node's interface lets it, claimed or not, as long as all of it together is ahead of the rate that is everybody's by no
+//! more than the link's buffer has room for, that is, were all to do so at once. No I/O and no clock: the moment is an argument.
 
 use std::time::{Duration, Instant};
 
-use crate::Rate;
+use crate::{Rate, claims};
 
 /// What leaves sooner at the rate that is everybody's is over before a grant could speak of more: so long is young who begins.
 const BRIEF: Duration = crate::broker::YOUNG;
+
+/// No more hurries at once, or goes unclaimed, where any window covers the path and the senders are not known: in so long nobody gains much by a grant
+/// who hurries, or may have little more at best.
+const LONGEST: Duration = BRIEF.saturating_mul(4);
 
 /// What goes so may be ahead of that rate by so many times of what a pause is worth: with that, less than a small switch's buffer if all do
 /// so at once.
@@ -27,6 +31,8 @@ pub(crate) struct Bounds {
     pub(crate) fastest: Rate,
     /// What a pause is worth, bits.
     pub(crate) allowance: f64,
+    /// What takes longer than [`BRIEF`] may hurry, too, or go unclaimed.
+    pub(crate) is_long_too: bool,
 }
 
 impl Bounds {
@@ -34,10 +40,21 @@ impl Bounds {
         AHEAD_MOST * self.allowance
     }
 
+    /// What is longer is claimed, and does not hurry, bits.
+    fn longest(&self) -> f64 {
+        let longest = if self.is_long_too { LONGEST } else { BRIEF };
+        self.least.bits_per_second() * longest.as_secs_f64()
+    }
+
     /// So much at most is kept in mind of what has gone: no more than that and the longest that hurries.
     fn kept(&self) -> f64 {
-        self.ahead_most() + self.least.bits_per_second() * BRIEF.as_secs_f64()
+        self.ahead_most() + self.least.bits_per_second() * LONGEST.as_secs_f64()
     }
+}
+
+/// What of all who send together may be ahead, bits.
+pub(crate) const fn ahead_of_all() -> f64 {
+    AHEAD_MOST * claims::PAUSE * claims::AHEAD
 }
 
 #[derive(Clone, Debug, Default)]
@@ -55,17 +72,12 @@ impl Unclaimed {
     pub(crate) fn hurry(&mut self, bits: f64, bounds: Bounds, now: Instant) {
         let excess = 1.0 - bounds.least.bits_per_second() / bounds.fastest.bits_per_second();
         let ahead = self.ahead(bounds.least, now) + bits * excess.max(0.0);
-        self.hurries = ahead <= bounds.ahead_most();
+        self.hurries = ahead <= bounds.ahead_most() && bits <= bounds.longest();
     }
 
     /// Whether what waits may.
     pub(crate) const fn hurries(&self) -> bool {
         self.hurries
-    }
-
-    /// Something is claimed: what waits does not hurry any more.
-    pub(crate) fn claim(&mut self) {
-        self.hurries = false;
     }
 
     /// So many bits have gone, at whatever rate.
@@ -91,18 +103,25 @@ impl Unclaimed {
         (self.hurries, self.quiet_until) = (false, None);
     }
 
-    /// Whether so many bits, that hurry, need no claim, long as they are: at everybody's rate they would be over soon, and nobody has to give
-    /// way. What is before them is no more than may be where anything hurries.
-    pub(crate) fn is_brief(&self, bits: f64, least: Rate, now: Instant) -> bool {
+    /// Whether so many bits need no claim, long as they are: they hurry or would gain little by one, at everybody's rate they would be over soon,
+    /// and nobody has to give way.
+    pub(crate) fn is_brief(
+        &self,
+        bits: f64,
+        bounds: Bounds,
+        gains_little: bool,
+        now: Instant,
+    ) -> bool {
         let is_quiet = self.quiet_until.is_some_and(|until| now < until);
-        self.hurries && is_quiet && bits <= least.bits_per_second() * BRIEF.as_secs_f64()
+        let is_over_soon = self.hurries || gains_little && bounds.is_long_too;
+        is_quiet && is_over_soon && bits <= bounds.longest()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::claims::{CAREFUL, Claims, PAUSE, PROBES, Pace};
+    use crate::claims::{CAREFUL, Claims, KNOWN, PAUSE, PROBES, Pace};
     use crate::company::Path;
     use crate::{Grant, Network, NodeId};
 
@@ -126,8 +145,8 @@ mod tests {
     /// Whose broker has just said that it is quiet.
     fn quiet(least: f64) -> (Claims, NodeId, Instant) {
         let (mut claims, node, now) = claims(least, 50.0);
-        claims.hurry(1.0, now);
-        assert!(!claims.is_brief(1.0, now), "nobody has said that it is quiet");
+        claims.hurry(1.0, true, now);
+        assert!(!claims.is_brief(1.0, true, now), "nobody has said that it is quiet");
         claims.grant(grant(true), now);
         (claims, node, now)
     }
@@ -138,14 +157,15 @@ mod tests {
 
     fn is_brief(claims: &Claims, bits: f64, now: Instant) -> bool {
         let mut claims = claims.clone();
-        claims.hurry(bits, now);
-        claims.is_brief(bits, now)
+        claims.hurry(bits, true, now);
+        claims.is_brief(bits, true, now)
     }
 
     #[test]
     fn what_is_over_in_a_moment_is_not_claimed_while_it_is_quiet() {
         let (mut claims, node, now) = quiet(40.0);
-        let brief = 40.0 * MBIT * BRIEF.as_secs_f64();
+        // A fifth of it is ahead of what everybody may have.
+        let brief = 5.0 * AHEAD_MOST * PAUSE * 50.0 / 160.0;
         assert!(is_brief(&claims, brief, now) && !is_brief(&claims, 1.01 * brief, now));
         assert!(!is_brief(&claims, brief, now + QUIET), "it is time to ask again");
         claims.begin(node, 0, now);
@@ -162,23 +182,95 @@ mod tests {
     }
 
     #[test]
-    fn what_hurries_goes_as_fast_as_the_interface_lets_it_until_something_is_claimed() {
+    fn who_would_gain_little_by_a_claim_makes_none_for_what_is_over_soon() {
+        let longest = |least: f64| least * MBIT * LONGEST.as_secs_f64();
+        // Of whom each was granted so much, by a claim that has ended.
+        let one_of_all = |least: f64, granted: f64| {
+            let (mut claims, node, now) = claims(least, least);
+            claims.begin(node, 0, now);
+            claims.grant(Grant { rate: mbit(granted), ..grant(true) }, now);
+            claims.end(node, 0);
+            (claims, node, now)
+        };
+        let (mut claims, node, now) = one_of_all(40.0, 39.0);
+        assert!(is_brief(&claims, longest(40.0), now) && !is_brief(&claims, longest(40.5), now));
+        assert!(!is_brief(&claims, longest(40.0), now + QUIET), "it is time to ask again");
+        claims.begin_with(mbit(50.0), mbit(160.0));
+        assert!(!is_brief(&claims, longest(40.0), now), "few others send");
+        claims.begin_with(mbit(40.0), mbit(160.0));
+        claims.enter(&[(node, 0)], true);
+        assert!(!is_brief(&claims, longest(40.0), now), "others may send to the same one");
+        claims.leave(&[(node, 0)], true);
+        assert!(!claims.is_brief(longest(40.0), false, now), "a window may hold it back");
+        assert!(is_brief(&claims, longest(40.0), now));
+        // What it was granted then says nothing any more.
+        claims.grant(grant(true), now + KNOWN);
+        assert!(!is_brief(&claims, longest(40.0), now + KNOWN));
+        claims.grant(grant(false), now);
+        assert!(!is_brief(&claims, longest(40.0), now), "another would have to give way");
+        for granted in [50.0, 20.0] {
+            let (claims, _, now) = one_of_all(40.0, granted);
+            assert!(!is_brief(&claims, longest(40.0), now), "{granted}");
+        }
+        // One of many, whose interface carries much more than that.
+        let (claims, _, now) = one_of_all(20.0, 20.0);
+        assert!(!is_brief(&claims, 0.5 * longest(20.0), now));
+    }
+
+    #[test]
+    fn on_a_long_path_or_in_a_collective_little_goes_unclaimed() {
+        let brief = 40.0 * MBIT * BRIEF.as_secs_f64();
+        let (mut claims, node, now) = quiet(40.0);
+        assert!(is_brief(&claims, 1.01 * brief, now));
+        let is_brief = |claims: &mut Claims, bits, is_short| {
+            claims.hurry(bits, is_short, now);
+            claims.is_brief(bits, is_short, now)
+        };
+        let cases = |claims: &mut Claims, is_short| {
+            [is_brief(claims, brief, is_short), is_brief(claims, 1.01 * brief, is_short)]
+        };
+        assert_eq!(cases(&mut claims, false), [true, false]);
+        claims.enter(&[(node, 0)], true);
+        assert_eq!(cases(&mut claims, true), [true, false]);
+    }
+
+    #[test]
+    fn what_is_granted_less_hurries_less() {
+        let (mut claims, node, now) = claims(40.0, 40.0);
+        let hurries = |claims: &mut Claims, bits| {
+            claims.hurry(bits, true, now);
+            matches!(claims.pace(), Pace::Interface(_))
+        };
+        let bits = 20.0 * MBIT * BRIEF.as_secs_f64();
+        assert!(hurries(&mut claims, bits));
+        claims.begin(node, 0, now);
+        assert!(hurries(&mut claims, bits));
+        claims.grant(Grant { rate: mbit(10.0), ..grant(true) }, now);
+        assert!(!hurries(&mut claims, bits));
+    }
+
+    #[test]
+    fn what_hurries_goes_as_fast_as_the_interface_lets_it_claimed_or_not() {
         let (mut claims, node, now) = claims(20.0, 30.0);
         assert_eq!(claims.pace(), Pace::Held(mbit(30.0)));
-        claims.hurry(1e3, now);
+        claims.hurry(1e3, true, now);
         assert_eq!((claims.pace(), claims.rate()), (Pace::Interface(mbit(50.0)), mbit(30.0)));
         claims.hold(Some(mbit(1.0)));
         assert_eq!(claims.pace(), Pace::Transfers(mbit(1.0)), "the program's own rate counts");
         claims.hold(None);
         claims.begin(node, 0, now);
-        claims.hurry(1e3, now);
-        assert_eq!(claims.pace(), Pace::Claimed(mbit(30.0)));
+        claims.hurry(1e3, true, now);
+        assert_eq!(claims.pace(), Pace::Interface(mbit(50.0)), "claimed or not");
+        claims.hurry(1e9, true, now);
+        assert_eq!(claims.pace(), Pace::Claimed(mbit(30.0)), "there is too much of it");
+        claims.hurry(1e3, true, now);
+        assert_eq!(claims.pace(), Pace::Claimed(mbit(30.0)), "it would go before that");
         claims.hold(Some(mbit(1.0)));
         assert_eq!(claims.pace(), Pace::Transfers(mbit(1.0)), "claimed or not");
         claims.hold(None);
         claims.end(node, 0);
         assert_eq!(claims.pace(), Pace::Held(mbit(30.0)));
-        claims.hurry(1e3, now);
+        claims.hurry(1e3, true, now);
         claims.begin_with(mbit(30.0), mbit(50.0));
         assert_eq!(claims.pace(), Pace::Transfers(mbit(30.0)), "one alone fills the link");
         claims.forsake();
@@ -192,7 +284,7 @@ mod tests {
         let most = AHEAD_MOST * PAUSE * 25.0 / 160.0;
         let longest = most / (1.0 - 20.0 / 50.0);
         let hurries = |claims: &mut Claims, bits, now| {
-            claims.hurry(bits, now);
+            claims.hurry(bits, true, now);
             matches!(claims.pace(), Pace::Interface(_))
         };
         assert!(hurries(&mut claims, 0.99 * longest, now));
@@ -204,12 +296,18 @@ mod tests {
         assert!(hurries(&mut claims, 0.5 * longest, until(1.01 * longest - 0.5 * most)));
         assert!(hurries(&mut claims, 0.99 * longest, until(longest)));
         // However much it was it is not kept in mind for longer than this; what was claimed is not at all.
+        claims.hurry(100.0 * longest, true, until(longest));
         claims.begin(node, 0, now);
         claims.went(longest, until(longest));
         claims.end(node, 0);
         assert!(hurries(&mut claims, 0.99 * longest, until(longest)));
+        // But what hurries is.
+        claims.begin(node, 0, now);
+        claims.went(longest, until(longest));
+        claims.end(node, 0);
+        assert!(!hurries(&mut claims, 0.99 * longest, until(longest)));
         claims.went(100.0 * longest, until(longest));
-        let kept = longest + most + 20.0 * MBIT * BRIEF.as_secs_f64();
+        let kept = longest + most + 20.0 * MBIT * LONGEST.as_secs_f64();
         assert!(!hurries(&mut claims, 0.99 * longest, until(0.99 * kept)));
         assert!(hurries(&mut claims, 0.99 * longest, until(kept)));
         claims.resent(PROBES + 1, now);

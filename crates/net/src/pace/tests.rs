@@ -240,7 +240,10 @@ fn what_the_interface_lets_out_hardly_sooner_needs_no_spacing() {
     assert!(most < turn, "{most} of {turn}");
     assert!(world.pacer.need_no_spacing(most) && !world.pacer.need_no_spacing(most + 1));
     assert!(world.pacer.needs_no_more_spacing(), "the kernel has nothing");
-    world.pacer.wrote(ProcId(0), most as usize + 10, world.now);
+    // Of what it has twice as much may, as the rate may have been higher.
+    world.pacer.wrote(ProcId(0), 2 * most as usize, world.now);
+    assert!(world.pacer.needs_no_more_spacing());
+    world.pacer.wrote(ProcId(0), 10, world.now);
     assert!(!world.pacer.needs_no_more_spacing());
     // It carries no more than the rate. What goes on has to give way when it is told to.
     world.pacer.set_slack(slack(RATE, 0.0));

@@ -53,7 +53,12 @@ fn a_message_by_parts_leaves_the_kernel_without_a_rate_and_a_longer_one_does_not
         link.written = YOUNG;
         let pacer = &mut state.paces.get(1).unwrap().pacer;
         let interface = 2.5 * pacer.rate();
-        pacer.set_slack(crate::pace::Slack { interface, pause: 0.0, late: f64::INFINITY });
+        pacer.set_slack(crate::pace::Slack {
+            interface,
+            least: 0.0,
+            pause: 0.0,
+            late: f64::INFINITY,
+        });
         let (written, told) = only(&mut state);
         assert!((1..segments * SEGMENT).contains(&(written as usize)), "{written}");
         assert_eq!(told.is_some(), is_told, "{segments}: {told:?}");
@@ -175,7 +180,7 @@ fn words_neither_are_a_turn_nor_end_one() {
     turn.end(&mut paced, first, most);
     SharedTurn { most: usize::MAX, is_counted: false, ..turn }.end(&mut paced, other, 100);
     assert_eq!(paced.pacer.writer(), Some(first));
-    paced.claims.hurry(1.0, now);
+    paced.claims.hurry(1.0, true, now);
     assert!(matches!(paced.claims.pace(), gridmpi_rate::Pace::Held(_)), "so much has gone");
     // It goes on when half of it has left, as one does whom no window has cut short.
     let later = now + Duration::from_micros(3500);

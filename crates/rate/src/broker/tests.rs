@@ -215,6 +215,7 @@ fn the_young_are_settled_when_they_are_no_longer() {
         (process, Order::Grant { to: ids[1], grant })
     };
     let grant = |process, mbits, is_settled| of(process, mbits, is_settled, true);
+    // Who has had more than the others could.
     let grant_beside_another = |process, mbits, is_settled| of(process, mbits, is_settled, false);
     let ms = Duration::from_millis(1);
     broker.begin(0, nodes[0][0], nodes[1][0], now);
@@ -229,6 +230,39 @@ fn the_young_are_settled_when_they_are_no_longer() {
     broker.begin(1, nodes[0][1], nodes[1][1], now + 4 * ms);
     assert_eq!(broker.step(now + ms + YOUNG), [grant_beside_another(1, 50.0, false)]);
     assert_eq!(broker.step(now + 4 * ms + YOUNG), [grant_beside_another(1, 50.0, true)]);
+    // When the other has, too, those who were told otherwise would hear of it: of these nobody is idle.
+    let mut dues =
+        std::iter::from_fn(|| broker.due().inspect(|&due| assert_eq!(broker.step(due), [])));
+    assert!(dues.by_ref().all(|due| due > now + 4 * ms + YOUNG && due < now + 13 * ms));
+    assert_eq!(dues.next(), None);
+}
+
+#[test]
+fn it_stays_quiet_while_all_who_send_have_what_everybody_may() {
+    let (network, ids, nodes, now) = site(2);
+    let mut broker = Broker::new(ids[0], network, Parts::ALL);
+    let quiet = |orders: Vec<(Process, Order)>| -> Vec<(Process, bool)> {
+        let of = |(process, order)| match order {
+            Order::Grant { grant, .. } => Some((process, grant.is_quiet)),
+            _ => None,
+        };
+        orders.into_iter().filter_map(of).collect()
+    };
+    let at = |ms| now + Duration::from_millis(ms);
+    let all = |is_quiet| (0..4).map(|n| (n, is_quiet)).collect::<Vec<_>>();
+    (0..4).for_each(|n| broker.begin(n, nodes[0][n as usize], nodes[1][n as usize], now));
+    assert_eq!(quiet(broker.step(now)), all(true));
+    assert_eq!(quiet(broker.step(at(1000))), all(true), "40 of 160 Mbit/s each");
+    // One has ended: the others have 50.
+    broker.end(3, nodes[0][3], nodes[1][3]);
+    assert_eq!(quiet(broker.step(at(1000))), all(true)[..3]);
+    // What they have more than 40 matters when it is together a node's part of what may be ahead.
+    let due = broker.due().unwrap();
+    let seconds = (due - at(1000)).as_secs_f64();
+    assert!((seconds - unclaimed::ahead_of_all() / 4.0 / 30e6).abs() < 1e-6, "{seconds}");
+    assert_eq!(quiet(broker.step(due - Duration::from_micros(1))), []);
+    assert!(broker.wants_step(due));
+    assert_eq!(quiet(broker.step(due)), [(3, false)]);
     assert_eq!(broker.due(), None);
 }
 
@@ -245,16 +279,18 @@ fn it_is_quiet_where_no_other_has_sent_for_long() {
     };
     (0..3).for_each(|n| broker.join(n, nodes[0][n as usize]));
     let _ = broker.step(now);
+    // So long one with 10 Mbit/s more than everybody may always have is borne.
+    let long = now + Duration::from_millis(9);
     // Two that are young do not count for each other, nor does one that is no longer for itself; who has ended is told.
     (0..2).for_each(|n| broker.begin(n, nodes[0][n as usize], nodes[1][0], now));
     assert_eq!(is_quiet(broker.step(now)), [(0, true), (1, true)]);
     broker.end(1, nodes[0][1], nodes[1][0]);
-    assert_eq!(is_quiet(broker.step(now + YOUNG)), [(0, true), (1, false)]);
-    broker.begin(1, nodes[0][1], nodes[1][0], now + YOUNG);
-    assert_eq!(is_quiet(broker.step(now + YOUNG)), [(0, true), (1, false)]);
+    assert_eq!(is_quiet(broker.step(long)), [(0, true), (1, false)]);
+    broker.begin(1, nodes[0][1], nodes[1][0], long);
+    assert_eq!(is_quiet(broker.step(long)), [(0, true), (1, false)]);
     // Who sends to another cluster may share an uplink with them.
-    broker.begin(2, nodes[0][2], nodes[2][0], now + YOUNG);
-    assert_eq!(is_quiet(broker.step(now + YOUNG)), [(2, false)]);
+    broker.begin(2, nodes[0][2], nodes[2][0], long);
+    assert_eq!(is_quiet(broker.step(long)), [(2, false)]);
 }
 
 #[test]

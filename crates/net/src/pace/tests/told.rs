@@ -204,11 +204,13 @@ fn what_is_no_message_of_a_few_parts_is_spaced_out_by_the_kernel() {
     // Of an interface nothing is known, or the rate is not to be exceeded.
     world.pacer.set_slack(slack(f64::INFINITY, 0.0));
     assert_eq!(world.pacer.part_of(untold(PARTS * 2)), None);
-    // It carries no more than the rate: what is longer than a turn has to give way when it is told to.
-    world.pacer.set_slack(slack(RATE, 0.0));
+    // It carries no more than the rate, which may fall to what everybody may always have.
+    world.pacer.set_slack(Slack { least: 0.5 * RATE, ..slack(RATE, 0.0) });
     let turn = world.pacer.turn();
-    assert_eq!(world.pacer.part_of(untold(turn / segment)), None);
-    assert_eq!(world.pacer.part_of(untold(turn / segment + 1)), None);
+    assert_eq!(world.pacer.part_of(untold(turn / segment)), None, "it is a turn");
+    assert_eq!(world.pacer.part_of(untold(turn / segment + 1)), Some(4 * segment));
+    world.pacer.set_slack(Slack { least: RATE, ..slack(RATE, 0.0) });
+    assert_eq!(world.pacer.part_of(untold(turn / segment + 1)), Some(turn));
     // Nearly all that it carries: parts are no longer than turns.
     world.pacer.set_slack(slack(1.01 * RATE, 0.0));
     assert_eq!(world.pacer.part_of(untold(turn / segment + 1)), Some(turn));
@@ -216,6 +218,52 @@ fn what_is_no_message_of_a_few_parts_is_spaced_out_by_the_kernel() {
     world.pacer.set_rate(20.0 * RATE, world.now);
     world.pacer.set_slack(slack(50.0 * RATE, 0.0));
     assert_eq!(world.pacer.part_of(untold(few)), None);
+}
+
+#[test]
+fn an_interface_that_parts_fill_is_not_left_idle_between_them() {
+    let mut world = World::new(1);
+    world.pacer.set_slack(Slack { least: 0.8 * RATE, ..slack(RATE, 0.0) });
+    let turn = world.pacer.turn();
+    let ask = |world: &mut World, segments| world.pacer.ask(ProcId(0), untold(segments), world.now);
+    assert_eq!(ask(&mut world, 20), Turn::Now(turn));
+    world.pacer.wrote(ProcId(0), turn, world.now);
+    assert_eq!(ask(&mut world, 14), Turn::Later);
+    let wait = (world.pacer.due().unwrap() - world.now).as_secs_f64();
+    assert!((wait * RATE - 0.75 * turn as f64).abs() < 1.0, "{wait}");
+    // What it has then may leave as it was to when the rate falls to what everybody has, and no lower.
+    world.now = world.pacer.due().unwrap();
+    assert_eq!(world.pacer.next(world.now), Some(ProcId(0)));
+    assert_eq!(ask(&mut world, 14), Turn::Now(turn));
+    world.pacer.wrote(ProcId(0), turn, world.now);
+    world.pacer.set_rate(0.8 * RATE, world.now);
+    assert!(world.pacer.needs_no_more_spacing());
+    world.pacer.set_rate(0.1 * RATE, world.now);
+    assert!(!world.pacer.needs_no_more_spacing());
+}
+
+#[test]
+fn what_was_let_go_leaves_so_when_a_rate_counts_again_and_what_follows_waits_for_it() {
+    let mut world = World::new(1);
+    world.pacer.set_slack(slack(RATE, 0.0));
+    world.pacer.set_lead(Lead::Any);
+    let bytes = 20 * SEGMENT;
+    assert!(matches!(world.pacer.ask(ProcId(0), untold(20), world.now), Turn::Now(_)));
+    assert!(world.pacer.is_unspaced());
+    world.pacer.wrote(ProcId(0), bytes, world.now);
+    world.pacer.set_lead(Lead::Claimed);
+    for (rate, needs_none) in [(0.8, true), (0.5, false)] {
+        world.pacer.set_rate(rate * RATE, world.now);
+        assert_eq!(world.pacer.needs_no_more_spacing(), needs_none, "{rate}");
+    }
+    assert_eq!(world.pacer.ask(ProcId(0), untold(20), world.now), Turn::Later);
+    let wait = (world.pacer.due().unwrap() - world.now).as_secs_f64();
+    assert!((wait * 0.5 * RATE - (bytes as f64 - LEAD)).abs() < 1.0, "{wait}");
+    // Nothing that was so of it is so of the next.
+    world.now = world.pacer.due().unwrap();
+    assert_eq!(world.pacer.next(world.now), Some(ProcId(0)));
+    assert_eq!(world.pacer.ask(ProcId(0), LARGE, world.now), Turn::Now(world.pacer.turn()));
+    assert!(!world.pacer.is_unspaced());
 }
 
 #[test]
@@ -230,5 +278,5 @@ fn who_waits_behind_others_has_all_of_its_message_in_a_turn() {
     let Turn::Now(most) = world.pacer.ask(ProcId(1), untold(5), world.now) else {
         panic!("it was called")
     };
-    assert!(most >= 5 * SEGMENT && !world.pacer.is_part(), "{most}");
+    assert!(most >= 5 * SEGMENT && !world.pacer.is_unspaced(), "{most}");
 }
