@@ -42,6 +42,8 @@ pub(crate) struct Paced {
     armed: Option<Instant>,
     /// So many looks at its connections are told of yet.
     pub(crate) tells: u8,
+    /// So much more went by claims than without since the last one, bytes.
+    pub(crate) by_claims: i64,
 }
 
 /// What the kernel has of this peer's is to leave at another rate.
@@ -63,12 +65,16 @@ impl Paced {
             claims,
             armed: None,
             tells: 0,
+            by_claims: 0,
         }
     }
 
     /// `peer` has written so much of its turn.
     pub(crate) fn wrote(&mut self, peer: ProcId, bytes: usize, now: Instant) {
         self.pacer.wrote(peer, bytes, now);
+        let counted = i64::try_from(bytes).unwrap_or(i64::MAX);
+        let counted = if self.claims.has_some() { counted } else { -counted };
+        self.by_claims = self.by_claims.saturating_add(counted);
         self.claims.went(wire_bits(bytes as u64), now);
     }
 

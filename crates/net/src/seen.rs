@@ -59,11 +59,12 @@ impl State {
         }
     }
 
-    /// Whether what is seen now of the connections to a cluster is of what was claimed: to be asked once a look.
+    /// Whether what is seen now of the connections to a cluster is of what was claimed, most of it: to be asked once a look. What goes unclaimed would
+    /// be taken for more than the link carries, by the time that something was granted.
     fn is_of_claims(&mut self, cluster: u16) -> bool {
         let Some(paced) = self.paces.get(cluster) else { return false };
         paced.tells = if paced.claims.has_some() { TELLS } else { paced.tells.saturating_sub(1) };
-        paced.tells > 0
+        paced.tells > 0 && std::mem::take(&mut paced.by_claims) >= 0
     }
 
     /// So much of what was sent to a cluster has arrived, or is at a relay: the broker is told if that is less than is granted. And so many

@@ -464,7 +464,12 @@ impl Broker {
         let old_from = self.old_from.get(&of).copied().unwrap_or(now);
         // Others need what it could not have, or there is no bound.
         let is_fair = sum.rate >= FAIR * fair && fair.is_finite();
-        let more = if is_fair { sum.rate - fair } else { f64::INFINITY };
+        // Who has no more than that has not what it had for ever.
+        let more = match sum.rate - fair {
+            _ if !is_fair => f64::INFINITY,
+            more if more > 0.0 => more,
+            less => less.min((FAIR - 1.0) * fair),
+        };
         Sender { old_from, fair, more }
     }
 

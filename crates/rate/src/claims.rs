@@ -28,8 +28,8 @@ pub(crate) const AHEAD: f64 = 1.25;
 /// Where everybody may always have such a part of what the interface carries, a claim is worth little to who is one of all.
 const NEARLY: f64 = 0.75;
 
-/// A rate between these parts of that is the same: nearly all of a link is granted. Once it was granted one is taken for one of all for so long,
-/// unless less is granted, as where a receiver binds.
+/// A rate between these parts of that is the same: nearly all of a link is granted. Once it was granted one is taken for one of all for so long, and
+/// where less was, as where a receiver binds, for one of those to whom it may be so again.
 pub(crate) const FAIR: f64 = 0.95;
 const SAME: f64 = 1.02;
 pub(crate) const KNOWN: Duration = Duration::from_secs(1);
@@ -75,8 +75,9 @@ pub struct Claims {
     /// How long a grant takes.
     lag: Duration,
     unclaimed: Unclaimed,
-    /// What was granted not long before was what everybody may have.
+    /// What everybody may have was granted not long ago; less was.
     one_of_all_until: Option<Instant>,
+    less_until: Option<Instant>,
     /// Bits that were sent too fast.
     debt: f64,
     /// Something was lost not long ago.
@@ -155,6 +156,7 @@ impl Claims {
             lag: Duration::ZERO,
             unclaimed: Unclaimed::default(),
             one_of_all_until: None,
+            less_until: None,
             debt: 0.0,
             careful_until: None,
             demand: Demand::default(),
@@ -266,6 +268,7 @@ impl Claims {
     pub fn hurry(&mut self, bits: f64, is_short: bool, now: Instant) {
         // Nobody may look meanwhile.
         self.careful_until.take_if(|until| *until <= now);
+        self.less_until.take_if(|until| *until <= now);
         if self.may_hurry() {
             self.unclaimed.hurry(bits, self.bounds(is_short), now);
         }
@@ -293,9 +296,10 @@ impl Claims {
         // However few are believed to send at the same time: those who go unclaimed are not known.
         let known = self.rate().min(ahead(self.least));
         let allowance = self.pause_at(known);
-        // Less is granted where a receiver binds, and in a collective several may send to one.
         let least = self.least.min(self.rate());
-        let is_long_too = is_short && !self.is_entered();
+        // Less was granted where a receiver binds, and in a collective several may send to one.
+        let is_free = self.less_until.is_none() && !self.is_entered();
+        let is_long_too = is_short && is_free && self.careful_until.is_none();
         unclaimed::Bounds { least, fastest: self.fastest(), allowance, is_long_too }
     }
 
@@ -313,8 +317,8 @@ impl Claims {
         is_free && self.unclaimed.is_brief(bits, self.bounds(is_short), self.gains_little(now), now)
     }
 
-    /// Whether who begins now may have little more than what everybody may, by the interface, and had no more by its claims: all send at the same
-    /// time.
+    /// Whether who begins now may have little more than what everybody may, by the interface, and was granted no more not long ago: all send at the
+    /// same time.
     fn gains_little(&self, now: Instant) -> bool {
         let least = self.least.bits_per_second();
         let is_one_of_all = self.one_of_all_until.is_some_and(|until| now < until)
@@ -351,10 +355,10 @@ impl Claims {
         let Grant { rate, is_settled, .. } = grant;
         self.granted = Some(grant);
         let part = rate.bits_per_second() / self.least.bits_per_second();
-        if (FAIR..=SAME).contains(&part) {
+        if part < FAIR {
+            (self.one_of_all_until, self.less_until) = (None, Some(now + KNOWN));
+        } else if part <= SAME {
             self.one_of_all_until = Some(now + KNOWN);
-        } else if part < FAIR {
-            self.one_of_all_until = None;
         }
         self.company.granted(rate, is_settled);
         if is_settled {
@@ -406,7 +410,7 @@ impl Claims {
         self.demand.rest();
         self.granted = None;
         self.unclaimed.forsake();
-        self.one_of_all_until = None;
+        (self.one_of_all_until, self.less_until) = (None, None);
         self.claims.values_mut().for_each(|claim| claim.share = 1.0);
         self.told.clear();
     }

@@ -68,6 +68,8 @@ pub(crate) struct Lull {
     /// Those who send nothing at present, but have had more not long ago.
     resting: BTreeMap<Way, Had>,
     long: BTreeSet<Who>,
+    /// When one of them will, if nothing changes.
+    due: Option<Instant>,
     /// When others ceased to.
     past: BTreeMap<Who, Instant>,
     told: BTreeMap<Way, Instant>,
@@ -82,6 +84,7 @@ impl Lull {
             senders: BTreeMap::new(),
             resting: BTreeMap::new(),
             long: BTreeSet::new(),
+            due: None,
             past: BTreeMap::new(),
             told: BTreeMap::new(),
         }
@@ -112,13 +115,14 @@ impl Lull {
         self.past.extend(self.long.difference(&long).map(|&who| (who, now)));
         self.past.retain(|_, since| now.saturating_duration_since(*since) < CALM);
         self.long = long;
+        let is_short = |(way, _): &(&Way, &Had)| !self.long.contains(&Some(**way));
+        let short = self.senders.iter().filter(is_short);
+        self.due = short.filter_map(|(_, had)| had.long_from(self.each)).min();
     }
 
-    /// When somebody is to be told that it is so no longer, if nothing changes.
+    /// When somebody is to be told that it is so no longer, if nothing changes: not where all have been, as two send for long.
     pub(crate) fn due(&self) -> Option<Instant> {
-        let is_short = |&(way, _): &(&Way, &Had)| !self.long.contains(&Some(*way));
-        let senders = self.senders.iter().filter(|_| !self.told.is_empty()).filter(is_short);
-        senders.filter_map(|(_, had)| had.long_from(self.each)).min()
+        self.due.filter(|_| !self.told.is_empty() && self.long.len() < 2)
     }
 
     /// Whether nobody does, or has done just now, but for that itself.

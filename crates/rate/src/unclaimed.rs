@@ -19,7 +19,7 @@ const LONGEST: Duration = BRIEF.saturating_mul(4);
 /// so at once.
 const AHEAD_MOST: f64 = 2.0;
 
-/// For so long after the broker has said that nobody sends for long, what is brief goes unclaimed, unless it says that somebody does now.
+/// For so long after the broker has said that it is quiet, what is over soon goes unclaimed, unless it says that it is so no longer.
 pub(crate) const QUIET: Duration = Duration::from_millis(200);
 
 /// What bounds it.
@@ -247,6 +247,12 @@ mod tests {
         assert!(hurries(&mut claims, bits));
         claims.grant(Grant { rate: mbit(10.0), ..grant(true) }, now);
         assert!(!hurries(&mut claims, bits));
+        // It may be so again the next time.
+        claims.end(node, 0);
+        let brief = 40.0 * MBIT * BRIEF.as_secs_f64();
+        assert!(hurries(&mut claims, brief) && !hurries(&mut claims, 1.01 * brief));
+        claims.hurry(1.01 * brief, true, now + KNOWN);
+        assert!(matches!(claims.pace(), Pace::Interface(_)));
     }
 
     #[test]

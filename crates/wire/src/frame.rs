@@ -50,7 +50,7 @@ wire_struct! {
         node: u64,
         /// More than what they begin with may be used.
         is_settled: bool,
-        /// Nobody else sends there for long: what is over in a moment need not be claimed for a while.
+        /// Nobody else has more than everybody's share there for long: what is over soon need not be claimed for a while.
         is_quiet: bool,
     }
 }

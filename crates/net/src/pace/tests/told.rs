@@ -252,7 +252,7 @@ fn what_was_let_go_leaves_so_when_a_rate_counts_again_and_what_follows_waits_for
     assert!(world.pacer.is_unspaced());
     world.pacer.wrote(ProcId(0), bytes, world.now);
     world.pacer.set_lead(Lead::Claimed);
-    for (rate, needs_none) in [(0.8, true), (0.5, false)] {
+    for (rate, needs_none) in [(0.7, true), (0.5, false)] {
         world.pacer.set_rate(rate * RATE, world.now);
         assert_eq!(world.pacer.needs_no_more_spacing(), needs_none, "{rate}");
     }
