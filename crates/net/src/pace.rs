@@ -126,7 +126,7 @@ pub(crate) struct Slack {
 
 impl Slack {
     /// Nothing is known of the path.
-    const UNKNOWN: Self =
+    pub(crate) const UNKNOWN: Self =
         Self { interface: f64::INFINITY, least: 0.0, pause: 0.0, late: f64::INFINITY };
 }
 
@@ -421,8 +421,7 @@ impl Pacer {
             if self.is_first {
                 self.upkeep.forget();
             }
-            self.begin_turn();
-            self.begin_unspaced(part.is_some());
+            self.begin_turn(part.is_some());
             return Turn::Now(turn);
         }
         self.waiting.insert(peer, ask.is_young);
@@ -435,9 +434,9 @@ impl Pacer {
     }
 
     /// Somebody is given a turn: nothing that was so of the one before is so of this one.
-    fn begin_turn(&mut self) {
+    fn begin_turn(&mut self, is_part: bool) {
         (self.is_cut, self.has_waited) = (false, false);
-        self.begin_unspaced(false);
+        self.begin_unspaced(is_part);
         self.beside = 0.0;
     }
 
@@ -581,7 +580,8 @@ impl Pacer {
         self.called = if self.is_small_turn { self.small.pop_front() } else { self.call_large() };
         if let Some(peer) = &self.called {
             self.waiting.remove(peer);
-            self.begin_turn();
+            // A part it may be when it asks.
+            self.begin_turn(false);
         }
         self.called
     }

@@ -9,6 +9,7 @@ use gridmpi_rate::{Network, Rate};
 use gridmpi_wire::{ContextId, Rank};
 
 use super::*;
+use crate::pace::Slack;
 use crate::paces::tests::{FAR, meet, state};
 
 /// A process with so many connections to another, and much to send to it; and their far ends.
@@ -53,12 +54,7 @@ fn a_message_by_parts_leaves_the_kernel_without_a_rate_and_a_longer_one_does_not
         link.written = YOUNG;
         let pacer = &mut state.paces.get(1).unwrap().pacer;
         let interface = 2.5 * pacer.rate();
-        pacer.set_slack(crate::pace::Slack {
-            interface,
-            least: 0.0,
-            pause: 0.0,
-            late: f64::INFINITY,
-        });
+        pacer.set_slack(Slack { interface, ..Slack::UNKNOWN });
         let (written, told) = only(&mut state);
         assert!((1..segments * SEGMENT).contains(&(written as usize)), "{written}");
         assert_eq!(told.is_some(), is_told, "{segments}: {told:?}");

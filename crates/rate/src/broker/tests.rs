@@ -31,6 +31,15 @@ fn later(broker: &mut Broker, now: Instant) -> Vec<(Process, Order)> {
     broker.step(now + 10 * YOUNG)
 }
 
+/// Grants, by whether it is quiet.
+fn is_quiet(orders: Vec<(Process, Order)>) -> Vec<(Process, bool)> {
+    let quiet = |(process, order)| match order {
+        Order::Grant { grant, .. } => Some((process, grant.is_quiet)),
+        _ => None,
+    };
+    orders.into_iter().filter_map(quiet).collect()
+}
+
 /// Grants, in Mbit/s.
 fn rates(orders: &[(Process, Order)]) -> Vec<(Process, f64)> {
     let grants = orders.iter().filter_map(|&(process, order)| match order {
@@ -237,28 +246,21 @@ fn the_young_are_settled_when_they_are_no_longer() {
 fn it_stays_quiet_while_all_who_send_have_what_everybody_may() {
     let (network, ids, nodes, now) = site(2);
     let mut broker = Broker::new(ids[0], network, Parts::ALL);
-    let quiet = |orders: Vec<(Process, Order)>| -> Vec<(Process, bool)> {
-        let of = |(process, order)| match order {
-            Order::Grant { grant, .. } => Some((process, grant.is_quiet)),
-            _ => None,
-        };
-        orders.into_iter().filter_map(of).collect()
-    };
     let at = |ms| now + Duration::from_millis(ms);
     let all = |is_quiet| (0..4).map(|n| (n, is_quiet)).collect::<Vec<_>>();
     (0..4).for_each(|n| broker.begin(n, nodes[0][n as usize], nodes[1][n as usize], now));
-    assert_eq!(quiet(broker.step(now)), all(true));
-    assert_eq!(quiet(broker.step(at(1000))), all(true), "40 of 160 Mbit/s each");
+    assert_eq!(is_quiet(broker.step(now)), all(true));
+    assert_eq!(is_quiet(broker.step(at(1000))), all(true), "40 of 160 Mbit/s each");
     // One has ended: the others have 50.
     broker.end(3, nodes[0][3], nodes[1][3]);
-    assert_eq!(quiet(broker.step(at(1000))), all(true)[..3]);
+    assert_eq!(is_quiet(broker.step(at(1000))), all(true)[..3]);
     // What they have more than 40 matters when it is together a node's part of what may be ahead.
     let due = broker.due().unwrap();
     let seconds = (due - at(1000)).as_secs_f64();
     assert!((seconds - unclaimed::ahead_of_all() / 4.0 / 30e6).abs() < 1e-6, "{seconds}");
-    assert_eq!(quiet(broker.step(due - Duration::from_micros(1))), []);
+    assert_eq!(is_quiet(broker.step(due - Duration::from_micros(1))), []);
     assert!(broker.wants_step(due));
-    assert_eq!(quiet(broker.step(due)), [(3, false)]);
+    assert_eq!(is_quiet(broker.step(due)), [(3, false)]);
     assert_eq!(broker.due(), None);
 }
 
@@ -266,13 +268,6 @@ fn it_stays_quiet_while_all_who_send_have_what_everybody_may() {
 fn it_is_quiet_where_no_other_has_sent_for_long() {
     let (network, ids, nodes, now) = site(3);
     let mut broker = Broker::new(ids[0], network, Parts::ALL);
-    let is_quiet = |orders: Vec<(Process, Order)>| -> Vec<(Process, bool)> {
-        let quiet = |(process, order)| match order {
-            Order::Grant { grant, .. } => Some((process, grant.is_quiet)),
-            _ => None,
-        };
-        orders.into_iter().filter_map(quiet).collect()
-    };
     (0..3).for_each(|n| broker.join(n, nodes[0][n as usize]));
     let _ = broker.step(now);
     // So long one with 10 Mbit/s more than everybody may always have is borne.
