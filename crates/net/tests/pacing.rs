@@ -5,7 +5,7 @@ mod common;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use common::{eventually, finish, nets_with, pattern, receive, send, shutdown};
+use common::{eventually, finish, nets_with, pattern, receive, seconds_at, send, shutdown};
 use gridmpi_net::{Net, Online, Pacing};
 use gridmpi_rate::{Network, Rate};
 use gridmpi_wire::ProcId;
@@ -53,8 +53,8 @@ fn seconds(rate: f64) -> f64 {
 #[test]
 fn nothing_is_faster_than_the_rate_allows() {
     let rate = 80e6;
-    // The kernel lets the first segments of three connections and half a turn go as they come, 70 KB; up to twice that was seen.
-    let least = (3 * EACH - 150_000) as f64 * 8.0 * (1538.0 / 1448.0) / rate;
+    // The kernel lets the first segments of three connections and half a turn go as they come, 70 KB.
+    let least = seconds_at(rate, 3 * EACH - 100_000);
     let took = seconds(rate);
     assert!(took >= least, "{took} s, {least} at least");
 }
@@ -142,7 +142,7 @@ fn held_and_let_go(connections: usize) {
     hold(80e6);
     let started = Instant::now();
     end(begin(EACH), EACH);
-    let least = (2 * EACH - 100_000) as f64 * 8.0 * (1538.0 / 1448.0) / 80e6;
+    let least = seconds_at(80e6, 2 * EACH - 100_000);
     let took = started.elapsed().as_secs_f64();
     assert!(took >= least, "{took} s, {least} at least");
     shutdown(nets);

@@ -220,12 +220,11 @@ fn keep_to_the_rate(bits: f64, connections: usize, len: usize) {
     let all = 2 * connections;
     eventually("all connections to each", || nets[0].stats().connections == all as u64);
     // The kernel lets the first segments of a connection go as they come, and half a turn.
-    let seconds = |bytes: usize| bytes as f64 * 8.0 * (1538.0 / 1448.0) / bits;
-    let least = seconds(4 * len - all * 10 * 1448 - 100_000);
+    let least = seconds_at(bits, 4 * len - all * 10 * 1448 - 100_000);
     assert!(took >= least, "{took} s, {least} at least");
     println!("{took} s of {least}");
     // Others may have the processors.
-    assert!(took < 3.0 * seconds(4 * len) + 1.0, "{took} s, {least} at least");
+    assert!(took < 3.0 * seconds_at(bits, 4 * len) + 1.0, "{took} s, {least} at least");
     shutdown(nets);
 }
 
