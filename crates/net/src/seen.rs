@@ -63,8 +63,9 @@ impl State {
     /// be taken for more than the link carries, by the time that something was granted.
     fn is_of_claims(&mut self, cluster: u16) -> bool {
         let Some(paced) = self.paces.get(cluster) else { return false };
+        let by_claims = std::mem::take(&mut paced.by_claims);
         paced.tells = if paced.claims.has_some() { TELLS } else { paced.tells.saturating_sub(1) };
-        paced.tells > 0 && std::mem::take(&mut paced.by_claims) >= 0
+        paced.tells > 0 && by_claims >= 0
     }
 
     /// So much of what was sent to a cluster has arrived, or is at a relay: the broker is told if that is less than is granted. And so many
