@@ -1,0 +1,268 @@
+use std::net::{TcpListener, TcpStream};
+
+use bytes::Bytes;
+use gridmpi_buffer::{RecvBuffer, SendBuffer};
+use gridmpi_engine::{Config, Mode, Source, TagMatch};
+use gridmpi_rate::{Grant, Network};
+use gridmpi_wire::{ContextId, JobKey, Rank, Strand};
+
+use super::*;
+use crate::carrier::Carrier;
+use crate::links::Met;
+use crate::{Bound, Limits, Listen, Net, NetConfig, Online, Way, bind};
+
+pub(crate) const FAR: ProcId = ProcId(1);
+
+fn config(me: ProcId) -> NetConfig {
+    NetConfig {
+        me,
+        job: [7; 16],
+        key: JobKey::new([9; 32]),
+        engine: Config::new(me),
+        peers: vec![Vec::new(); 2],
+        security: None,
+        relays: None,
+        limits: Limits::default(),
+        pacing: Pacing::default(),
+        warn: |_| {},
+        tells_of_absence: None,
+        lost: None,
+        forked: None,
+    }
+}
+
+/// A process of one cluster that sends to another at so many bits per second.
+pub(crate) fn state(rate: f64) -> State {
+    state_among(vec![0, 1], rate)
+}
+
+/// The first of processes of these clusters.
+pub(crate) fn state_among(clusters: Vec<u16>, rate: f64) -> State {
+    let rates = vec![None, Rate::from_bits_per_second(rate)];
+    state_paced(Pacing { clusters, rates, ..Pacing::default() })
+}
+
+fn state_paced(pacing: Pacing) -> State {
+    let config = NetConfig { pacing, ..config(ProcId(0)) };
+    let listen = Listen { interface: Some("127.0.0.1".into()), port: 0 };
+    State::new(bind(&listen).unwrap(), config).unwrap()
+}
+
+/// Has a connection to a peer, whose end is this.
+pub(crate) fn meet(state: &mut State, (peer, strand): (ProcId, Strand)) -> TcpStream {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    near.set_nonblocking(true).unwrap();
+    state.endpoint.connected(peer, strand, 1).unwrap();
+    state.establish((peer, strand), Carrier::bare(near.into()), Met::default());
+    listener.accept().unwrap().0
+}
+
+/// The first of two processes of a cluster, the other of which has the broker, with connections to that and to one of another cluster; much
+/// waits for the latter.
+fn with_broker() -> (State, [TcpStream; 2], [ProcId; 2]) {
+    let (mut state, ends, peers) = with_broker_among(vec![0, 0, 1]);
+    let much = SendBuffer::from_bytes(Bytes::from(vec![0; 1 << 20]));
+    state.endpoint.send(peers[1], ContextId::WORLD, Rank(0), 1, Mode::Standard, much);
+    (state, ends, peers)
+}
+
+/// The first of processes of these clusters, the second of which has the broker, and the third is of the other cluster.
+fn with_broker_among(clusters: Vec<u16>) -> (State, [TcpStream; 2], [ProcId; 2]) {
+    with_broker_over(clusters, 8e6, None)
+}
+
+/// The same; each may always have so many bits per second of what the link carries, if that is known.
+fn with_broker_over(
+    clusters: Vec<u16>,
+    least: f64,
+    link: Option<f64>,
+) -> (State, [TcpStream; 2], [ProcId; 2]) {
+    let (broker, far) = (ProcId(1), ProcId(2));
+    let mut network = Network::new();
+    let ids = [(); 2].map(|()| network.add_cluster());
+    if let Some(link) = link.and_then(Rate::from_bits_per_second) {
+        network.add_link(link, &[(ids[0], ids[1])]);
+    }
+    let interface = Rate::from_bits_per_second(50e6).unwrap();
+    let node = |&cluster: &u16| network.add_node(ids[usize::from(cluster)], interface);
+    let nodes: Vec<_> = clusters.iter().map(node).collect();
+    let names = ["a", "b"].map(str::to_owned).to_vec();
+    let online = Online { network, nodes, brokers: vec![broker, far], names, warn: |_| {} };
+    let rates = vec![None, Rate::from_bits_per_second(least)];
+    let online = Some(online);
+    let mut state = state_paced(Pacing { clusters, rates, online, ..Pacing::default() });
+    let ends = [broker, far].map(|peer| meet(&mut state, (peer, Strand::FIRST)));
+    state.flush();
+    (state, ends, [broker, far])
+}
+
+fn link(state: &mut State, peer: ProcId) -> &mut Link {
+    let (_, token) = state.peers[&peer].links[0];
+    let Some(Socket::Link(link)) = state.sockets.get(token) else { panic!("it is lost") };
+    link
+}
+
+fn written(state: &mut State, peer: ProcId) -> u64 {
+    link(state, peer).written
+}
+
+#[test]
+fn where_the_program_names_a_rate_nothing_goes_by_parts() {
+    let (mut state, _ends, [_, far]) = with_broker();
+    let ask = Ask { backlog: 6000, frame: 6000, is_young: false, is_untold: true, share: 1.0 };
+    let now = Instant::now();
+    for (held, is_part) in [(None, true), (Rate::from_bits_per_second(8e6), false)] {
+        state.hold(held);
+        let pacer = &mut state.paces.get(1).unwrap().pacer;
+        assert!(matches!(pacer.ask(far, ask, now), Turn::Now(_)));
+        assert_eq!(pacer.is_unspaced(), is_part, "{held:?}");
+    }
+}
+
+#[test]
+fn a_claim_leaves_before_what_it_is_for() {
+    let (mut state, _ends, peers) = with_broker();
+    let before = peers.map(|peer| written(&mut state, peer));
+    state.claim(1, peers[1], true);
+    let after = peers.map(|peer| written(&mut state, peer));
+    assert!(after[0] > before[0] && after[1] == before[1], "{before:?} {after:?}");
+}
+
+#[test]
+fn what_follows_while_the_last_leaves_is_claimed_anew_unless_that_is_young() {
+    let (mut state, _ends, [broker, far]) = with_broker();
+    let rate = Rate::from_bits_per_second(9e6).unwrap();
+    let mut follow = |settled: Option<bool>| {
+        let grant = |is_settled| Grant { rate, node: rate, is_settled, is_quiet: false };
+        let claims = &mut state.paces.get(1).unwrap().claims;
+        settled.into_iter().for_each(|settled| claims.grant(grant(settled), Instant::now()));
+        state.end_when_gone(1, far);
+        let before = written(&mut state, broker);
+        state.claim(1, far, true);
+        assert!(state.has_claimed(far) && !state.is_leaving(1, far));
+        written(&mut state, broker) > before
+    };
+    assert!(follow(None), "the first of all");
+    assert!(!follow(None) && !follow(Some(false)), "nothing new is said of the young");
+    assert!(follow(Some(true)), "it may have what others begin with");
+    assert!(!follow(None), "it is young again");
+}
+
+#[test]
+fn short_messages_are_claimed_where_many_of_them_wait() {
+    let (mut state, _ends, [_, far]) = with_broker_among(vec![0, 0, 1, 1, 1]);
+    let peers = [2, 3, 4].map(ProcId);
+    let _far: Vec<_> =
+        peers[1..].iter().map(|&peer| meet(&mut state, (peer, Strand::FIRST))).collect();
+    state.flush();
+    let mut send = |peer| {
+        let short = SendBuffer::from_bytes(Bytes::from(vec![0; 4000]));
+        state.endpoint.send(peer, ContextId::WORLD, Rank(0), 1, Mode::Standard, short);
+        state.transmit(peer);
+        state.has_claimed(peer)
+    };
+    assert!(!send(far), "it leaves at once");
+    assert!(!send(peers[1]), "it waits alone");
+    assert!(send(peers[2]), "it is one of several");
+}
+
+/// It has had a turn and waits for the next one.
+fn wait_on(state: &mut State) {
+    let now = Instant::now();
+    let pacer = &mut state.paces.get(1).unwrap().pacer;
+    let ask =
+        Ask { backlog: 1 << 30, frame: 1 << 30, is_young: false, is_untold: false, share: 1.0 };
+    while let Turn::Now(most) = pacer.ask(FAR, ask, now) {
+        pacer.wrote(FAR, most, now);
+    }
+}
+
+/// Three processes' networks, of which the first sends to the others at so many bits per second.
+fn nets(rate: f64) -> Vec<Net> {
+    let listen = Listen { interface: Some("127.0.0.1".into()), port: 0 };
+    let bound: Vec<_> = (0..3).map(|_| bind(&listen).unwrap()).collect();
+    let way = |bound: &Bound| vec![Way::Direct(bound.addresses().to_vec())];
+    let peers: Vec<_> = bound.iter().map(way).collect();
+    let start = |(me, bound)| {
+        let rates = vec![None, Rate::from_bits_per_second(rate).filter(|_| me == 0)];
+        let pacing = Pacing { clusters: vec![0, 1, 1], rates, ..Pacing::default() };
+        Net::start(bound, NetConfig { peers: peers.clone(), pacing, ..config(ProcId(me)) })
+    };
+    (0..).zip(bound).map(|it| start(it).unwrap()).collect()
+}
+
+#[test]
+fn an_acknowledgement_may_wait_for_the_turns_of_all() {
+    let cycle = |rate| {
+        let clusters = [vec![0; 256], vec![1; 256]].concat();
+        let rates = vec![None, Rate::from_bits_per_second(rate)];
+        let pacing = Pacing { clusters, rates, ..Pacing::default() };
+        Paces::new(&pacing, ProcId(0)).cycle(ProcId(256)).as_secs_f64()
+    };
+    // Turns of 5 ms, or of four segments.
+    assert!((cycle(1e9) - 1.28).abs() < 1e-6, "{}", cycle(1e9));
+    let least = 256.0 * 4.0 * 1538.0 * 8.0 / 1.2e6;
+    assert!((cycle(1.2e6) - least).abs() < 1e-6, "{} and not {least}", cycle(1.2e6));
+    assert_eq!(cycle(f64::INFINITY), 0.0, "nobody has turns");
+}
+
+#[test]
+fn what_is_acknowledged_to_one_leaves_the_turn_to_the_other() {
+    // What the first has of its turn leaves within minutes.
+    let nets = nets(100.0);
+    let buffer = |bytes| SendBuffer::from_bytes(Bytes::from(vec![0; bytes]));
+    let send = |from: u32, to, bytes| {
+        let (context, rank) = (ContextId::WORLD, Rank(from));
+        let mut net = nets[from as usize].lock();
+        net.send(ProcId(to), context, rank, 1, Mode::Standard, buffer(bytes));
+    };
+    let writer = || {
+        let mut net = nets[0].lock();
+        net.state().paces.get(1).and_then(|paced| paced.pacer.writer())
+    };
+    send(0, 1, 1 << 20);
+    let until = Instant::now() + Duration::from_secs(60);
+    let wait = |is_so: &dyn Fn() -> bool| {
+        while !is_so() {
+            assert!(Instant::now() < until, "it never was so");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    wait(&|| writer() == Some(FAR));
+    let source = Source::Remote(Rank(2), ProcId(2));
+    let into = RecvBuffer::owned(1 << 20);
+    let came = nets[0].lock().receive(ContextId::WORLD, source, TagMatch::Is(1), into);
+    send(2, 0, 1 << 20);
+    wait(&|| nets[0].lock().take(came).is_some());
+    assert_eq!(writer(), Some(FAR));
+}
+
+#[test]
+fn while_somebody_waits_there_is_one_timer_and_no_turn_is_missed() {
+    let mut state = state(1e6);
+    wait_on(&mut state);
+    state.arm_turn(1);
+    // At higher and higher rates the next turn comes sooner and sooner.
+    for mbits in 2..20 {
+        state.hold(Rate::from_bits_per_second(f64::from(mbits) * 1e6));
+    }
+    let began = Instant::now();
+    let (mut fired, mut turns) = (0, 0);
+    while began.elapsed() < Duration::from_millis(500) {
+        std::thread::sleep(Duration::from_millis(1));
+        for _ in state.timers.expired(Instant::now()) {
+            fired += 1;
+            state.turn_due(1);
+            if !state.paces.get(1).unwrap().pacer.has_waiting() {
+                turns += 1;
+                wait_on(&mut state);
+                state.arm_turn(1);
+            }
+        }
+    }
+    // A turn takes 5 ms.
+    assert!(turns > 20, "{turns}");
+    // Those from the beginning, and one for each; another where one came too early.
+    assert!(fired <= 20 + 2 * turns, "{fired} for {turns}");
+}
