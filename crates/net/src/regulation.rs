@@ -293,11 +293,15 @@ impl State {
         paced.tells = TELLS;
         // What the kernel has leaves as it was to: of what does not keep to the rate it is little.
         paced.follow_claims(now);
+        let hurries = matches!(paced.claims.pace(), Pace::Interface(_));
         self.watch(now);
-        self.announce(now);
+        if !hurries {
+            self.announce(now);
+        }
     }
 
-    /// A claim leaves before what it is for: to hand a turn to the kernel takes longer than the broker takes to decide.
+    /// A claim leaves before what it is for, unless that goes whatever is granted: to hand a turn to the kernel takes longer than the broker takes to
+    /// decide.
     fn announce(&mut self, now: Instant) {
         let Some(Regulation { broker: Seat::At(broker), .. }) = self.regulation else { return };
         if self.tell_claims(now) {

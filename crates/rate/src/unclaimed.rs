@@ -20,7 +20,7 @@ const LONGEST: Duration = BRIEF.saturating_mul(4);
 const AHEAD_MOST: f64 = 2.0;
 
 /// For so long after the broker has said that it is quiet, what is over soon goes unclaimed, unless it says that it is so no longer.
-pub(crate) const QUIET: Duration = Duration::from_millis(200);
+pub(crate) const QUIET: Duration = Duration::from_secs(1);
 
 /// What bounds it.
 #[derive(Clone, Copy, Debug)]

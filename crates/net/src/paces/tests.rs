@@ -130,6 +130,22 @@ fn a_claim_leaves_before_what_it_is_for() {
 }
 
 #[test]
+fn what_goes_whatever_is_granted_leaves_before_its_claim_and_the_kernel_is_told_of_no_rate() {
+    let (mut state, _ends, peers) = with_broker_over(vec![0, 0, 1], 20e6, Some(64e6));
+    let [broker, far] = peers;
+    link(&mut state, far).written = YOUNG;
+    let before = written(&mut state, broker);
+    let send = SendBuffer::from_bytes(Bytes::from(vec![0; 8000]));
+    state.endpoint.send(far, ContextId::WORLD, Rank(0), 1, Mode::Standard, send);
+    state.transmit(far);
+    assert!(state.has_claimed(far) && written(&mut state, far) > YOUNG + 8000);
+    assert_eq!(written(&mut state, broker), before);
+    state.flush();
+    assert!(written(&mut state, broker) > before);
+    assert_eq!(link(&mut state, far).paced_to, None);
+}
+
+#[test]
 fn what_follows_while_the_last_leaves_is_claimed_anew_unless_that_is_young() {
     let (mut state, _ends, [broker, far]) = with_broker();
     let rate = Rate::from_bits_per_second(9e6).unwrap();
