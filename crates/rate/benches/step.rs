@@ -1,5 +1,6 @@
 //! How long a step of a broker takes in a grid of 2,000 nodes in 8 clusters: `cargo bench -p gridmpi-rate`. Ends with 1 if one takes longer than
-//! [`MOST`]; the median of many, since the machine may do something else meanwhile.
+//! [`MOST`]; the median of many, since the machine may do something else meanwhile. Where each node sends to four, which is four times as many
+//! transfers, it is shown only: then a broker steps the more seldom.
 
 use gridmpi_rate::{Broker, ClusterId, Network, NodeId, Notice, Parts, Rate};
 use std::process::ExitCode;
@@ -87,15 +88,17 @@ fn main() -> ExitCode {
         ("a link between each two, each node sends to one", false, 1, 0),
         ("the same, 60 processes use less than they get", false, 1, 60),
         ("the same, all 250 do", false, 1, 250),
+        ("the same, each node sends to four", false, 4, 0),
         ("an uplink each, each node sends to one", true, 1, 0),
         ("the same, 60 processes use less than they get", true, 1, 60),
         ("the same, all 250 do", true, 1, 250),
+        ("the same, each node sends to four", true, 4, 0),
     ] {
         let (grid, now) = (grid(has_uplinks), Instant::now());
         let mut broker = broker(&grid, fan, now);
         broker.step(now + Duration::from_millis(5));
         let time = median(&grid, &mut broker, limited, now + Duration::from_millis(5));
-        is_met &= time <= MOST;
+        is_met &= time <= MOST || fan > 1;
         println!("{:6.0} µs  {name}", time.as_secs_f64() * 1e6);
     }
     if is_met { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -54,6 +54,32 @@ enum Neck {
     Link(usize),
 }
 
+/// What a link carries, Mbit/s, and between which clusters.
+type Link = (u64, Vec<(ClusterId, ClusterId)>);
+
+fn mbit(value: u64) -> Rate {
+    Rate::from_bits_per_second(value as f64 * 1e6).unwrap()
+}
+
+/// From one of these to each other one.
+fn pairs(ids: &[ClusterId], from: ClusterId) -> Vec<(ClusterId, ClusterId)> {
+    ids.iter().filter(|&&to| to != from).map(|&to| (from, to)).collect()
+}
+
+/// Each of these has an uplink of its own, or a link to each other one.
+fn links_among(dice: &mut Dice, ids: &[ClusterId], bandwidth: u64) -> Vec<Link> {
+    let mut links = Vec::new();
+    for &from in ids {
+        let pairs = pairs(ids, from);
+        if dice.roll(2) == 0 {
+            links.push((bandwidth, pairs));
+        } else {
+            links.extend(pairs.into_iter().map(|pair| (bandwidth, vec![pair])));
+        }
+    }
+    links
+}
+
 struct World {
     dice: Dice,
     now: u64,
@@ -74,6 +100,8 @@ struct World {
     able: BTreeMap<(Process, ClusterId), f64>,
     epoch: Instant,
     orders: usize,
+    /// When the last one was given.
+    last_order: u64,
 }
 
 impl World {
@@ -83,33 +111,40 @@ impl World {
         Self::of(dice, count)
     }
 
+    /// So many clusters of one to eight nodes.
     fn of(mut dice: Dice, count: u64) -> Self {
-        let rate = |mbit: u64| Rate::from_bits_per_second(mbit as f64 * 1e6).unwrap();
         let mut network = Network::new();
         let ids: Vec<_> = (0..count).map(|_| network.add_cluster()).collect();
         let mut nodes = Vec::new();
         for &id in &ids {
             let interface =
-                [rate(20), rate(50), rate(1000), Rate::UNBOUNDED][dice.roll(4) as usize];
+                [mbit(20), mbit(50), mbit(1000), Rate::UNBOUNDED][dice.roll(4) as usize];
             (0..1 + dice.roll(8)).for_each(|_| nodes.push(network.add_node(id, interface)));
         }
-        let pairs = |&from: &ClusterId| {
-            ids.iter().filter(move |&&to| to != from).map(move |&to| (from, to)).collect::<Vec<_>>()
-        };
-        let mut links = Vec::new();
-        for from in &ids {
-            // A cluster has an uplink of its own, or a link to each other one.
-            if dice.roll(2) == 0 {
-                links.push((160, pairs(from)));
-            } else {
-                links.extend(pairs(from).into_iter().map(|pair| (160, vec![pair])));
-            }
-        }
+        let mut links = links_among(&mut dice, &ids, 160);
         if count > 2 && dice.roll(2) == 0 {
-            links.push((200, ids.iter().flat_map(pairs).collect()));
+            links.push((200, ids.iter().flat_map(|&from| pairs(&ids, from)).collect()));
         }
-        for (mbit, carried) in &links {
-            network.add_link(rate(*mbit), carried);
+        Self::over(dice, network, nodes, links)
+    }
+
+    /// The largest grid that is promised: 2,000 nodes in 8 clusters. A link is what ten of its nodes can send, or, in every other grid, so much that
+    /// interfaces are the necks.
+    fn large(seed: u64) -> Self {
+        let (mut dice, mut network) = (Dice(seed), Network::new());
+        let ids: Vec<_> = (0..8).map(|_| network.add_cluster()).collect();
+        let add = |&id: &ClusterId| (0..250).map(|_| network.add_node(id, mbit(1000))).collect();
+        let nodes = ids.iter().map(add).collect::<Vec<Vec<_>>>().concat();
+        let links =
+            links_among(&mut dice, &ids, if seed.is_multiple_of(2) { 10_000 } else { 200_000 });
+        Self::over(dice, network, nodes, links)
+    }
+
+    fn over(dice: Dice, mut network: Network, nodes: Vec<NodeId>, links: Vec<Link>) -> Self {
+        let mut ids: Vec<_> = nodes.iter().map(|&node| network.cluster(node)).collect();
+        ids.dedup();
+        for (bandwidth, carried) in &links {
+            network.add_link(mbit(*bandwidth), carried);
         }
         let links = links.into_iter().map(|(mbit, carried)| (mbit as f64 * 1e6, carried)).collect();
         let brokers = ids.iter().map(|&id| Broker::new(id, network.clone(), Parts::ALL)).collect();
@@ -129,6 +164,7 @@ impl World {
             able: BTreeMap::new(),
             epoch: Instant::now(),
             orders: 0,
+            last_order: 0,
         }
     }
 
@@ -342,6 +378,7 @@ impl World {
         }
         for (process, order) in orders {
             self.orders += 1;
+            self.last_order = self.now;
             self.at(self.now + LOCAL_US, Event::Ordered { process, order });
         }
         for (cluster, notice) in self.brokers[broker].notices() {
@@ -467,6 +504,31 @@ fn grants_converge_after_churn_and_then_rest() {
             world.run_until(world.now + 1_000_000);
             assert_eq!(world.orders, orders, "seed {seed}: orders with nothing to cause them");
         }
+    }
+}
+
+/// How long it takes in the largest grid until all rest, µs: a few times as long as words take between clusters, and until what was too much
+/// for receivers has piled up there.
+const REST_US: u64 = 1_000_000;
+
+#[test]
+fn grants_of_two_thousand_nodes_converge_after_churn_and_then_rest() {
+    for seed in 0..2 {
+        let mut world = World::large(seed);
+        // Most processes begin, then some of them end and others begin.
+        for changes in [4000, 400, 400] {
+            for _ in 0..changes {
+                world.churn();
+                let pause = world.dice.roll(20);
+                world.run_until(world.now + pause);
+            }
+            let ended = world.now;
+            world.run_until(ended + 10 * REST_US);
+            let rest = world.last_order - ended;
+            assert!(rest <= REST_US, "seed {seed}: orders for {rest} µs");
+            world.check(seed);
+        }
+        assert!(world.active.len() > 3000, "seed {seed}: {} transfers", world.active.len());
     }
 }
 
