@@ -48,6 +48,10 @@ const WINDOW_SEGMENTS: u64 = 200;
 /// What is seen so many looks after the link was last in use is of something else.
 const LATE_LOOKS: u32 = 2;
 
+/// What goes where something else may be full says nothing of the link, but for so little of all that is granted: the first and the last one of a burst
+/// are alone for a moment.
+const ELSEWHERE: f64 = 1.0 / 16.0;
+
 /// Of what is sent at most so much may be lost beyond what is borne: where it has gone well before, and where more is tried.
 const LOSS: f64 = 0.02;
 const LOSS_TRYING: f64 = 0.005;
@@ -69,7 +73,7 @@ const LOSS_FAR: f64 = 0.05;
 /// And never below this, bits per second.
 const FLOOR: f64 = 100e3;
 
-/// When they have sunk, and still something is lost: a little more, a few times. What is lost at random does not end by that.
+/// When they have sunk, or risen, and still something is lost: a little less, a few times. What is lost at random does not end by that.
 const EASE: f64 = 0.97;
 const EASES: u32 = 4;
 
@@ -106,6 +110,8 @@ pub(crate) struct Estimate {
     /// How long it has gone well at the safe rate, and the part that was lost of what was sent.
     well: Duration,
     usual: f64,
+    /// Up to this rate that is measured: what more has lost is not usual.
+    usual_up_to: f64,
     /// How often it may be eased yet.
     eases: u32,
     /// Since when it sinks.
@@ -160,8 +166,12 @@ struct Window {
     busy: Duration,
     full: Duration,
     granted_bits: f64,
+    /// Of these, where something else may have been full; and those before, of which something may be seen late.
+    elsewhere_bits: f64,
+    late_bits: f64,
+    /// More was tried just before: what that has lost may be seen late, too.
+    follows_trial: bool,
     seen: Seen,
-    is_ours: bool,
 }
 
 /// What a window has shown.
@@ -185,12 +195,15 @@ impl Window {
         busy: Duration::ZERO,
         full: Duration::ZERO,
         granted_bits: 0.0,
+        elsewhere_bits: 0.0,
+        late_bits: 0.0,
+        follows_trial: false,
         seen: Seen { arrived: 0, resent: 0, queued: None },
-        is_ours: true,
     };
 
     fn finding(&self, rate: f64) -> Finding {
-        let Self { busy, full, granted_bits, seen, is_ours } = *self;
+        let Self { busy, full, granted_bits, seen, .. } = *self;
+        let elsewhere_bits = self.elsewhere_bits + self.late_bits;
         let seconds = busy.as_secs_f64();
         let of = |segments: u64| segments as f64 * FRAME_BITS / seconds;
         let (arrived, resent) = (of(seen.arrived), of(seen.resent));
@@ -202,7 +215,7 @@ impl Window {
             loss: resent / (arrived + resent),
             queued: seen.queued.unwrap_or_default(),
             is_full: full.as_secs_f64() >= FULL * seconds && arrived >= USED * rate,
-            is_ours,
+            is_ours: elsewhere_bits <= ELSEWHERE * granted_bits && !self.follows_trial,
         }
     }
 }
@@ -216,6 +229,7 @@ impl Estimate {
             patience: PATIENCE,
             well: Duration::ZERO,
             usual: 0.0,
+            usual_up_to: said,
             eases: 0,
             sinking: None,
             draining: None,
@@ -263,13 +277,15 @@ impl Estimate {
         if is_late(self.last, every, now) {
             return false;
         }
-        self.window.is_ours &= is_late(self.last_elsewhere, every, now);
         self.window.seen.add(seen);
         if self.window.busy < WINDOW_LOOKS * every || self.window.seen.arrived < WINDOW_SEGMENTS {
             return false;
         }
         let before = self.rate;
-        let finding = std::mem::replace(&mut self.window, Window::NEW).finding(self.rate);
+        let is_past = is_late(self.last_elsewhere, every, now);
+        let late_bits = if is_past { 0.0 } else { self.window.elsewhere_bits };
+        let next = Window { late_bits, follows_trial: self.is_trying(), ..Window::NEW };
+        let finding = std::mem::replace(&mut self.window, next).finding(self.rate);
         self.judge(finding);
         self.rate != before
     }
@@ -282,14 +298,16 @@ impl Estimate {
             return;
         }
         self.last = Some(now);
+        let bits = self.granted * passed.as_secs_f64();
         if self.is_trying() {
             self.last_trial = Some(now);
         }
         if !self.is_ours {
             self.last_elsewhere = Some(now);
+            self.window.elsewhere_bits += bits;
         }
         self.window.busy += passed;
-        self.window.granted_bits += self.granted * passed.as_secs_f64();
+        self.window.granted_bits += bits;
         if self.granted >= FULL * self.rate {
             self.window.full += passed;
         }
@@ -312,7 +330,7 @@ impl Estimate {
             (self.rise, self.well) = (RISE, Duration::ZERO);
         } else if let Some(drained) = self.draining.take() {
             self.rest_at(drained.carries);
-        } else if seen.loss > borne + LOSS_TRYING && self.eases > 0 {
+        } else if seen.loss > borne.max(self.usual) + LOSS_TRYING && self.eases > 0 {
             if seen.is_ours {
                 self.ease();
             }
@@ -339,7 +357,7 @@ impl Estimate {
             self.news = Some(self.safe);
         } else if seen.is_full {
             self.well += seen.busy;
-            self.safe = self.rate;
+            (self.safe, self.eases) = (self.rate, EASES);
             self.rise = (1.0 + 2.0 * (self.rise - 1.0)).min(RISE_MOST);
             self.rate *= self.rise;
         }
@@ -348,8 +366,10 @@ impl Estimate {
     /// As much is lost as ever, and it is full.
     fn goes_well(&mut self, seen: Finding) {
         self.well += seen.busy;
-        let weight = USUAL.max(seen.busy.as_secs_f64() / self.well.as_secs_f64());
-        self.usual += weight * (seen.loss - self.usual);
+        if self.rate <= self.usual_up_to {
+            let weight = USUAL.max(seen.busy.as_secs_f64() / self.well.as_secs_f64());
+            self.usual += weight * (seen.loss - self.usual);
+        }
         if self.borne.left.is_zero() {
             self.borne.span = PATIENCE;
         }
@@ -365,7 +385,7 @@ impl Estimate {
     fn ease(&mut self) {
         self.eases -= 1;
         self.rate *= EASE;
-        self.safe = self.rate;
+        (self.safe, self.usual_up_to) = (self.rate, self.usual_up_to.min(self.rate));
         self.news = (self.eases == 0).then_some(self.safe);
     }
 
@@ -408,7 +428,7 @@ impl Estimate {
         let granted = seen.granted.min(self.rate);
         let sunk = seen.arrived.clamp(SINK_MOST * granted, least * granted);
         self.rate = sunk.max(FLOOR.min(self.rate));
-        self.safe = self.rate;
+        (self.safe, self.usual_up_to) = (self.rate, self.rate);
         self.draining = None;
         (self.patience, self.eases) = (WINDOW_LOOKS * LOOK, EASES);
     }
@@ -418,7 +438,7 @@ impl Estimate {
         let Finding { loss, queued, .. } = seen;
         let Borne { span, .. } = self.borne;
         self.borne = Borne { loss, queued, left: span, span: (2 * span).min(PATIENCE_MOST) };
-        (self.rate, self.safe, self.usual) = (rate, rate, loss);
+        (self.rate, self.safe, self.usual, self.usual_up_to) = (rate, rate, loss, rate);
         (self.sinking, self.draining) = (None, None);
         (self.eases, self.patience) = (0, PATIENCE);
         self.news = Some(self.safe);
@@ -544,6 +564,46 @@ mod tests {
         assert!((-0.35..0.06).contains(&world.off_by()), "{}", world.off_by());
         world.run(Duration::from_secs(120));
         assert!((-0.1..0.06).contains(&world.off_by()), "{}", world.off_by());
+    }
+
+    /// Eight who send to one each, in bursts of which the first and the last are alone for a moment; `alone_ms` after all others. How far off the
+    /// estimate is after so many bursts.
+    fn off_by_after_bursts(bursts: u32, alone_ms: u32) -> f64 {
+        let (mut estimate, mut now) = (Estimate::new(1600e6), Instant::now());
+        let (mut seen, mut ms) = (Seen::default(), 0);
+        for _ in 0..bursts {
+            for at in 0..250 {
+                let senders = match at {
+                    0 => 1.0,
+                    1..125 => 8.0,
+                    125.. if at < 125 + alone_ms => 1.0,
+                    _ => 0.0,
+                };
+                let wanted = senders * 50e6;
+                let granted = (0.998 * estimate.rate()).min(wanted);
+                estimate.grant(granted, senders > 1.0, now);
+                now += MS;
+                ms += 1;
+                let segments = |bits: f64| (bits / 1000.0 / FRAME_BITS) as u64;
+                seen.arrived += segments(granted.min(160e6));
+                seen.resent += segments((granted - 160e6).max(0.0));
+                if ms % 50 == 0 {
+                    estimate.see(std::mem::take(&mut seen), EVERY, now);
+                }
+            }
+        }
+        estimate.rate() / 160e6 - 1.0
+    }
+
+    #[test]
+    fn who_is_alone_for_a_moment_does_not_hide_what_all_have_lost() {
+        let off_by = off_by_after_bursts(40, 20);
+        assert!(off_by.abs() < 0.15, "{off_by}");
+        assert_eq!(
+            off_by_after_bursts(40, 125),
+            9.0,
+            "as much may be lost of what goes to one alone"
+        );
     }
 
     #[test]

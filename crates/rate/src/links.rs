@@ -18,8 +18,9 @@ pub struct Correction {
     pub found: Rate,
 }
 
-/// A correction by less than this, or than this since it was last told, is not worth a word to people.
+/// A correction by less than this is not worth a word to people; one since the first word, which comes as soon as something is known, by less than that.
 const WORTH_A_WORD: f64 = 1.5;
+const WORTH_ANOTHER: f64 = 1.15;
 
 /// What is granted towards a cluster, bits per second, and to whom.
 pub(crate) type Granted = BTreeMap<ClusterId, (f64, BTreeSet<NodeId>)>;
@@ -89,12 +90,13 @@ impl Links {
     ) -> Option<Rate> {
         let (estimate, told) = self.estimates.get_mut(&to)?;
         let has_changed = estimate.see(seen, every, now);
-        let is_worth = |found: &f64| !(1.0 / WORTH_A_WORD..WORTH_A_WORD).contains(&(found / *told));
+        let said = network.between(self.cluster, to);
+        let worth = if *told == said.bits_per_second() { WORTH_A_WORD } else { WORTH_ANOTHER };
+        let is_worth = |found: &f64| !(1.0 / worth..worth).contains(&(found / *told));
         if let Some(rate) = estimate.news().filter(is_worth)
             && let Some(found) = Rate::from_bits_per_second(rate)
         {
             *told = rate;
-            let said = network.between(self.cluster, to);
             self.corrections.push(Correction { to, said, found });
         }
         let found = Rate::from_bits_per_second(estimate.rate()).filter(|_| has_changed)?;
