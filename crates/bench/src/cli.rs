@@ -72,7 +72,7 @@ struct Options {
     json: Option<PathBuf>,
 
     /// Measure only these groups (p2p: inside, latency, cable, fast, slow, overlap, memory; rates: pairs, lone, all, both,
-    /// faster, collectives, incast, exactness, churn, leftover, grants, short, programs, npb; relays: latency, throughput, trunks, failover,
+    /// faster, collectives, incast, exactness, churn, leftover, wrong, grants, short, programs, npb; relays: latency, throughput, trunks, failover,
     /// tls, scale)
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,

@@ -282,6 +282,8 @@ impl Lab {
         }
         for link in &self.spec.links {
             let Some(bandwidth) = link.bandwidth else { continue };
+            let bandwidth =
+                job.bandwidth_mbit.map_or(bandwidth, |mbit| u64::from(mbit) * 1_000_000);
             let [a, b] = [link.between.0, link.between.1].map(|c| &self.spec.clusters[c].name);
             text += &format!(
                 "[[link]]\nbetween = [\"{a}\", \"{b}\"]\nbandwidth = \"{bandwidth} bit/s\"\n"
@@ -378,6 +380,8 @@ pub struct Job<'a> {
     pub ranks: [u32; 2],
     /// Settings of the library.
     pub settings: &'a [(&'a str, &'a str)],
+    /// What its job file says that the links carry, Mbit/s; none: what they do.
+    pub bandwidth_mbit: Option<u32>,
     /// Variables for its ranks.
     pub variables: &'a [(&'a str, String)],
     /// Where its ranks run; none: here.

@@ -278,6 +278,7 @@ impl Session {
             arguments,
             ranks,
             settings: settings.unwrap_or_default(),
+            bandwidth_mbit: None,
             variables: &[],
             directory: None,
             relayed: None,

@@ -14,7 +14,7 @@ use crate::session::Session;
 use crate::watched::{Counters, Recording, bits_from};
 
 /// Between one burst and the next, seconds: no longer than TCP remembers its window.
-const PAUSE: &str = "0.1";
+pub(super) const PAUSE: &str = "0.1";
 /// Of a million packets, how many may be dropped.
 const DROPS: f64 = 100.0;
 

@@ -15,11 +15,12 @@ mod patterns;
 mod picture;
 mod programs;
 mod sites;
+mod wrong;
 
 use crate::group::{Group, When};
 
 /// All groups, in the order in which they are run.
-pub const GROUPS: [Group; 14] = [
+pub const GROUPS: [Group; 15] = [
     Group {
         name: "pairs",
         about: "8 pairs, 256 KiB at once",
@@ -85,6 +86,12 @@ pub const GROUPS: [Group; 14] = [
         about: "8 pairs, of which 4 cannot use their share",
         when: When::Whole,
         measure: leftover::measure,
+    },
+    Group {
+        name: "wrong",
+        about: "bursts where the job file says ten times too much of the link, or too little",
+        when: When::Whole,
+        measure: wrong::measure,
     },
     Group {
         name: "grants",

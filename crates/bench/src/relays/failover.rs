@@ -210,6 +210,7 @@ fn series(
         arguments: &arguments,
         ranks: [1; 2],
         settings: &[],
+        bandwidth_mbit: None,
         variables: &[],
         directory: None,
         relayed: Some(Relayed { token: &token }),

@@ -129,6 +129,7 @@ fn speeds_with(
             arguments: &arguments,
             ranks: [pattern.ranks; 2],
             settings: &[],
+            bandwidth_mbit: None,
             variables: &[],
             directory: None,
             relayed: Some(Relayed { token: &token }),

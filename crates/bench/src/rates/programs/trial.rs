@@ -206,6 +206,7 @@ fn run(
         arguments: trial.arguments,
         ranks: trial.ranks,
         settings: &settings,
+        bandwidth_mbit: None,
         variables: trial.variables,
         directory: trial.directory,
         relayed: None,
