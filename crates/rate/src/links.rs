@@ -18,9 +18,17 @@ pub struct Correction {
     pub found: Rate,
 }
 
-/// A correction by less than this is not worth a word to people; one since the first word, which comes as soon as something is known, by less than that.
+/// A correction by less than this, or than this since it was last told, is not worth a word to people; the second word, since the first one comes
+/// as soon as something is known, by less than that.
 const WORTH_A_WORD: f64 = 1.5;
 const WORTH_ANOTHER: f64 = 1.15;
+
+/// What people believe that a link carries, bits per second, and after how many words.
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    rate: f64,
+    words: u32,
+}
 
 /// What is granted towards a cluster, bits per second, and to whom.
 pub(crate) type Granted = BTreeMap<ClusterId, (f64, BTreeSet<NodeId>)>;
@@ -53,7 +61,7 @@ pub(crate) struct Links {
     pub(crate) parts: Parts,
     backlogs: Backlogs,
     /// What is believed of the link to each cluster, and what people were told of it last, or by the job file.
-    estimates: BTreeMap<ClusterId, (Estimate, f64)>,
+    estimates: BTreeMap<ClusterId, (Estimate, Told)>,
     corrections: Vec<Correction>,
 }
 
@@ -90,13 +98,13 @@ impl Links {
     ) -> Option<Rate> {
         let (estimate, told) = self.estimates.get_mut(&to)?;
         let has_changed = estimate.see(seen, every, now);
-        let said = network.between(self.cluster, to);
-        let worth = if *told == said.bits_per_second() { WORTH_A_WORD } else { WORTH_ANOTHER };
-        let is_worth = |found: &f64| !(1.0 / worth..worth).contains(&(found / *told));
+        let worth = if told.words == 1 { WORTH_ANOTHER } else { WORTH_A_WORD };
+        let is_worth = |found: &f64| !(1.0 / worth..worth).contains(&(found / told.rate));
         if let Some(rate) = estimate.news().filter(is_worth)
             && let Some(found) = Rate::from_bits_per_second(rate)
         {
-            *told = rate;
+            *told = Told { rate, words: told.words.saturating_add(1) };
+            let said = network.between(self.cluster, to);
             self.corrections.push(Correction { to, said, found });
         }
         let found = Rate::from_bits_per_second(estimate.rate()).filter(|_| has_changed)?;
@@ -172,7 +180,9 @@ impl Links {
             let said = network.between(self.cluster, to).bits_per_second();
             // What is shared with other pairs of clusters says nothing of one of them, nor could that be put right.
             if said.is_finite() && network.has_own_link(self.cluster, to) {
-                self.estimates.entry(to).or_insert_with(|| (Estimate::new(said), said));
+                self.estimates
+                    .entry(to)
+                    .or_insert_with(|| (Estimate::new(said), Told { rate: said, words: 0 }));
             }
         }
         for (to, (estimate, _)) in &mut self.estimates {

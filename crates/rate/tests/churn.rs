@@ -524,7 +524,7 @@ fn grants_of_two_thousand_nodes_converge_after_churn_and_then_rest() {
             }
             let ended = world.now;
             world.run_until(ended + 10 * REST_US);
-            let rest = world.last_order - ended;
+            let rest = world.last_order.saturating_sub(ended);
             assert!(rest <= REST_US, "seed {seed}: orders for {rest} µs");
             world.check(seed);
         }
