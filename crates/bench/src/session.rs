@@ -227,7 +227,24 @@ impl Session {
         ranks: [u32; 2],
         settings: &[(&str, &str)],
     ) -> Result<Samples, BenchError> {
-        self.launch(route, program, arguments, ranks, Some(settings))
+        let said = self.launch(route, program, arguments, ranks, Some(settings), None)?;
+        Ok(Samples::parse(&said.out))
+    }
+
+    /// The same where the job file says that the links carry so much, Mbit/s, which they need not; all that was said.
+    ///
+    /// # Errors
+    /// It fails or is late.
+    pub fn job_told(
+        &mut self,
+        route: Route,
+        program: &str,
+        arguments: &[String],
+        ranks: [u32; 2],
+        settings: &[(&str, &str)],
+        bandwidth_mbit: u32,
+    ) -> Result<Said, BenchError> {
+        self.launch(route, program, arguments, ranks, Some(settings), Some(bandwidth_mbit))
     }
 
     /// Runs a program by the vendor alone in the first cluster; its samples.
@@ -241,7 +258,8 @@ impl Session {
         arguments: &[String],
         ranks: u32,
     ) -> Result<Samples, BenchError> {
-        self.launch(route, program, arguments, [ranks, 0], None)
+        let said = self.launch(route, program, arguments, [ranks, 0], None, None)?;
+        Ok(Samples::parse(&said.out))
     }
 
     /// Runs a program by the vendor alone over all nodes of both clusters, as over those of one; its samples.
@@ -268,7 +286,8 @@ impl Session {
         arguments: &[String],
         ranks: [u32; 2],
         settings: Option<&[(&str, &str)]>,
-    ) -> Result<Samples, BenchError> {
+        bandwidth_mbit: Option<u32>,
+    ) -> Result<Said, BenchError> {
         let (mpi, file) = (self.mpi.clone(), self.programs.place("job.toml"));
         let program = self.program(program)?;
         let job = Job {
@@ -278,7 +297,7 @@ impl Session {
             arguments,
             ranks,
             settings: settings.unwrap_or_default(),
-            bandwidth_mbit: None,
+            bandwidth_mbit,
             variables: &[],
             directory: None,
             relayed: None,
@@ -286,11 +305,10 @@ impl Session {
         self.lab(route)?;
         let until = self.until()?;
         let lab = self.lab(route)?;
-        let Said { out, .. } = match settings {
-            Some(_) => lab.job(&job, until)?,
-            None => lab.alone(&job, until)?,
-        };
-        Ok(Samples::parse(&out))
+        match settings {
+            Some(_) => lab.job(&job, until),
+            None => lab.alone(&job, until),
+        }
     }
 }
 

@@ -393,9 +393,9 @@ impl Estimate {
         self.rate *= EASE;
         // In vain: that is usual now.
         let is_usual = self.eases == 0;
-        let up_to = if is_usual { self.rate } else { self.usual_up_to.min(self.rate) };
-        (self.safe, self.usual_up_to) = (self.rate, up_to);
-        self.news = (self.eases == 0).then_some(self.safe);
+        self.usual_up_to = if is_usual { self.rate } else { self.usual_up_to.min(self.rate) };
+        self.safe = self.rate;
+        self.news = is_usual.then_some(self.safe);
     }
 
     /// Too much of what was granted is lost.
@@ -425,9 +425,14 @@ impl Estimate {
         (self.sinking, self.eases) = (None, 0);
     }
 
+    /// What is lost at this rate is usual from now on.
+    const fn begin_at(&mut self, rate: f64) {
+        (self.rate, self.safe, self.usual_up_to) = (rate, rate, rate);
+    }
+
     /// The link has been seen to carry so much.
     fn rest_at(&mut self, carries: f64) {
-        (self.rate, self.safe, self.usual_up_to) = (carries, carries, carries);
+        self.begin_at(carries);
         self.patience = self.patience.max(PATIENCE);
         self.news = Some(self.safe);
     }
@@ -436,8 +441,7 @@ impl Estimate {
         let least = if seen.loss > LOSS_FAR { SINK_LEAST_FAR } else { SINK_LEAST };
         let granted = seen.granted.min(self.rate);
         let sunk = seen.arrived.clamp(SINK_MOST * granted, least * granted);
-        self.rate = sunk.max(FLOOR.min(self.rate));
-        (self.safe, self.usual_up_to) = (self.rate, self.rate);
+        self.begin_at(sunk.max(FLOOR.min(self.rate)));
         self.draining = None;
         (self.patience, self.eases) = (WINDOW_LOOKS * LOOK, EASES);
     }
@@ -447,7 +451,8 @@ impl Estimate {
         let Finding { loss, queued, .. } = seen;
         let Borne { span, .. } = self.borne;
         self.borne = Borne { loss, queued, left: span, span: (2 * span).min(PATIENCE_MOST) };
-        (self.rate, self.safe, self.usual, self.usual_up_to) = (rate, rate, loss, rate);
+        self.begin_at(rate);
+        self.usual = loss;
         (self.sinking, self.draining) = (None, None);
         (self.eases, self.patience) = (0, PATIENCE);
         self.news = Some(self.safe);

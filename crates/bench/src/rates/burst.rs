@@ -14,7 +14,7 @@ use crate::session::Session;
 use crate::watched::{Counters, Recording, bits_from};
 
 /// Between one burst and the next, seconds: no longer than TCP remembers its window.
-pub(super) const PAUSE: &str = "0.1";
+const PAUSE: &str = "0.1";
 /// Of a million packets, how many may be dropped.
 const DROPS: f64 = 100.0;
 
@@ -165,8 +165,7 @@ fn run(
     let site = mode.site(site);
     // A lone one is believed to be alone after as many transfers as there are nodes.
     let count = session.choose(8, 16) + burst.senders.map_or(0, |_| 2 * site.nodes);
-    let arguments =
-        [burst.pattern, &burst.bytes.to_string(), &count.to_string(), PAUSE].map(str::to_owned);
+    let arguments = arguments(burst, count);
     let route = Route::Site(site);
     let before = session.lab(route)?.counters(burst.sending())?;
     let settings = mode.settings(&site);
@@ -189,6 +188,11 @@ fn run(
     outcome.counters.add(counters);
     outcome.bursts += count;
     Ok(())
+}
+
+/// What the program is told: so many of these.
+pub(super) fn arguments(burst: &Burst, count: u32) -> [String; 4] {
+    [burst.pattern, &burst.bytes.to_string(), &count.to_string(), PAUSE].map(str::to_owned)
 }
 
 /// When each burst began and ended, but for the first, in which connections are made.

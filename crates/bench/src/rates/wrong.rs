@@ -1,7 +1,7 @@
 //! A job file that is wrong about the link: whether people are told, how near what they are told comes to what the link carries, and how long
 //! bursts take from then on.
 
-use super::burst::PAUSE;
+use super::burst::arguments;
 use super::conditions::observed;
 use super::mode::Mode;
 use super::patterns::{Burst, PAIRS};
@@ -9,8 +9,7 @@ use super::sites::SITE;
 use crate::error::BenchError;
 use crate::figure::{Bound, Figure};
 use crate::network::Network;
-use crate::place::{Job, Route, Site};
-use crate::process::Said;
+use crate::place::{Route, Site};
 use crate::samples::Samples;
 use crate::session::Session;
 use gridmpi_report::terminal::tell;
@@ -58,9 +57,12 @@ pub(super) fn measure(session: &mut Session) -> Result<Vec<Figure>, BenchError> 
 
 fn run(session: &mut Session, site: &Site, said_mbit: u32) -> Result<Outcome, BenchError> {
     let mode = Mode::Auto;
+    let settings = mode.settings(site);
+    let settings: Vec<_> = settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let (route, ranks) = (Route::Site(*site), [site.nodes; 2]);
     let (said, network) =
         observed(session, site, mode, (BURST.sending(), site.nodes), |session| {
-            start(session, site, mode, said_mbit)
+            session.job_told(route, "burst", &arguments(&BURST, COUNT), ranks, &settings, said_mbit)
         })?;
     let milliseconds = Samples::parse(&said.out).scaled("seconds", 1e3)?;
     Ok(Outcome {
@@ -68,37 +70,6 @@ fn run(session: &mut Session, site: &Site, said_mbit: u32) -> Result<Outcome, Be
         milliseconds: last_third(&milliseconds).to_vec(),
         network: Network { count: COUNT, ..network },
     })
-}
-
-/// Runs the job; what it said.
-fn start(
-    session: &mut Session,
-    site: &Site,
-    mode: Mode,
-    said_mbit: u32,
-) -> Result<Said, BenchError> {
-    let program = session.program("burst")?;
-    let numbers = [BURST.bytes, COUNT].map(|number| number.to_string());
-    let words = [BURST.pattern.to_owned()].into_iter().chain(numbers);
-    let arguments: Vec<_> = words.chain([PAUSE.to_owned()]).collect();
-    let settings = mode.settings(site);
-    let settings: Vec<_> = settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
-    session.lab(Route::Site(*site))?;
-    let (session, lab) = session.with_lab()?;
-    let file = session.files().place("job.toml");
-    let job = Job {
-        mpi: &session.mpi,
-        file: &file,
-        program: &program,
-        arguments: &arguments,
-        ranks: [site.nodes; 2],
-        settings: &settings,
-        bandwidth_mbit: Some(said_mbit),
-        variables: &[],
-        directory: None,
-        relayed: None,
-    };
-    lab.job(&job, session.until()?)
 }
 
 /// What people are told that the link carries, in what a job says, Mbit/s.
