@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use gridmpi_rate::{HEADERS, HEADERS_IPV6};
+use gridmpi_rate::{HEADERS, HEADERS_IPV6, SEGMENT};
 use gridmpi_sock::TcpInfo;
 pub(crate) use gridmpi_sock::set_pacing_rate;
 use nix::sys::socket::sockopt::TcpCongestion;
@@ -51,6 +51,7 @@ const FILLED: f64 = 0.85;
 
 /// What every window begins with, and rests at, segments (RFC 6928).
 const BEGINNING: f64 = 10.0;
+const LET_OUT: u64 = 10 * SEGMENT as u64;
 
 /// Whether the kernel lets this process's connections have a congestion control.
 ///
@@ -102,6 +103,11 @@ impl CongestionControl {
     /// Whether the path is so short, as it was seen last, that the connection has its own at all times.
     pub(crate) const fn is_short(&self) -> bool {
         matches!(self.state, Control::Own { is_short: true, .. })
+    }
+
+    /// Whether the kernel spaces nothing out by itself, and a window that nobody has opened lets out so many bytes at once.
+    pub(crate) fn lets_out(&self, bytes: u64) -> bool {
+        self.is_short() || self.state == Control::Fresh && bytes <= LET_OUT
     }
 
     /// The kernel spaces out what is sent from now on.
@@ -502,6 +508,26 @@ mod tests {
         // At a rate for which that path is a long one the opener comes again, if there is one.
         control.work(&fd, FAST, usize::MAX, u64::MAX);
         assert_eq!(name(), opener);
+    }
+
+    #[test]
+    fn what_the_first_window_holds_leaves_at_once_until_the_kernel_spaces_out() {
+        let (mut stream, mut far, fd) = connected();
+        let mut control = CongestionControl::new(&fd, None, FAST);
+        let at =
+            |control: &CongestionControl| [1, LET_OUT, LET_OUT + 1].map(|it| control.lets_out(it));
+        assert_eq!(at(&control), [true, true, false]);
+        control.space_out();
+        assert_eq!(at(&control), [false; 3]);
+        // With the opener it spaces out by itself.
+        let mut control = CongestionControl::new(&fd, None, FAST);
+        control.work(&fd, FAST, usize::MAX, u64::MAX);
+        assert_eq!(at(&control), [false; 3]);
+        // Any window covers a short path.
+        stream.write_all(&[0; 1000]).unwrap();
+        far.read_exact(&mut [0; 1000]).unwrap();
+        assert_eq!(at(&CongestionControl::new(&fd, None, 1000)), [true; 3]);
+        assert_eq!(at(&CongestionControl::new(&fd, Some("reno"), FAST)), [false; 3]);
     }
 
     #[test]

@@ -359,7 +359,7 @@ impl State {
             backlog,
             frame,
             is_young: link.written < YOUNG,
-            is_untold: link.paced_to.is_none() && link.is_short(),
+            is_untold: link.is_untold(backlog),
             share,
         };
         let Turn::Now(most) = pacer.ask(link.peer, ask, now) else { return Ok(None) };
