@@ -222,9 +222,10 @@ impl Link {
         self.control.as_ref().is_some_and(CongestionControl::is_short)
     }
 
-    /// Whether the kernel lets out so many bytes as soon as it has them: it was told of no rate, and has none of its own.
+    /// Whether the kernel lets out so many bytes more as soon as it has them: it was told of no rate, and has none of its own.
     pub(crate) fn is_untold(&self, bytes: u64) -> bool {
-        self.paced_to.is_none() && self.control.as_ref().is_some_and(|it| it.lets_out(bytes))
+        let lets_out = |it: &CongestionControl| it.lets_out(&self.carrier.fd, bytes);
+        self.paced_to.is_none() && self.control.as_ref().is_some_and(lets_out)
     }
 
     /// Nothing is to be sent for now.

@@ -105,9 +105,10 @@ impl CongestionControl {
         matches!(self.state, Control::Own { is_short: true, .. })
     }
 
-    /// Whether the kernel spaces nothing out by itself, and a window that nobody has opened lets out so many bytes at once.
-    pub(crate) fn lets_out(&self, bytes: u64) -> bool {
-        self.is_short() || self.state == Control::Fresh && bytes <= LET_OUT
+    /// Whether the kernel spaces nothing out by itself, and lets out so many bytes at once: no more than any window that is empty does.
+    pub(crate) fn lets_out(&self, fd: &OwnedFd, bytes: u64) -> bool {
+        let is_free = || window(fd).is_ok_and(|room| bytes <= room as u64);
+        self.is_short() || self.state == Control::Fresh && bytes <= LET_OUT && is_free()
     }
 
     /// The kernel spaces out what is sent from now on.
@@ -514,8 +515,9 @@ mod tests {
     fn what_the_first_window_holds_leaves_at_once_until_the_kernel_spaces_out() {
         let (mut stream, mut far, fd) = connected();
         let mut control = CongestionControl::new(&fd, None, FAST);
-        let at =
-            |control: &CongestionControl| [1, LET_OUT, LET_OUT + 1].map(|it| control.lets_out(it));
+        let at = |control: &CongestionControl| {
+            [1, LET_OUT, LET_OUT + 1].map(|bytes| control.lets_out(&fd, bytes))
+        };
         assert_eq!(at(&control), [true, true, false]);
         control.space_out();
         assert_eq!(at(&control), [false; 3]);
@@ -528,6 +530,14 @@ mod tests {
         far.read_exact(&mut [0; 1000]).unwrap();
         assert_eq!(at(&CongestionControl::new(&fd, None, 1000)), [true; 3]);
         assert_eq!(at(&CongestionControl::new(&fd, Some("reno"), FAST)), [false; 3]);
+        // Behind what the kernel holds back nothing does.
+        let _ = setsockopt(&fd, TcpCongestion, &OsString::from(PLAIN));
+        let control = CongestionControl::new(&fd, None, FAST);
+        assert_eq!(at(&control), [true, true, false]);
+        set_pacing_rate(&fd, 1).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        while stream.write(&[0; 65536]).is_ok() {}
+        assert_eq!(at(&control), [false; 3]);
     }
 
     #[test]

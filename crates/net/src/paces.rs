@@ -359,7 +359,8 @@ impl State {
             backlog,
             frame,
             is_young: link.written < YOUNG,
-            is_untold: link.is_untold(backlog),
+            // Of what goes as it is nobody asks.
+            is_untold: !pacer.need_no_spacing(backlog) && link.is_untold(backlog),
             share,
         };
         let Turn::Now(most) = pacer.ask(link.peer, ask, now) else { return Ok(None) };
