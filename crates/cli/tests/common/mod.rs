@@ -146,9 +146,10 @@ impl Bench {
 
     pub fn outcome(&self, mut child: Child) -> Outcome {
         let (out, err) = (reader(child.stdout.take()), reader(child.stderr.take()));
-        let status = wait(&mut child);
-        let outcome =
-            Outcome { code: status.code(), out: out.join().unwrap(), err: err.join().unwrap() };
+        let status = ended(&mut child);
+        let (out, err) = (out.join().unwrap(), err.join().unwrap());
+        let status = status.unwrap_or_else(|late| panic!("{late}\nIt said:\n{out}{err}"));
+        let outcome = Outcome { code: status.code(), out, err };
         self.nothing_left();
         outcome
     }
@@ -276,22 +277,34 @@ fn reader(from: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<S
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
         from.unwrap().read_to_end(&mut bytes).unwrap();
-        String::from_utf8_lossy(&bytes).into_owned()
+        text_of(&bytes)
     })
 }
 
 pub fn wait(child: &mut Child) -> ExitStatus {
+    ended(child).unwrap_or_else(|late| panic!("{late}"))
+}
+
+/// How it ended; or what was there when it had not, before it was killed for that.
+fn ended(child: &mut Child) -> Result<ExitStatus, String> {
     let deadline = Instant::now() + LIMIT;
     loop {
         if let Some(status) = child.try_wait().unwrap() {
-            return status;
+            return Ok(status);
         }
         if Instant::now() > deadline {
+            let columns = "pid,ppid,stat,etimes,wchan:24,args";
+            let all = Command::new("ps").args(["-e", "--forest", "-o", columns]).output();
+            let all = all.map_or_else(|error| error.to_string(), |all| text_of(&all.stdout));
             child.kill().unwrap();
-            panic!("gridmpi did not end");
+            return Err(format!("gridmpi did not end (process {}):\n{all}", child.id()));
         }
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+fn text_of(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// The part of a rank: all local ranks of a cluster in one process, so to speak.
