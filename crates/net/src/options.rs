@@ -51,7 +51,8 @@ const FILLED: f64 = 0.85;
 
 /// What every window begins with, and rests at, segments (RFC 6928).
 const BEGINNING: f64 = 10.0;
-const LET_OUT: u64 = 10 * SEGMENT as u64;
+/// What of an empty one leaves at once, bytes.
+const LET_OUT: u64 = BEGINNING as u64 * SEGMENT as u64;
 
 /// Whether the kernel lets this process's connections have a congestion control.
 ///
