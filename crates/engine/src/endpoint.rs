@@ -472,6 +472,12 @@ impl Endpoint {
         self.peers.get(peer).map_or(0, |peer| peer.stream.queued_bytes() + peer.unfed)
     }
 
+    /// The same without what is written of frames that go now.
+    #[must_use]
+    pub fn left_bytes(&self, peer: ProcId) -> u64 {
+        self.peers.get(peer).map_or(0, |peer| peer.stream.left_bytes() + peer.unfed)
+    }
+
     /// Bytes of messages for `peer` to the end of the frame that is partly written, or else of the one that goes next.
     #[must_use]
     pub fn frame_bytes(&self, peer: ProcId) -> u64 {

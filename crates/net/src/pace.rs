@@ -34,6 +34,10 @@ const REST: f64 = 2.0 / 3.0;
 /// The same of a frame that others are behind, with what is on the wire beside it.
 const FRAME_BESIDE: usize = 2 * SEGMENT;
 
+/// What has come since one began to wait is not for its turn if others wait, as theirs is older, unless that made it shorter than this part of
+/// a usual one.
+const TURN_OLD: f64 = 0.25;
+
 /// What late wake-ups have missed is made up for by a faster turn, up to this part of it; it is kept in mind up to [`Slack::late`].
 const CREDIT: f64 = 0.4;
 
@@ -77,6 +81,8 @@ const LATE: Duration = Duration::from_micros(150);
 pub(crate) struct Ask {
     /// Bytes of messages, by whole frames. Where there are none, only words of the stream itself are to be written.
     pub(crate) backlog: u64,
+    /// The same, without what is written of the frame that goes now.
+    pub(crate) left: u64,
     /// Of these, those to the end of the frame that goes now.
     pub(crate) frame: u64,
     /// The kernel does not space out what it sends, since it has sent so little.
@@ -130,6 +136,15 @@ impl Slack {
         Self { interface: f64::INFINITY, least: 0.0, pause: 0.0, late: f64::INFINITY };
 }
 
+/// One that waits for its turn.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    /// The kernel does not space out yet what it sends.
+    is_young: bool,
+    /// What was left to write when it began to wait. What has come since is newer than what the others wait with.
+    left: u64,
+}
+
 /// Who may write.
 #[derive(Debug)]
 pub(crate) struct Pacer {
@@ -145,7 +160,7 @@ pub(crate) struct Pacer {
     beside: f64,
     seen: Instant,
     /// Whom [`Self::next`] has named, until it asks.
-    called: Option<ProcId>,
+    called: Option<(ProcId, Waiting)>,
     /// Whose turn was the last.
     last: Option<ProcId>,
     /// Who waits. Small messages that found no room go first.
@@ -157,8 +172,8 @@ pub(crate) struct Pacer {
     /// This one is next among the large ones, or who comes after it. Each process begins with another, so that they do not meet there.
     cursor: ProcId,
     first: ProcId,
-    /// All of them, and whether the kernel does not space out yet what they send.
-    waiting: HashMap<ProcId, bool>,
+    /// All of them.
+    waiting: HashMap<ProcId, Waiting>,
     /// Whose last bytes the kernel has, and how much leaves until these have left.
     leaving: Vec<(ProcId, f64)>,
     /// The turn that was given last is the first one after a rest.
@@ -386,10 +401,13 @@ impl Pacer {
         }
         // Those behind others would wait for all of them once for each part.
         let part = self.part_of(ask).filter(|_| self.is_alone(peer));
-        let turn = part.unwrap_or_else(|| self.turn_for(ask));
-        if self.called.take_if(|called| *called == peer).is_some() {
+        let called = self.called.take_if(|(called, _)| *called == peer);
+        let old = called.map_or(ask.left, |(_, waiting)| waiting.left);
+        let turn = part.unwrap_or_else(|| self.turn_for(ask, old));
+        if called.is_some() {
             self.is_first = false;
             self.begin_unspaced(part.is_some());
+            self.pass_on(peer, part.is_some());
             return Turn::Now(turn);
         }
         if self.waiting.contains_key(&peer) {
@@ -415,7 +433,7 @@ impl Pacer {
             self.is_small_turn = is_small;
             if !is_small {
                 // As if it had waited: who could begin at once and who could not go on in the same order.
-                self.cursor = after(peer);
+                self.pass_on(peer, part.is_some());
             }
             self.is_first = !is_small && self.level <= LEAD;
             if self.is_first {
@@ -424,7 +442,7 @@ impl Pacer {
             self.begin_turn(part.is_some());
             return Turn::Now(turn);
         }
-        self.waiting.insert(peer, ask.is_young);
+        self.wait(peer, ask);
         if is_small {
             self.small.push_back(peer);
         } else {
@@ -440,15 +458,24 @@ impl Pacer {
         self.beside = 0.0;
     }
 
+    /// Who is after `peer` is next, but not while nobody else waits for its parts: whoever comes behind one has newer than what the others hold.
+    fn pass_on(&mut self, peer: ProcId, is_part: bool) {
+        self.cursor = if is_part { peer } else { after(peer) };
+    }
+
+    fn wait(&mut self, peer: ProcId, ask: Ask) {
+        self.waiting.insert(peer, Waiting { is_young: ask.is_young, left: ask.left });
+    }
+
     fn begin_unspaced(&mut self, is_part: bool) {
         (self.is_part, self.is_let_go) = (is_part, self.lead == Lead::Any);
     }
 
     /// `peer` was to write, but its window is shut, and the kernel has something for when it opens: it waits on, others go first. Where
     /// those of all are shut nobody goes for a while: what the kernel was handed now would leave beside somebody's turn.
-    pub(crate) fn put_back(&mut self, peer: ProcId, is_young: bool, now: Instant) {
+    pub(crate) fn put_back(&mut self, peer: ProcId, ask: Ask, now: Instant) {
         self.settle(now);
-        self.waiting.insert(peer, is_young);
+        self.wait(peer, ask);
         self.large.insert(peer);
         self.shut += 1;
         if self.shut >= self.large.len().min(SHUT_MOST) {
@@ -577,13 +604,11 @@ impl Pacer {
             return None;
         }
         self.is_small_turn = self.is_small_next();
-        self.called = if self.is_small_turn { self.small.pop_front() } else { self.call_large() };
-        if let Some(peer) = &self.called {
-            self.waiting.remove(peer);
-            // A part it may be when it asks.
-            self.begin_turn(false);
-        }
-        self.called
+        let peer = if self.is_small_turn { self.small.pop_front() } else { self.call_large() }?;
+        self.called = self.waiting.remove(&peer).map(|waiting| (peer, waiting));
+        // A part it may be when it asks.
+        self.begin_turn(false);
+        Some(peer)
     }
 
     /// When it is the turn of one who waits, or [`Self::gone`] names one.
@@ -602,7 +627,7 @@ impl Pacer {
             return Some(self.small_lead());
         }
         self.next_large().map(|peer| {
-            let is_young = self.waiting.get(&peer).is_some_and(|&is_young| is_young);
+            let is_young = self.waiting.get(&peer).is_some_and(|waiting| waiting.is_young);
             self.lead(peer, is_young)
         })
     }
@@ -650,13 +675,19 @@ impl Pacer {
         }
     }
 
-    fn turn_for(&self, ask: Ask) -> usize {
+    /// `old`: what was left when it began to wait.
+    fn turn_for(&self, ask: Ask, old: u64) -> usize {
         if ask.is_young {
             return TURN_YOUNG;
         }
         let turn = self.turn_of(ask.share);
         let all = whole(turn.saturating_add((turn as f64 * REST) as usize));
+        let is_joined = ask.left > old && self.has_waiting();
         match usize::try_from(ask.frame) {
+            _ if is_joined && old <= all as u64 => {
+                let least = whole((turn as f64 * TURN_OLD) as usize).max(TURN_LEAST);
+                whole(old as usize).saturating_add(FRAME_BESIDE).max(least).min(all)
+            }
             _ if ask.backlog <= all as u64 => all,
             // Its last bytes would wait for all others.
             Ok(frame) if frame > turn && frame <= all => {
@@ -720,4 +751,4 @@ const fn whole(bytes: usize) -> usize {
 mod upkeep;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -5,6 +5,7 @@
 use std::io;
 use std::time::{Duration, Instant};
 
+use gridmpi_engine::Endpoint;
 use gridmpi_rate::{self as rate, ACKNOWLEDGEMENT, Claims, PAYLOAD, Rate, SEGMENT};
 use gridmpi_wire::ProcId;
 
@@ -354,9 +355,11 @@ impl State {
         let node = self.regulation.as_ref().map(|regulation| regulation.node(link.peer));
         let Some(Paced { pacer, claims, .. }) = self.paces.get(cluster) else { return Ok(None) };
         let share = node.map_or(1.0, |node| claims.share(node));
-        let frame = self.endpoint.frame_bytes(link.peer);
+        let [frame, left] =
+            [Endpoint::frame_bytes, Endpoint::left_bytes].map(|of| of(&self.endpoint, link.peer));
         let ask = Ask {
             backlog,
+            left,
             frame,
             is_young: link.written < YOUNG,
             // Of what goes as it is nobody asks.
@@ -409,8 +412,12 @@ impl State {
         let Some(Paced { pacer, .. }) = self.paces.get(cluster) else { return Ok((None, false)) };
         pacer.begins(link.peer, progress, now);
         if room == 0 && ask.backlog > SMALL {
-            pacer.put_back(link.peer, ask.is_young, now);
+            pacer.put_back(link.peer, ask, now);
             return Ok((None, false));
+        }
+        if link.is_short() {
+            // It opens again long before the turn is over.
+            return Ok((Some(most), false));
         }
         if (room as u64) < ask.backlog.min(most as u64) {
             pacer.cut();

@@ -420,7 +420,7 @@ impl State {
             if link.written < YOUNG {
                 most = most.min(YOUNG_TURN);
             }
-            if turn.is_bounded {
+            if turn.is_bounded && !link.is_short() {
                 most = most.min(link.weighed(window(&link.carrier.fd)?).max(SEGMENT));
             }
             link.pace(Pace::plain(rate.max(1)))?;
@@ -440,8 +440,8 @@ impl State {
         let paced = self.paces.get(cluster)?;
         let share = node.map_or(1.0, |node| paced.claims.share(node));
         let began = Instant::now();
-        let frame = self.endpoint.frame_bytes(id);
-        let ask = Ask { backlog, frame, is_young: false, is_untold: false, share };
+        let (frame, left) = (self.endpoint.frame_bytes(id), self.endpoint.left_bytes(id));
+        let ask = Ask { backlog, left, frame, is_young: false, is_untold: false, share };
         let Turn::Now(most) = paced.pacer.ask(id, ask, began) else { return None };
         let waits = usize::try_from(backlog).map_or(most, |waits| most.min(waits));
         let (rate, has_others) = (paced.pacer.socket_rate(id, waits), paced.pacer.has_waiting());

@@ -321,13 +321,22 @@ impl Stream {
         self.queue.waiting_bytes() + begun.sum::<u64>()
     }
 
+    /// The same without what is written of frames that connections have begun.
+    #[must_use]
+    pub fn left_bytes(&self) -> u64 {
+        self.queue.waiting_bytes() + self.begun_bytes().unwrap_or(0)
+    }
+
     /// Payload bytes to the end of the frames that connections have begun, or else of the one that goes next.
     #[must_use]
     pub fn frame_bytes(&self) -> u64 {
-        let begun = self.standing.iter().filter_map(|standing| standing.cursor);
         let next = || self.queue.first_waiting().map(|seq| self.queue.at(seq).payload_len());
-        let left = begun.map(|cursor| self.queue.left_of(cursor)).reduce(u64::saturating_add);
-        left.or_else(next).unwrap_or(0)
+        self.begun_bytes().or_else(next).unwrap_or(0)
+    }
+
+    fn begun_bytes(&self) -> Option<u64> {
+        let begun = self.standing.iter().filter_map(|standing| standing.cursor);
+        begun.map(|cursor| self.queue.left_of(cursor)).reduce(u64::saturating_add)
     }
 
     /// Payload bytes pushed that no connection has begun to carry.

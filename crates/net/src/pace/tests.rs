@@ -3,12 +3,24 @@
 use super::*;
 
 mod late;
+mod order;
 mod told;
 
 const RATE: f64 = 2_000_000.0;
-const LARGE: Ask =
-    Ask { backlog: 1 << 20, frame: 1 << 20, is_young: false, is_untold: false, share: 1.0 };
+const LARGE: Ask = Ask {
+    backlog: 1 << 20,
+    left: 1 << 20,
+    frame: 1 << 20,
+    is_young: false,
+    is_untold: false,
+    share: 1.0,
+};
 const YOUNG: Ask = Ask { is_young: true, ..LARGE };
+
+/// A message of so many bytes, of which nothing is written.
+pub(crate) fn all_of(bytes: u64) -> Ask {
+    Ask { backlog: bytes, left: bytes, frame: bytes, ..LARGE }
+}
 
 /// Of an interface that carries so much, after a pause.
 fn slack(interface: f64, pause: f64) -> Slack {
@@ -29,7 +41,7 @@ impl World {
     }
 
     fn ask(&mut self, peer: u32, backlog: u64) -> Turn {
-        self.pacer.ask(ProcId(peer), Ask { backlog, frame: backlog, ..LARGE }, self.now)
+        self.pacer.ask(ProcId(peer), all_of(backlog), self.now)
     }
 
     /// Writes as long as it may.
@@ -180,55 +192,6 @@ fn late_wake_ups_are_made_up_for_and_idle_time_is_not() {
 }
 
 #[test]
-fn large_ones_take_turns_from_the_cursor_on() {
-    let now = Instant::now();
-    let mut pacer = Pacer::new(RATE, ProcId(6), now);
-    pacer.wrote(ProcId(4), 1 << 20, now);
-    for peer in [4, 5, 6, 7] {
-        assert_eq!(pacer.ask(ProcId(peer), LARGE, now), Turn::Later);
-    }
-    let later = now + Duration::from_secs(9);
-    let order: Vec<_> = std::iter::from_fn(|| pacer.next(later)).map(|peer| peer.0).collect();
-    assert_eq!(order, [6, 7, 4, 5]);
-}
-
-#[test]
-fn who_begins_at_once_and_who_has_to_wait_go_on_in_the_same_order() {
-    // What is left of the collective before, whose last part went to 4.
-    for before in [0, 2 * SEGMENT] {
-        let now = Instant::now();
-        let mut pacer = Pacer::new(RATE, ProcId(5), now);
-        pacer.wrote(ProcId(4), before, now);
-        let ask = Ask { backlog: 16_493, ..LARGE };
-        let mut order = Vec::new();
-        for peer in [5, 6, 7, 4].map(ProcId) {
-            if let Turn::Now(most) = pacer.ask(peer, ask, now) {
-                pacer.wrote(peer, most, now);
-                order.push(peer.0);
-            }
-        }
-        assert_eq!(order.len(), usize::from(before == 0));
-        let later = now + Duration::from_secs(9);
-        order.extend(std::iter::from_fn(|| pacer.next(later)).map(|peer| peer.0));
-        assert_eq!(order, [5, 6, 7, 4], "after {before}");
-    }
-}
-
-#[test]
-fn whose_turn_was_the_first_does_not_have_the_next_one_before_others() {
-    let now = Instant::now();
-    let mut pacer = Pacer::new(RATE, ProcId(5), now);
-    let Turn::Now(most) = pacer.ask(ProcId(5), LARGE, now) else { panic!("nobody is before it") };
-    pacer.wrote(ProcId(5), most, now);
-    for peer in [5, 6, 4] {
-        assert_eq!(pacer.ask(ProcId(peer), LARGE, now), Turn::Later);
-    }
-    let later = now + Duration::from_secs(9);
-    let order: Vec<_> = std::iter::from_fn(|| pacer.next(later)).map(|peer| peer.0).collect();
-    assert_eq!(order, [6, 4, 5]);
-}
-
-#[test]
 fn what_the_interface_lets_out_hardly_sooner_needs_no_spacing() {
     let mut world = World::new(1);
     let turn = world.pacer.turn() as u64;
@@ -374,33 +337,10 @@ fn a_turn_takes_along_what_would_be_left_for_a_short_one() {
     assert_eq!(world.ask(0, all as u64 + 1), Turn::Now(turn));
     // 32 KiB by messages of that size at 40 Mbit/s, as eight of them share 320.
     let mut pacer = Pacer::new(39.2e6 / 8.0 * 1448.0 / 1538.0, ProcId(0), world.now);
-    let ask = Ask { backlog: (32 << 10) + 65, ..LARGE };
+    let ask = all_of((32 << 10) + 65);
     assert!(
         matches!(pacer.ask(ProcId(0), ask, world.now), Turn::Now(most) if most as u64 >= ask.backlog)
     );
-}
-
-#[test]
-fn a_turn_takes_along_the_end_of_a_frame_though_others_are_behind_it() {
-    let mut world = World::new(1);
-    let turn = world.pacer.turn();
-    let ask = |frame: usize, world: &mut World| {
-        world.now += Duration::from_secs(1);
-        match world.pacer.ask(ProcId(0), Ask { frame: frame as u64, ..LARGE }, world.now) {
-            Turn::Now(most) => most,
-            Turn::Later => panic!("nobody is before it"),
-        }
-    };
-    let all = turn + (REST * turn as f64) as usize;
-    for frame in [turn + 1, turn + 573, turn + 3 * SEGMENT, all] {
-        let most = ask(frame, &mut world);
-        assert!(most >= frame && most <= (frame + FRAME_BESIDE).min(all), "{frame}: {most}");
-        assert_eq!(most % SEGMENT, 0);
-    }
-    // It ends within the turn, or not by far.
-    for frame in [0, 1, turn, all + 1, usize::MAX] {
-        assert_eq!(ask(frame, &mut world), turn, "{frame}");
-    }
 }
 
 #[test]
@@ -503,7 +443,7 @@ fn where_windows_are_shut_others_go_first_and_none_is_asked_all_the_time() {
             if Some(peer.0) == open {
                 world.pacer.wrote(peer, world.pacer.turn(), world.now);
             } else {
-                world.pacer.put_back(peer, false, world.now);
+                world.pacer.put_back(peer, LARGE, world.now);
             }
         }
         let due = world.pacer.due().unwrap();
@@ -533,13 +473,7 @@ fn a_rate_beyond_all_bounds_is_one_long_turn() {
     let now = Instant::now();
     for rate in [1e30, f64::MAX] {
         let mut pacer = Pacer::new(rate, ProcId(0), now);
-        let ask = Ask {
-            backlog: u64::MAX,
-            frame: u64::MAX,
-            is_young: false,
-            is_untold: false,
-            share: 1.0,
-        };
+        let ask = all_of(u64::MAX);
         assert!(matches!(pacer.ask(ProcId(1), ask, now), Turn::Now(most) if most > usize::MAX / 2));
     }
 }
@@ -549,7 +483,7 @@ fn at_a_rate_beyond_all_bounds_nobody_is_asked_all_the_time_whose_window_is_shut
     let mut now = Instant::now();
     let mut pacer = Pacer::new(f64::MAX, ProcId(0), now);
     for _ in 0..10 {
-        [0, 1].map(ProcId).into_iter().for_each(|peer| pacer.put_back(peer, false, now));
+        [0, 1].map(ProcId).into_iter().for_each(|peer| pacer.put_back(peer, LARGE, now));
         assert_eq!(pacer.next(now + Duration::from_micros(100)), None);
         now += TURN;
         for peer in [0, 1].map(ProcId) {

@@ -9,6 +9,7 @@ use gridmpi_wire::{ContextId, JobKey, Rank, Strand};
 use super::*;
 use crate::carrier::Carrier;
 use crate::links::Met;
+use crate::pace::tests::all_of;
 use crate::{Bound, Limits, Listen, Net, NetConfig, Online, Way, bind};
 
 pub(crate) const FAR: ProcId = ProcId(1);
@@ -110,7 +111,7 @@ fn written(state: &mut State, peer: ProcId) -> u64 {
 #[test]
 fn where_the_program_names_a_rate_nothing_goes_by_parts() {
     let (mut state, _ends, [_, far]) = with_broker();
-    let ask = Ask { backlog: 6000, frame: 6000, is_young: false, is_untold: true, share: 1.0 };
+    let ask = Ask { is_untold: true, ..all_of(6000) };
     let now = Instant::now();
     for (held, is_part) in [(None, true), (Rate::from_bits_per_second(8e6), false)] {
         state.hold(held);
@@ -187,8 +188,7 @@ fn short_messages_are_claimed_where_many_of_them_wait() {
 fn wait_on(state: &mut State) {
     let now = Instant::now();
     let pacer = &mut state.paces.get(1).unwrap().pacer;
-    let ask =
-        Ask { backlog: 1 << 30, frame: 1 << 30, is_young: false, is_untold: false, share: 1.0 };
+    let ask = all_of(1 << 30);
     while let Turn::Now(most) = pacer.ask(FAR, ask, now) {
         pacer.wrote(FAR, most, now);
     }

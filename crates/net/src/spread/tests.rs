@@ -10,6 +10,7 @@ use gridmpi_wire::{ContextId, Rank};
 
 use super::*;
 use crate::pace::Slack;
+use crate::pace::tests::all_of;
 use crate::paces::tests::{FAR, meet, state};
 
 /// A process with so many connections to another, and much to send to it; and their far ends.
@@ -161,8 +162,7 @@ fn words_neither_are_a_turn_nor_end_one() {
     let node = network.add_node(cluster, rate(50e6));
     let path = gridmpi_rate::Path { node, interface: rate(50e6), link };
     paced.claims.go_over(path, link);
-    let ask =
-        Ask { backlog: 1 << 20, frame: 1 << 20, is_young: false, is_untold: false, share: 1.0 };
+    let ask = all_of(1 << 20);
     let Turn::Now(most) = paced.pacer.ask(first, ask, now) else { panic!("nobody is before it") };
     let turn = SharedTurn {
         most,

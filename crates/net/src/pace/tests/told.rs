@@ -165,7 +165,7 @@ fn where_a_late_wake_up_costs_more_than_a_pause_is_worth_short_ones_wait_for_les
 /// A message of so many segments over a connection whose kernel has been told of no rate.
 fn untold(segments: usize) -> Ask {
     let bytes = (segments * SEGMENT) as u64;
-    Ask { backlog: bytes, frame: bytes, is_untold: true, ..LARGE }
+    Ask { is_untold: true, ..all_of(bytes) }
 }
 
 #[test]
