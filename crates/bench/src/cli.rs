@@ -71,7 +71,7 @@ struct Options {
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
-    /// Measure only these groups (p2p: inside, latency, cable, fast, slow, overlap, memory; rates: pairs, lone, all, both,
+    /// Measure only these groups (p2p: inside, latency, cable, fast, slow, overlap, memory; rates: pairs, lone, all, both, row,
     /// faster, collectives, incast, exactness, churn, leftover, wrong, grants, short, programs, npb; relays: latency, throughput, trunks, failover,
     /// tls, scale)
     #[arg(long, value_name = "NAME", value_delimiter = ',')]

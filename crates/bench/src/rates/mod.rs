@@ -20,7 +20,7 @@ mod wrong;
 use crate::group::{Group, When};
 
 /// All groups, in the order in which they are run.
-pub const GROUPS: [Group; 15] = [
+pub const GROUPS: [Group; 16] = [
     Group {
         name: "pairs",
         about: "8 pairs, 256 KiB at once",
@@ -44,6 +44,12 @@ pub const GROUPS: [Group; 15] = [
         about: "the same in both directions",
         when: When::Always,
         measure: |session| burst::measure(session, &patterns::BOTH),
+    },
+    Group {
+        name: "row",
+        about: "all-to-alls right behind each other, 16 KiB each",
+        when: When::Whole,
+        measure: |session| burst::measure(session, &patterns::ROW),
     },
     Group {
         name: "faster",
