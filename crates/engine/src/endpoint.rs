@@ -472,10 +472,11 @@ impl Endpoint {
         self.peers.get(peer).map_or(0, |peer| peer.stream.queued_bytes() + peer.unfed)
     }
 
-    /// The same without what is written of frames that go now.
+    /// The same without what is written of frames that go now; all ones where newer messages may go before the end of a long one.
     #[must_use]
     pub fn left_bytes(&self, peer: ProcId) -> u64 {
-        self.peers.get(peer).map_or(0, |peer| peer.stream.left_bytes() + peer.unfed)
+        let left = |peer: &Peer| if peer.unfed == 0 { peer.stream.left_bytes() } else { u64::MAX };
+        self.peers.get(peer).map_or(0, left)
     }
 
     /// Bytes of messages for `peer` to the end of the frame that is partly written, or else of the one that goes next.

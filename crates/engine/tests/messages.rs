@@ -337,14 +337,29 @@ fn the_end_of_the_frame_that_goes_is_known_to_the_byte() {
     [500, 70].into_iter().for_each(|len| {
         pair.send(1, Mode::Standard, &data(len));
     });
-    let mut seen = vec![pair.a.frame_bytes(B)];
+    let (mut seen, mut left) = (vec![pair.a.frame_bytes(B)], vec![pair.a.left_bytes(B)]);
     while pair.a.unwritten_bytes(B) > 0 {
         pair.a.transmit(B, ONE, 1 << 16, |_| Ok(1)).unwrap();
         seen.push(pair.a.frame_bytes(B));
+        left.push(pair.a.left_bytes(B));
     }
     // Heads take none of it.
     seen.dedup();
+    left.dedup();
+    assert_eq!(left, (0..=570).rev().collect::<Vec<_>>());
     assert_eq!(seen, (1..=500).rev().chain((1..=70).rev()).chain([0]).collect::<Vec<_>>());
+}
+
+#[test]
+fn where_newer_messages_pass_the_end_of_a_long_one_nothing_is_said_of_what_is_left() {
+    let config = |me| Config { chunk: 64, eager_limit: 1 << 16, ..Config::new(me) };
+    let mut pair = Pair::new(config);
+    pair.send(1, Mode::Standard, &data(64));
+    assert_eq!(pair.a.left_bytes(B), 64);
+    pair.send(2, Mode::Standard, &data(200));
+    assert_eq!(pair.a.left_bytes(B), u64::MAX);
+    pair.carry();
+    assert_eq!(pair.a.left_bytes(B), 0);
 }
 
 #[test]

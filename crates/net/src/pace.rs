@@ -81,7 +81,7 @@ const LATE: Duration = Duration::from_micros(150);
 pub(crate) struct Ask {
     /// Bytes of messages, by whole frames. Where there are none, only words of the stream itself are to be written.
     pub(crate) backlog: u64,
-    /// The same, without what is written of the frame that goes now.
+    /// The same, without what is written of the frame that goes now. All ones where newer ones go before the end of a long message.
     pub(crate) left: u64,
     /// Of these, those to the end of the frame that goes now.
     pub(crate) frame: u64,
@@ -141,7 +141,8 @@ impl Slack {
 struct Waiting {
     /// The kernel does not space out yet what it sends.
     is_young: bool,
-    /// What was left to write when it began to wait. What has come since is newer than what the others wait with.
+    is_small: bool,
+    /// What was left to write when others began to wait behind it. What has come since is newer than what these wait with.
     left: u64,
 }
 
@@ -172,8 +173,11 @@ pub(crate) struct Pacer {
     /// This one is next among the large ones, or who comes after it. Each process begins with another, so that they do not meet there.
     cursor: ProcId,
     first: ProcId,
-    /// All of them.
+    /// All of them, and who was the last to begin.
     waiting: HashMap<ProcId, Waiting>,
+    newest: Option<ProcId>,
+    /// What the one that writes now had waited with.
+    old: u64,
     /// Whose last bytes the kernel has, and how much leaves until these have left.
     leaving: Vec<(ProcId, f64)>,
     /// The turn that was given last is the first one after a rest.
@@ -214,6 +218,8 @@ impl Pacer {
             cursor,
             first: cursor,
             waiting: HashMap::new(),
+            newest: None,
+            old: 0,
             leaving: Vec::new(),
             shut: 0,
             slack: Slack::UNKNOWN,
@@ -404,13 +410,20 @@ impl Pacer {
         let called = self.called.take_if(|(called, _)| *called == peer);
         let old = called.map_or(ask.left, |(_, waiting)| waiting.left);
         let turn = part.unwrap_or_else(|| self.turn_for(ask, old));
-        if called.is_some() {
+        let goes_on = part.is_some_and(|part| (part as u64) < ask.left);
+        if let Some((_, waiting)) = called {
             self.is_first = false;
+            self.old = old;
             self.begin_unspaced(part.is_some());
-            self.pass_on(peer, part.is_some());
+            if !waiting.is_small {
+                self.pass_on(peer, goes_on);
+            }
             return Turn::Now(turn);
         }
-        if self.waiting.contains_key(&peer) {
+        if let Some(waiting) = self.waiting.get_mut(&peer) {
+            if self.newest == Some(peer) {
+                waiting.left = ask.left;
+            }
             return Turn::Later;
         }
         self.settle(now);
@@ -433,8 +446,9 @@ impl Pacer {
             self.is_small_turn = is_small;
             if !is_small {
                 // As if it had waited: who could begin at once and who could not go on in the same order.
-                self.pass_on(peer, part.is_some());
+                self.pass_on(peer, goes_on);
             }
+            self.old = old;
             self.is_first = !is_small && self.level <= LEAD;
             if self.is_first {
                 self.upkeep.forget();
@@ -442,7 +456,7 @@ impl Pacer {
             self.begin_turn(part.is_some());
             return Turn::Now(turn);
         }
-        self.wait(peer, ask);
+        self.wait(peer, Waiting { is_young: ask.is_young, is_small, left: ask.left });
         if is_small {
             self.small.push_back(peer);
         } else {
@@ -458,13 +472,14 @@ impl Pacer {
         self.beside = 0.0;
     }
 
-    /// Who is after `peer` is next, but not while nobody else waits for its parts: whoever comes behind one has newer than what the others hold.
-    fn pass_on(&mut self, peer: ProcId, is_part: bool) {
-        self.cursor = if is_part { peer } else { after(peer) };
+    /// Who is after `peer` is next; where it goes on by parts, as nobody else waits, it has the next turn itself: whoever comes has newer.
+    fn pass_on(&mut self, peer: ProcId, goes_on: bool) {
+        self.cursor = if goes_on { peer } else { after(peer) };
     }
 
-    fn wait(&mut self, peer: ProcId, ask: Ask) {
-        self.waiting.insert(peer, Waiting { is_young: ask.is_young, left: ask.left });
+    fn wait(&mut self, peer: ProcId, waiting: Waiting) {
+        self.waiting.insert(peer, waiting);
+        self.newest = Some(peer);
     }
 
     fn begin_unspaced(&mut self, is_part: bool) {
@@ -475,7 +490,8 @@ impl Pacer {
     /// those of all are shut nobody goes for a while: what the kernel was handed now would leave beside somebody's turn.
     pub(crate) fn put_back(&mut self, peer: ProcId, ask: Ask, now: Instant) {
         self.settle(now);
-        self.wait(peer, ask);
+        let left = self.old.min(ask.left);
+        self.wait(peer, Waiting { is_young: ask.is_young, is_small: false, left });
         self.large.insert(peer);
         self.shut += 1;
         if self.shut >= self.large.len().min(SHUT_MOST) {
@@ -675,7 +691,7 @@ impl Pacer {
         }
     }
 
-    /// `old`: what was left when it began to wait.
+    /// `old`: what it has waited with.
     fn turn_for(&self, ask: Ask, old: u64) -> usize {
         if ask.is_young {
             return TURN_YOUNG;

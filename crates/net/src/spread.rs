@@ -420,7 +420,7 @@ impl State {
             if link.written < YOUNG {
                 most = most.min(YOUNG_TURN);
             }
-            if turn.is_bounded && !link.is_short() {
+            if turn.is_bounded {
                 most = most.min(link.weighed(window(&link.carrier.fd)?).max(SEGMENT));
             }
             link.pace(Pace::plain(rate.max(1)))?;

@@ -124,6 +124,8 @@ fn an_endless_row_of_small_messages_leaves_a_large_one_its_turns() {
     // They alternate, a turn's worth of small ones and a turn.
     let large: f64 = world.written[..2].iter().sum();
     assert!(turns > 100 && small > 0, "{turns} turns");
+    let apart = (world.written[0] - world.written[1]).abs();
+    assert!(apart <= 2.0 * world.pacer.turn() as f64, "{:?}", world.written);
     let part = large / (large + small as f64);
     assert!((0.4..0.75).contains(&part), "{part} is the large ones'");
 }

@@ -184,6 +184,32 @@ fn short_messages_are_claimed_where_many_of_them_wait() {
     assert!(send(peers[2]), "it is one of several");
 }
 
+#[test]
+fn what_the_window_of_a_short_path_lets_out_at_once_is_no_end_of_a_turn() {
+    let mut state = state_among(vec![0, 1, 1], 4e9);
+    let other = ProcId(2);
+    let _end = meet(&mut state, (other, Strand::FIRST));
+    let much = SendBuffer::from_bytes(Bytes::from(vec![0; 8 << 20]));
+    state.endpoint.send(other, ContextId::WORLD, Rank(0), 1, Mode::Standard, much);
+    wait_on(&mut state);
+    let (_, token) = state.peers[&other].links[0];
+    let Some(Socket::Link(mut link)) = state.sockets.take(token) else { panic!("it is lost") };
+    link.written = YOUNG;
+    let room = outlook(&link.carrier.fd).unwrap().room;
+    let backlog = state.endpoint.unwritten_bytes(other);
+    let most = loop {
+        let now = Instant::now();
+        if let Some(most) = state.ask_turn(1, &mut link, backlog, now).unwrap() {
+            break most;
+        }
+        while state.paces.next(1, now) == Some(FAR) {
+            wait_on(&mut state);
+        }
+    };
+    assert!(link.is_short() && state.paces.get(1).unwrap().pacer.has_waiting());
+    assert!(most > 2 * room, "{most} where its window lets out {room}");
+}
+
 /// It has had a turn and waits for the next one.
 fn wait_on(state: &mut State) {
     let now = Instant::now();

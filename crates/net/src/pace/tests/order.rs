@@ -112,14 +112,14 @@ fn what_is_written_of_a_frame_is_not_waited_with_again() {
     let (mut world, next) = waiting_behind([1, 2], 6 * SEGMENT as u64);
     let Turn::Now(most) = world.ask(1, 6 * SEGMENT as u64) else { panic!("it was called") };
     // Its window let out but a part.
-    world.pacer.wrote(next, 4 * SEGMENT, world.now);
+    world.pacer.wrote(next, 3 * SEGMENT, world.now);
     assert!(most >= 6 * SEGMENT);
     let ask = |left: usize, behind: usize| {
         let whole = (6 + behind) * SEGMENT;
         let (backlog, frame) = (whole as u64, (left * SEGMENT) as u64);
         Ask { backlog, left: frame + (behind * SEGMENT) as u64, frame, ..LARGE }
     };
-    assert_eq!(world.pacer.ask(next, ask(2, 0), world.now), Turn::Later);
+    assert_eq!(world.pacer.ask(next, ask(3, 0), world.now), Turn::Later);
     world.now += Duration::from_secs(1);
     assert_eq!(world.pacer.next(world.now), Some(ProcId(2)));
     assert!(matches!(world.ask(2, 6 * SEGMENT as u64), Turn::Now(_)));
@@ -127,7 +127,43 @@ fn what_is_written_of_a_frame_is_not_waited_with_again() {
     assert_eq!(world.ask(2, 6 * SEGMENT as u64), Turn::Later);
     world.now += Duration::from_secs(1);
     assert_eq!(world.pacer.next(world.now), Some(next));
-    assert_eq!(world.pacer.ask(next, ask(2, 6), world.now), Turn::Now(4 * SEGMENT));
+    assert_eq!(world.pacer.ask(next, ask(3, 6), world.now), Turn::Now(5 * SEGMENT));
+}
+
+#[test]
+fn what_is_sent_before_others_wait_is_no_newer_than_theirs() {
+    let mut world = World::new(3);
+    world.pacer.wrote(ProcId(0), world.pacer.turn(), world.now);
+    let message = 2 * SEGMENT as u64 + 1;
+    // Three to one, and then one to the other.
+    for backlog in [message, 2 * message, 3 * message] {
+        assert_eq!(world.ask(1, backlog), Turn::Later);
+    }
+    assert_eq!(world.ask(2, message), Turn::Later);
+    world.now += Duration::from_secs(1);
+    assert_eq!(world.pacer.next(world.now), Some(ProcId(1)));
+    let Turn::Now(most) = world.ask(1, 3 * message) else { panic!("it was called") };
+    assert!(most as u64 >= 3 * message, "{most}");
+}
+
+#[test]
+fn whose_window_is_shut_waits_on_with_what_it_had() {
+    let old = 4 * SEGMENT as u64;
+    let (mut world, next) = waiting_behind([1, 2], old);
+    let joined = all_of(2 * old);
+    let Turn::Now(most) = world.pacer.ask(next, joined, world.now) else { panic!("it was called") };
+    world.pacer.put_back(next, joined, world.now);
+    for peer in [2, 1] {
+        assert_eq!(world.pacer.next(world.now), Some(ProcId(peer)));
+        let ask = if peer == 1 { joined } else { all_of(old) };
+        let turn = world.pacer.ask(ProcId(peer), ask, world.now);
+        if peer == 1 {
+            assert_eq!(turn, Turn::Now(most));
+        } else {
+            world.pacer.put_back(ProcId(2), ask, world.now);
+            world.now += Duration::from_secs(1);
+        }
+    }
 }
 
 #[test]
