@@ -410,7 +410,7 @@ impl Pacer {
         let called = self.called.take_if(|(called, _)| *called == peer);
         let old = called.map_or(ask.left, |(_, waiting)| waiting.left);
         let turn = part.unwrap_or_else(|| self.turn_for(ask, old));
-        let goes_on = part.is_some_and(|part| (part as u64) < ask.left);
+        let goes_on = part.is_some_and(|part| (part as u64) < ask.left.min(ask.backlog));
         if let Some((_, waiting)) = called {
             self.is_first = false;
             self.old = old;
@@ -420,8 +420,9 @@ impl Pacer {
             }
             return Turn::Now(turn);
         }
+        let is_last = self.newest == Some(peer) || self.waiting.len() == 1;
         if let Some(waiting) = self.waiting.get_mut(&peer) {
-            if self.newest == Some(peer) {
+            if is_last {
                 waiting.left = ask.left;
             }
             return Turn::Later;
@@ -456,7 +457,8 @@ impl Pacer {
             self.begin_turn(part.is_some());
             return Turn::Now(turn);
         }
-        self.wait(peer, Waiting { is_young: ask.is_young, is_small, left: ask.left });
+        self.waiting.insert(peer, Waiting { is_young: ask.is_young, is_small, left: ask.left });
+        self.newest = Some(peer);
         if is_small {
             self.small.push_back(peer);
         } else {
@@ -477,11 +479,6 @@ impl Pacer {
         self.cursor = if goes_on { peer } else { after(peer) };
     }
 
-    fn wait(&mut self, peer: ProcId, waiting: Waiting) {
-        self.waiting.insert(peer, waiting);
-        self.newest = Some(peer);
-    }
-
     fn begin_unspaced(&mut self, is_part: bool) {
         (self.is_part, self.is_let_go) = (is_part, self.lead == Lead::Any);
     }
@@ -491,7 +488,7 @@ impl Pacer {
     pub(crate) fn put_back(&mut self, peer: ProcId, ask: Ask, now: Instant) {
         self.settle(now);
         let left = self.old.min(ask.left);
-        self.wait(peer, Waiting { is_young: ask.is_young, is_small: false, left });
+        self.waiting.insert(peer, Waiting { is_young: ask.is_young, is_small: false, left });
         self.large.insert(peer);
         self.shut += 1;
         if self.shut >= self.large.len().min(SHUT_MOST) {

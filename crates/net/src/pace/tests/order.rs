@@ -150,20 +150,31 @@ fn what_is_sent_before_others_wait_is_no_newer_than_theirs() {
 fn whose_window_is_shut_waits_on_with_what_it_had() {
     let old = 4 * SEGMENT as u64;
     let (mut world, next) = waiting_behind([1, 2], old);
-    let joined = all_of(2 * old);
-    let Turn::Now(most) = world.pacer.ask(next, joined, world.now) else { panic!("it was called") };
-    world.pacer.put_back(next, joined, world.now);
-    for peer in [2, 1] {
-        assert_eq!(world.pacer.next(world.now), Some(ProcId(peer)));
-        let ask = if peer == 1 { joined } else { all_of(old) };
-        let turn = world.pacer.ask(ProcId(peer), ask, world.now);
-        if peer == 1 {
-            assert_eq!(turn, Turn::Now(most));
-        } else {
-            world.pacer.put_back(ProcId(2), ask, world.now);
-            world.now += Duration::from_secs(1);
-        }
-    }
+    let Turn::Now(most) = world.ask(1, 2 * old) else { panic!("it was called") };
+    world.pacer.put_back(next, all_of(2 * old), world.now);
+    // More comes, which is newer than what the other has.
+    assert_eq!(world.ask(1, 3 * old), Turn::Later);
+    assert_eq!(world.pacer.next(world.now), Some(ProcId(2)));
+    assert!(matches!(world.ask(2, old), Turn::Now(_)));
+    world.pacer.put_back(ProcId(2), all_of(old), world.now);
+    world.now += Duration::from_secs(1);
+    assert_eq!(world.pacer.next(world.now), Some(next));
+    assert_eq!(world.ask(1, 3 * old), Turn::Now(most));
+}
+
+#[test]
+fn who_is_left_alone_is_the_last_to_wait() {
+    let message = 2 * SEGMENT as u64 + 1;
+    let (mut world, _) = waiting_behind([2, 1], message);
+    assert!(matches!(world.ask(1, message), Turn::Now(_)));
+    world.pacer.wrote(ProcId(1), 8 * SEGMENT, world.now);
+    // The one that came behind it has gone, and nobody else has come when more does.
+    assert_eq!(world.ask(2, 3 * message), Turn::Later);
+    assert_eq!(world.ask(0, message), Turn::Later);
+    world.now += Duration::from_secs(1);
+    assert_eq!(world.pacer.next(world.now), Some(ProcId(2)));
+    let Turn::Now(most) = world.ask(2, 3 * message) else { panic!("it was called") };
+    assert!(most as u64 >= 3 * message, "{most}");
 }
 
 #[test]
