@@ -5,7 +5,6 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use gridmpi_engine::Endpoint;
 use gridmpi_rate::{self as rate, ACKNOWLEDGEMENT, Claims, PAYLOAD, Rate, SEGMENT};
 use gridmpi_wire::ProcId;
 
@@ -355,8 +354,8 @@ impl State {
         let node = self.regulation.as_ref().map(|regulation| regulation.node(link.peer));
         let Some(Paced { pacer, claims, .. }) = self.paces.get(cluster) else { return Ok(None) };
         let share = node.map_or(1.0, |node| claims.share(node));
-        let [frame, left] =
-            [Endpoint::frame_bytes, Endpoint::left_bytes].map(|of| of(&self.endpoint, link.peer));
+        let endpoint = &self.endpoint;
+        let (frame, left) = (endpoint.frame_bytes(link.peer), endpoint.left_bytes(link.peer));
         let ask = Ask {
             backlog,
             left,

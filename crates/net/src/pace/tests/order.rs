@@ -81,9 +81,14 @@ fn waiting_behind(peers: [u32; 2], bytes: u64) -> (World, ProcId) {
     for peer in peers {
         assert_eq!(world.ask(peer, bytes), Turn::Later);
     }
-    world.now += Duration::from_secs(1);
-    let next = world.pacer.next(world.now).unwrap();
+    let next = next_later(&mut world).unwrap();
     (world, next)
+}
+
+/// Whose turn it is when all that was written has long left.
+fn next_later(world: &mut World) -> Option<ProcId> {
+    world.now += Duration::from_secs(1);
+    world.pacer.next(world.now)
 }
 
 #[test]
@@ -97,12 +102,10 @@ fn what_has_come_behind_what_one_waited_with_is_for_its_next_turn() {
     assert!((old as usize..=with_frame).contains(&most) && with_frame < 2 * old as usize, "{most}");
     world.pacer.wrote(next, most, world.now);
     assert_eq!(world.ask(1, 2 * old - most as u64), Turn::Later);
-    world.now += Duration::from_secs(1);
-    assert_eq!(world.pacer.next(world.now), Some(ProcId(2)), "its is older");
+    assert_eq!(next_later(&mut world), Some(ProcId(2)), "its is older");
     // Behind whom nobody waits takes all.
     world.pacer.wrote(ProcId(2), SEGMENT, world.now);
-    world.now += Duration::from_secs(1);
-    assert_eq!(world.pacer.next(world.now), Some(ProcId(1)));
+    assert_eq!(next_later(&mut world), Some(ProcId(1)));
     let Turn::Now(most) = world.ask(1, 2 * old) else { panic!("it was called") };
     assert!(most as u64 >= 2 * old, "{most}");
 }
@@ -120,13 +123,11 @@ fn what_is_written_of_a_frame_is_not_waited_with_again() {
         Ask { backlog, left: frame + (behind * SEGMENT) as u64, frame, ..LARGE }
     };
     assert_eq!(world.pacer.ask(next, ask(3, 0), world.now), Turn::Later);
-    world.now += Duration::from_secs(1);
-    assert_eq!(world.pacer.next(world.now), Some(ProcId(2)));
+    assert_eq!(next_later(&mut world), Some(ProcId(2)));
     assert!(matches!(world.ask(2, 6 * SEGMENT as u64), Turn::Now(_)));
     world.pacer.wrote(ProcId(2), 6 * SEGMENT, world.now);
     assert_eq!(world.ask(2, 6 * SEGMENT as u64), Turn::Later);
-    world.now += Duration::from_secs(1);
-    assert_eq!(world.pacer.next(world.now), Some(next));
+    assert_eq!(next_later(&mut world), Some(next));
     assert_eq!(world.pacer.ask(next, ask(3, 6), world.now), Turn::Now(5 * SEGMENT));
 }
 
@@ -140,8 +141,7 @@ fn what_is_sent_before_others_wait_is_no_newer_than_theirs() {
         assert_eq!(world.ask(1, backlog), Turn::Later);
     }
     assert_eq!(world.ask(2, message), Turn::Later);
-    world.now += Duration::from_secs(1);
-    assert_eq!(world.pacer.next(world.now), Some(ProcId(1)));
+    assert_eq!(next_later(&mut world), Some(ProcId(1)));
     let Turn::Now(most) = world.ask(1, 3 * message) else { panic!("it was called") };
     assert!(most as u64 >= 3 * message, "{most}");
 }
@@ -157,8 +157,7 @@ fn whose_window_is_shut_waits_on_with_what_it_had() {
     assert_eq!(world.pacer.next(world.now), Some(ProcId(2)));
     assert!(matches!(world.ask(2, old), Turn::Now(_)));
     world.pacer.put_back(ProcId(2), all_of(old), world.now);
-    world.now += Duration::from_secs(1);
-    assert_eq!(world.pacer.next(world.now), Some(next));
+    assert_eq!(next_later(&mut world), Some(next));
     assert_eq!(world.ask(1, 3 * old), Turn::Now(most));
 }
 
@@ -171,8 +170,7 @@ fn who_is_left_alone_is_the_last_to_wait() {
     // The one that came behind it has gone, and nobody else has come when more does.
     assert_eq!(world.ask(2, 3 * message), Turn::Later);
     assert_eq!(world.ask(0, message), Turn::Later);
-    world.now += Duration::from_secs(1);
-    assert_eq!(world.pacer.next(world.now), Some(ProcId(2)));
+    assert_eq!(next_later(&mut world), Some(ProcId(2)));
     let Turn::Now(most) = world.ask(2, 3 * message) else { panic!("it was called") };
     assert!(most as u64 >= 3 * message, "{most}");
 }
@@ -208,14 +206,12 @@ fn who_comes_while_one_goes_by_parts_waits_for_the_end_of_these() {
                 assert_eq!(world.ask(peer, 1 << 20), Turn::Later);
             }
         }
-        world.now += Duration::from_secs(1);
-        assert_eq!(world.pacer.next(world.now), Some(ProcId(1)));
+        assert_eq!(next_later(&mut world), Some(ProcId(1)));
         let Turn::Now(most) = world.pacer.ask(ProcId(1), ask(left), world.now) else {
             panic!("it was called")
         };
         assert!(most >= 3 * SEGMENT, "{most}");
     }
     world.pacer.wrote(ProcId(1), 3 * SEGMENT, world.now);
-    world.now += Duration::from_secs(1);
-    assert_eq!(world.pacer.next(world.now), Some(ProcId(2)));
+    assert_eq!(next_later(&mut world), Some(ProcId(2)));
 }
