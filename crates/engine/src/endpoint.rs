@@ -13,7 +13,7 @@ use crate::{
     Source, TagMatch, Word,
 };
 use gridmpi_buffer::{RecvBuffer, SendBuffer};
-use gridmpi_trunk::Stream;
+use gridmpi_trunk::{Patience, Stream};
 use gridmpi_wire::{ContextId, Envelope, Frame, Header, ProcId, Rank, Strand};
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -66,7 +66,7 @@ impl Sink {
 /// * for each frame read: `frame`, then `sink_slices` (or `sink_write`) until the payload is stored,
 ///   then `frame_end`; nothing for a frame that a cut connection left unfinished but `disconnected`;
 /// * `wants_transmit` for connected peers that have something to write, then `transmit`;
-/// * `tick` some milliseconds after `wants_tick` became true;
+/// * `tick` so long after `wants_tick` became true as it was asked for;
 /// * `heard` for what peers say about rates, and `tell` for answers.
 ///
 /// Every call may complete requests; [`completions`](Self::completions) tells whether one did.
@@ -505,16 +505,15 @@ impl Endpoint {
         self.peers.drain_ready(peers);
     }
 
-    /// Whether `tick` has something to do some milliseconds from now.
+    /// Whether `tick` has something to do so long from now.
     #[must_use]
-    pub fn wants_tick(&self) -> bool {
-        self.peers.wants_tick()
+    pub fn wants_tick(&self, patience: Patience) -> bool {
+        self.peers.wants_tick(patience)
     }
 
-    /// Some milliseconds have passed: acknowledgements that nothing could carry become due. They
-    /// show in `wants_transmit`.
-    pub fn tick(&mut self) {
-        self.peers.tick();
+    /// So long has passed: acknowledgements that nothing could carry become due. They show in `wants_transmit`.
+    pub fn tick(&mut self, patience: Patience) {
+        self.peers.tick(patience);
     }
 
     /// Asks `peer` for a sign of life, if it is connected.

@@ -27,7 +27,7 @@ mod wildcard;
 
 pub use communicator::{CommComparison, Communicator, Place};
 pub use endpoint::{Endpoint, Sink};
-pub use gridmpi_trunk::{Bounds, Progress};
+pub use gridmpi_trunk::{Bounds, Patience, Progress};
 pub use group::{Comparison, Group, GroupError, RankRange};
 pub use jobmap::{ClusterInfo, JobMap};
 pub use topology::{Cart, DeclaredEdge, DistGraph, Graph, Neighbour, Topology, TopologyError};

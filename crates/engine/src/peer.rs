@@ -6,7 +6,7 @@ use crate::flow::{ReceiveCredit, SendCredit};
 use crate::lanes::WordMap;
 use crate::outgoing::{Outgoing, Tail};
 use crate::slab::Key;
-use gridmpi_trunk::Stream;
+use gridmpi_trunk::{Patience, Stream};
 use gridmpi_wire::{Envelope, ProcId};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ pub(crate) struct Peer {
     pub(crate) lost: Option<Arc<str>>,
     in_dial: bool,
     in_ready: bool,
-    in_ticking: bool,
+    in_ticking: [bool; Patience::ALL.len()],
     in_exhausted: bool,
 }
 
@@ -92,7 +92,7 @@ impl Peer {
             lost: None,
             in_dial: false,
             in_ready: false,
-            in_ticking: false,
+            in_ticking: [false; Patience::ALL.len()],
             in_exhausted: false,
         }
     }
@@ -119,7 +119,8 @@ pub(crate) struct Peers {
     slots: Vec<Option<Box<Peer>>>,
     dial: VecDeque<ProcId>,
     ready: Vec<ProcId>,
-    ticking: Vec<ProcId>,
+    /// By their patience.
+    ticking: [Vec<ProcId>; Patience::ALL.len()],
     /// Peers that may be out of envelope credit.
     exhausted: Vec<ProcId>,
 }
@@ -130,7 +131,7 @@ impl Peers {
             slots: Vec::new(),
             dial: VecDeque::new(),
             ready: Vec::new(),
-            ticking: Vec::new(),
+            ticking: [const { Vec::new() }; Patience::ALL.len()],
             exhausted: Vec::new(),
         }
     }
@@ -181,9 +182,12 @@ impl Peers {
             peer.in_ready = true;
             self.ready.push(id);
         }
-        if !peer.in_ticking && peer.stream.wants_tick() {
-            peer.in_ticking = true;
-            self.ticking.push(id);
+        for patience in Patience::ALL {
+            let is_known = &mut peer.in_ticking[patience as usize];
+            if !*is_known && peer.stream.wants_tick(patience) {
+                *is_known = true;
+                self.ticking[patience as usize].push(id);
+            }
         }
     }
 
@@ -239,16 +243,16 @@ impl Peers {
         all
     }
 
-    pub(crate) fn wants_tick(&self) -> bool {
-        !self.ticking.is_empty()
+    pub(crate) fn wants_tick(&self, patience: Patience) -> bool {
+        !self.ticking[patience as usize].is_empty()
     }
 
-    /// Some milliseconds have passed: acknowledgements that nothing carried become due.
-    pub(crate) fn tick(&mut self) {
-        for id in std::mem::take(&mut self.ticking) {
+    /// So long has passed: acknowledgements that nothing carried become due.
+    pub(crate) fn tick(&mut self, patience: Patience) {
+        for id in std::mem::take(&mut self.ticking[patience as usize]) {
             if let Some(peer) = self.get_mut(id) {
-                peer.in_ticking = false;
-                peer.stream.tick();
+                peer.in_ticking[patience as usize] = false;
+                peer.stream.tick(patience);
             }
             self.attend(id);
         }

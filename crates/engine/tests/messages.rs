@@ -4,7 +4,7 @@ mod common;
 
 use common::{A, B, CONTEXT, ONE, Pair, bytes, read, received, small, written};
 use gridmpi_buffer::RecvBuffer;
-use gridmpi_engine::{Completion, Config, Endpoint, Fault, Mode, Source, TagMatch, Word};
+use gridmpi_engine::{Completion, Config, Endpoint, Fault, Mode, Patience, Source, TagMatch, Word};
 use gridmpi_wire::{ContextId, Grant, ProcId, Rank, Transfer};
 
 fn data(len: usize) -> Vec<u8> {
@@ -242,8 +242,8 @@ fn close_follows_everything_else() {
     pair.carry();
     assert!(pair.b.peer_closed(A) && pair.a.peer_closed(B));
     for _ in 0..4 {
-        pair.a.tick();
-        pair.b.tick();
+        pair.a.tick(Patience::Brief);
+        pair.b.tick(Patience::Brief);
         pair.carry();
     }
     assert!(pair.a.is_drained() && pair.b.is_drained());

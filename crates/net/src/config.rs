@@ -128,6 +128,8 @@ pub struct Limits {
     pub unanswered: Duration,
     /// How long an acknowledgement waits for a frame to ride on, at least; at most twice as long.
     pub tick: Duration,
+    /// The same of one for words about rates alone: whoever sent these does not wait for it.
+    pub long_tick: Duration,
     /// How many connections to a process of another cluster there may be at a time, 1 to
     /// [`Strand::MAX`](gridmpi_wire::Strand::MAX); `None`: one for each way to it.
     pub connections: Option<usize>,
@@ -150,6 +152,7 @@ impl Default for Limits {
             silence: Duration::from_secs(30),
             unanswered: Duration::from_secs(10),
             tick: Duration::from_millis(3),
+            long_tick: Duration::from_millis(100),
             connections: None,
             socket_buffer: None,
         }

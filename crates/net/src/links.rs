@@ -10,7 +10,7 @@ use gridmpi_wire::{ProcId, Strand};
 use crate::carrier::Carrier;
 use crate::link::{Link, Read};
 use crate::losses::PAUSE_MOST;
-use crate::options::{CongestionControl, bound_unsent, carried, headers};
+use crate::options::{CongestionControl, bound_unsent, carried, headers, hold_acknowledgements};
 use crate::poller::{Interest, Ready, Token};
 use crate::state::{Peer, Socket, State};
 use crate::{Failure, LinkError};
@@ -117,6 +117,8 @@ impl State {
             self.stats.bytes_in += done.bytes as u64;
             if link.is_far {
                 self.counts.received += done.bytes as u64;
+            } else if done.bytes > 0 {
+                hold_acknowledgements(&link.carrier.fd);
             }
             self.paces.received(link.peer, done.bytes);
             if done.frames > 0 {

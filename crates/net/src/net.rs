@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use gridmpi_engine::Endpoint;
+use gridmpi_engine::{Endpoint, Patience};
 use gridmpi_rate::Rate;
 use nix::sys::signal::{SigSet, SigmaskHow, pthread_sigmask};
 use socket2::SockRef;
@@ -182,8 +182,10 @@ impl Net {
         guard.close();
         loop {
             // The last acknowledgements have nothing to ride on.
-            guard.tick();
-            guard.tick();
+            for patience in Patience::ALL {
+                guard.tick(patience);
+                guard.tick(patience);
+            }
             guard.flush();
             if guard.state().is_quiet() {
                 return true;

@@ -195,6 +195,13 @@ pub(crate) fn shorten_timeouts(fd: &impl AsFd) {
     }
 }
 
+/// Lets acknowledgements of what comes next wait for something to go with: after a pause the kernel sends one for each packet, until the connection
+/// has been told so, and again when one was held back as long as may be. Words to a broker are such packets, from all of its cluster at a time.
+pub(crate) fn hold_acknowledgements(fd: &impl AsFd) {
+    // A connection that fails says so by itself.
+    let _ = rustix::net::sockopt::set_tcp_quickack(fd, false);
+}
+
 /// What the kernel may hold of a connection that is one of several, beyond what its window lets out: what it has cannot take
 /// another connection any more, and what must be in order waits behind it.
 const UNSENT_MOST: u32 = 256 << 10;

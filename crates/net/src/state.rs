@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-use gridmpi_engine::Endpoint;
+use gridmpi_engine::{Endpoint, Patience};
 use gridmpi_wire::{ProcId, Strand};
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -156,7 +156,7 @@ pub(crate) struct State {
     /// All is said, or the time for it is over: no new connections.
     pub(crate) is_closing: bool,
     seen_completions: u64,
-    is_tick_set: bool,
+    is_tick_set: [bool; Patience::ALL.len()],
     /// Asked before sockets are touched: a child made by `fork` must not.
     owner: Owner,
     to_transmit: Vec<ProcId>,
@@ -204,7 +204,7 @@ impl State {
             is_accepting: true,
             is_closing: false,
             seen_completions: 0,
-            is_tick_set: false,
+            is_tick_set: [false; Patience::ALL.len()],
             owner,
             to_transmit: Vec::new(),
         };
@@ -276,9 +276,9 @@ impl State {
     fn timers_ready(&mut self) {
         for due in self.timers.expired(Instant::now()) {
             match due {
-                Due::Tick => {
-                    self.is_tick_set = false;
-                    self.endpoint.tick();
+                Due::Tick(patience) => {
+                    self.is_tick_set[patience as usize] = false;
+                    self.endpoint.tick(patience);
                 }
                 Due::Handshake(token) => self.handshake_due(token),
                 Due::Dial(peer, strand) => self.dial_due(peer, strand),
@@ -305,14 +305,25 @@ impl State {
         while self.regulate(has_looked) {
             self.connect_and_transmit();
         }
-        if !self.is_tick_set && self.endpoint.wants_tick() {
-            self.is_tick_set = true;
-            self.timers.set(Instant::now() + self.config.limits.tick, Due::Tick);
+        for patience in Patience::ALL {
+            self.arm_tick(patience);
         }
         let completions = self.endpoint.completions();
         if completions != self.seen_completions {
             self.seen_completions = completions;
             self.signs.advance();
+        }
+    }
+
+    fn arm_tick(&mut self, patience: Patience) {
+        let is_set = &mut self.is_tick_set[patience as usize];
+        if !*is_set && self.endpoint.wants_tick(patience) {
+            *is_set = true;
+            let after = match patience {
+                Patience::Brief => self.config.limits.tick,
+                Patience::Long => self.config.limits.long_tick,
+            };
+            self.timers.set(Instant::now() + after, Due::Tick(patience));
         }
     }
 

@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
+use gridmpi_engine::Patience;
 use gridmpi_wire::{ProcId, Strand};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
@@ -18,8 +19,8 @@ use crate::poller::Token;
 /// What is due. Its owner checks whether it still is: entries are taken back only by [`Timers::move_to`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Due {
-    /// Acknowledgements that found nothing to ride on.
-    Tick,
+    /// Acknowledgements that found nothing to ride on for so long.
+    Tick(Patience),
     /// The handshake of this socket must have ended.
     Handshake(Token),
     /// Something of this peer's dialling.
@@ -114,7 +115,7 @@ mod tests {
     fn what_is_due_comes_out_in_order_and_the_rest_stays() {
         let mut timers = Timers::new().unwrap();
         let now = Instant::now();
-        timers.set(now + Duration::from_secs(60), Due::Tick);
+        timers.set(now + Duration::from_secs(60), Due::Tick(Patience::Brief));
         timers.set(now + Duration::from_millis(2), Due::Dial(ProcId(2), Strand::FIRST));
         timers.set(now + Duration::from_millis(1), Due::Dial(ProcId(1), Strand::FIRST));
         assert_eq!(timers.armed, Some(now + Duration::from_millis(1)));
@@ -132,12 +133,12 @@ mod tests {
             timers.move_to(at, Due::Turn(1));
             assert_eq!(timers.armed, Some(at));
         }
-        timers.set(later, Due::Tick);
+        timers.set(later, Due::Tick(Patience::Brief));
         timers.move_to(soon, Due::Turn(2));
         assert_eq!(timers.armed, Some(soon));
         assert_eq!(timers.expired(soon), [Due::Turn(2)]);
         assert_eq!(timers.armed, Some(later));
-        assert_eq!(timers.expired(later), [Due::Tick]);
+        assert_eq!(timers.expired(later), [Due::Tick(Patience::Brief)]);
         // It was moved away from there, and moved again after it has come what was set before counts no more.
         assert_eq!(timers.expired(last), [Due::Turn(1)]);
         timers.move_to(last, Due::Turn(1));

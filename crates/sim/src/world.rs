@@ -8,7 +8,7 @@ use crate::rng::Rng;
 use crate::rules::{MessageIndex, ReceiveIndex, Rules, Stage};
 use crate::vendor::{Access, Queues};
 use gridmpi_buffer::Layout;
-use gridmpi_engine::{Config, Endpoint, RequestId};
+use gridmpi_engine::{Config, Endpoint, Patience, RequestId};
 use gridmpi_wire::{ProcId, Strand};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -273,7 +273,7 @@ impl World {
             Event::Poll { process } => self.poll(process),
             Event::Tick { process } => {
                 self.processes[process].tick_due = false;
-                self.processes[process].endpoint.tick();
+                self.processes[process].endpoint.tick(Patience::Brief);
                 self.attend(process);
             }
             Event::Arrive { from, to } => {
@@ -324,7 +324,7 @@ impl World {
         p.drive_due |= drive;
         let poll = stirred && p.endpoint.has_held() && !p.poll_due;
         p.poll_due |= poll;
-        let tick = p.endpoint.wants_tick() && !p.tick_due;
+        let tick = p.endpoint.wants_tick(Patience::Brief) && !p.tick_due;
         p.tick_due |= tick;
         while let Some(peer) = self.processes[process].endpoint.wants_connection() {
             self.dial(process, peer.0 as usize);

@@ -12,4 +12,5 @@ mod standing;
 mod stream;
 
 pub use bounds::Bounds;
+pub use standing::Patience;
 pub use stream::{Progress, Receive, Stream, StreamError};

@@ -1,6 +1,6 @@
 //! What belongs to one of the connections that a stream stands on, and is lost with it.
 
-use gridmpi_wire::{Frame, Strand};
+use gridmpi_wire::{Frame, Header, Strand};
 
 use crate::StreamError;
 use crate::queue::{Cursor, Queue};
@@ -15,6 +15,20 @@ const ACK_BYTES_SOON: u64 = 128 * 1024;
 
 /// The same for frames, so that a sender of small messages keeps few.
 const ACK_FRAMES: u32 = 64;
+
+/// How long what has come may wait for a frame that carries its acknowledgement, before that goes alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Patience {
+    /// Some milliseconds: the far side keeps what it sent, and may wait.
+    Brief,
+    /// Much longer: words about rates, of which nobody waits to hear that they have come.
+    Long,
+}
+
+impl Patience {
+    /// Each.
+    pub const ALL: [Self; 2] = [Self::Brief, Self::Long];
+}
 
 /// A connection that stands.
 #[derive(Debug)]
@@ -183,6 +197,8 @@ pub(crate) struct Inbound {
     /// Frames and payload bytes received since the last acknowledgement went out.
     frames: u32,
     bytes: u64,
+    /// Some of these frames are more than words about rates.
+    presses: bool,
     /// A tick has passed with something unacknowledged.
     ticked: bool,
     /// A second one has: acknowledge without waiting for something to piggyback on.
@@ -202,24 +218,26 @@ impl Inbound {
     }
 
     /// A numbered frame has come whole.
-    pub(crate) fn received(&mut self, payload: u32) {
+    pub(crate) fn received(&mut self, header: &Header) {
         self.landing = None;
         self.count += 1;
         self.frames += 1;
-        self.bytes += u64::from(payload);
+        self.bytes += u64::from(header.payload_len());
+        self.presses |= !header.kind.is_about_rates();
     }
 
     pub(crate) fn acknowledged(&mut self) {
         *self = Self { count: self.count, landing: self.landing, ..Self::default() };
     }
 
-    pub(crate) fn wants_tick(&self) -> bool {
-        self.frames > 0 && !self.ack_due(false)
+    pub(crate) fn wants_tick(&self, patience: Patience) -> bool {
+        let own = if self.presses { Patience::Brief } else { Patience::Long };
+        self.frames > 0 && !self.ack_due(false) && patience == own
     }
 
     /// Whether an acknowledgement is due because of it.
-    pub(crate) fn tick(&mut self) -> bool {
-        if !self.wants_tick() {
+    pub(crate) fn tick(&mut self, patience: Patience) -> bool {
+        if !self.wants_tick(patience) {
             return false;
         }
         self.overdue = self.ticked;

@@ -11,7 +11,7 @@ use crate::gather::Gather;
 use crate::inbound::Received;
 use crate::queue::{Cursor, Places, Queue};
 use crate::spread::{Choice, Early, Laid, shared_frame};
-use crate::standing::Standing;
+use crate::standing::{Patience, Standing};
 
 /// What a call of [`Stream::transmit`] leaves behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -402,7 +402,7 @@ impl Stream {
     /// The peer broke the rules.
     pub fn received(&mut self, strand: Strand, header: &Header) -> Result<bool, StreamError> {
         if let Some(at) = self.place(strand) {
-            self.standing[at].inbound.received(header.payload_len());
+            self.standing[at].inbound.received(header);
         }
         self.received.landed(header, &self.bounds)
     }
@@ -511,17 +511,17 @@ impl Stream {
         self.queue.has_waiting() && self.is_shared()
     }
 
-    /// Whether [`Self::tick`] wants to be called some milliseconds from now: something received is
-    /// unacknowledged and nothing has gone back that could carry the acknowledgement.
+    /// Whether [`Self::tick`] wants to be called so long from now: something received is unacknowledged and nothing has
+    /// gone back that could carry the acknowledgement.
     #[must_use]
-    pub fn wants_tick(&self) -> bool {
-        self.standing.iter().any(|standing| standing.inbound.wants_tick())
+    pub fn wants_tick(&self, patience: Patience) -> bool {
+        self.standing.iter().any(|standing| standing.inbound.wants_tick(patience))
     }
 
-    /// Some milliseconds have passed: what was unacknowledged at the last tick is due now. Whether
-    /// [`Self::wants_transmit`] now holds because of it.
-    pub fn tick(&mut self) -> bool {
-        let ticks = self.standing.iter_mut().map(|standing| standing.inbound.tick());
+    /// So long has passed: what was unacknowledged at the last tick is due now. Whether [`Self::wants_transmit`] now holds
+    /// because of it.
+    pub fn tick(&mut self, patience: Patience) -> bool {
+        let ticks = self.standing.iter_mut().map(|standing| standing.inbound.tick(patience));
         ticks.fold(false, |any, due| any | due)
     }
 }

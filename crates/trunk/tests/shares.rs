@@ -5,7 +5,7 @@ mod common;
 use std::collections::VecDeque;
 
 use common::*;
-use gridmpi_trunk::{Bounds, Progress};
+use gridmpi_trunk::{Bounds, Patience, Progress};
 use gridmpi_wire::Strand;
 
 const CHUNK: usize = 64 << 10;
@@ -99,8 +99,8 @@ fn milliseconds_when(
             }
         }
         if now % 3 == 0 {
-            b.stream.tick();
-            a.stream.tick();
+            b.stream.tick(Patience::Brief);
+            a.stream.tick(Patience::Brief);
         }
         now += 1;
         assert!(now < 100_000, "it never ends");

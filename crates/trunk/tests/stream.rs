@@ -6,7 +6,7 @@ mod common;
 use std::io;
 
 use common::*;
-use gridmpi_trunk::{Bounds, Progress, Receive, Stream, StreamError};
+use gridmpi_trunk::{Bounds, Patience, Progress, Receive, Stream, StreamError};
 use gridmpi_wire::{Header, Kind, MAX_PAYLOAD, Strand};
 use proptest::prelude::*;
 
@@ -27,7 +27,9 @@ enum Action {
         strand: Strand,
         count: usize,
     },
-    Tick,
+    Tick {
+        patience: Patience,
+    },
     Ping,
     Own {
         message: u64,
@@ -62,7 +64,7 @@ fn action(strands: usize) -> impl Strategy<Value = (bool, Action)> {
         9 => (strand(), 1usize..600_000, accept)
             .prop_map(|(strand, max, accept)| Action::Transmit { strand, max, accept }),
         9 => (strand(), 0usize..400_000).prop_map(|(strand, count)| Action::Take { strand, count }),
-        1 => Just(Action::Tick),
+        1 => prop::sample::select(&Patience::ALL).prop_map(|patience| Action::Tick { patience }),
         1 => Just(Action::Ping),
         1 => (1u64..20).prop_map(|message| Action::Own { message }),
         1 => Just(Action::Say),
@@ -80,7 +82,7 @@ fn act(x: &mut Side, y: &mut Side, said: [&mut u64; 2], action: Action) {
         Action::Push { kind, len } => x.push(kind, len),
         Action::Transmit { strand, max, accept } => drop(transmit(x, y, strand, max, accept)),
         Action::Take { strand, count } => x.take(strand, count),
-        Action::Tick => drop(x.stream.tick()),
+        Action::Tick { patience } => drop(x.stream.tick(patience)),
         Action::Ping => x.stream.ping(),
         Action::Own { message } => x.stream.own_message(message),
         Action::Say => (*said[0], *said[1]) = (x.stream.expects(), y.stream.expects()),
@@ -156,22 +158,54 @@ fn an_acknowledgement_rides_on_frames_and_else_waits_for_a_tick() {
     a.push(0, 8);
     transmit(&mut a, &mut b, ONE, 1 << 20, usize::MAX);
     b.take(ONE, usize::MAX);
-    assert!(!b.stream.wants_transmit() && b.stream.wants_tick());
-    assert!(!b.stream.tick(), "less than a whole interval may have passed");
-    assert!(b.stream.tick() && b.stream.wants_transmit());
+    assert!(!b.stream.wants_transmit() && b.stream.wants_tick(Patience::Brief));
+    assert!(!b.stream.tick(Patience::Brief), "less than a whole interval may have passed");
+    assert!(b.stream.tick(Patience::Brief) && b.stream.wants_transmit());
     transmit(&mut b, &mut a, ONE, 1 << 20, usize::MAX);
     assert_eq!(a.lines[&ONE].arriving[0], Kind::Ack as u8);
     a.take(ONE, usize::MAX);
-    assert!(a.stream.is_drained() && !b.stream.wants_tick());
+    assert!(a.stream.is_drained() && !b.stream.wants_tick(Patience::Brief));
 
     a.push(0, 8);
     transmit(&mut a, &mut b, ONE, 1 << 20, usize::MAX);
     b.take(ONE, usize::MAX);
     b.push(0, 8);
     transmit(&mut b, &mut a, ONE, 1 << 20, usize::MAX);
-    assert!(!b.stream.wants_tick(), "the frame carried it");
+    assert!(!b.stream.wants_tick(Patience::Brief), "the frame carried it");
     a.take(ONE, usize::MAX);
     assert!(a.stream.is_drained());
+}
+
+#[test]
+fn words_about_rates_wait_longer_for_what_carries_their_acknowledgement() {
+    const WORD: u8 = 4;
+    let (mut a, mut b) = (Side::new(Bounds::default()), Side::new(Bounds::default()));
+    connect_now(&mut a, &mut b, ONE);
+    let say = |a: &mut Side, b: &mut Side, kind| {
+        a.push(kind, 0);
+        transmit(a, b, ONE, 1 << 20, usize::MAX);
+        b.take(ONE, usize::MAX);
+    };
+    say(&mut a, &mut b, WORD);
+    assert!(!b.stream.wants_tick(Patience::Brief) && b.stream.wants_tick(Patience::Long));
+    assert!(!b.stream.tick(Patience::Brief) && !b.stream.tick(Patience::Brief));
+    assert!(!b.stream.tick(Patience::Long) && b.stream.tick(Patience::Long));
+    transmit(&mut b, &mut a, ONE, 1 << 20, usize::MAX);
+    a.take(ONE, usize::MAX);
+    assert!(a.stream.is_drained() && !b.stream.wants_tick(Patience::Long));
+
+    // What else comes takes them along.
+    say(&mut a, &mut b, WORD);
+    say(&mut a, &mut b, 0);
+    say(&mut a, &mut b, WORD);
+    assert!(b.stream.wants_tick(Patience::Brief) && !b.stream.wants_tick(Patience::Long));
+    assert!(!b.stream.tick(Patience::Brief) && b.stream.tick(Patience::Brief));
+
+    // And they are not kept without end.
+    let (mut a, mut b) = (Side::new(Bounds::default()), Side::new(Bounds::default()));
+    connect_now(&mut a, &mut b, ONE);
+    (0..64).for_each(|_| say(&mut a, &mut b, WORD));
+    assert!(b.stream.wants_transmit() && !b.stream.wants_tick(Patience::Long));
 }
 
 #[test]

@@ -187,6 +187,23 @@ macro_rules! frame_table {
                 self.is_sequenced() && !matches!(self, Self::Data)
             }
 
+            /// Whether frames of this kind are words about rates, which processes and brokers exchange.
+            #[must_use]
+            pub const fn is_about_rates(self) -> bool {
+                matches!(
+                    self,
+                    Self::Transfer
+                        | Self::Grant
+                        | Self::Start
+                        | Self::Share
+                        | Self::Seen
+                        | Self::Demand
+                        | Self::Part
+                        | Self::Limit
+                        | Self::Carries
+                )
+            }
+
             /// Whether bytes of a message may follow the fields.
             #[must_use]
             pub const fn has_payload(self) -> bool {

@@ -6,8 +6,8 @@ use std::io;
 
 use bytes::Bytes;
 use gridmpi_buffer::SendBuffer;
-use gridmpi_trunk::{Bounds, Progress, Receive, Stream};
-use gridmpi_wire::{ContextId, Envelope, Frame, Header, MAX_PAYLOAD, Rank, Strand, parse};
+use gridmpi_trunk::{Bounds, Patience, Progress, Receive, Stream};
+use gridmpi_wire::{ContextId, Demand, Envelope, Frame, Header, MAX_PAYLOAD, Rank, Strand, parse};
 
 /// What comes over one connection.
 #[derive(Default)]
@@ -45,11 +45,12 @@ impl Side {
     pub fn push(&mut self, kind: u8, len: usize) {
         let number = self.pushed.len() as u64 + 1;
         let len = len.min(MAX_PAYLOAD as usize);
-        let (frame, len) = match kind % 4 {
+        let (frame, len) = match kind % 5 {
             0 => (Frame::Envelope(envelope(number, len as u64)), len),
             1 if self.message > 0 => (Frame::Data { message: self.message, offset: 9 }, len.max(1)),
             2 => (Frame::Credit { envelopes: number, bytes: 1 }, 0),
-            _ => (Frame::ClearToSend { message: number }, 0),
+            3 => (Frame::ClearToSend { message: number }, 0),
+            _ => (Frame::Demand(Demand { cluster: 1, rate: number }), 0),
         };
         let payload: Vec<u8> = (0..len).map(|i| (i as u64 * 31 + number) as u8).collect();
         let buffer = SendBuffer::from_bytes(Bytes::from(payload.clone()));
@@ -207,7 +208,9 @@ pub fn settle(a: &mut Side, b: &mut Side) {
                 transmit(x, y, strand, 1 << 20, usize::MAX);
                 y.take(strand, usize::MAX);
             }
-            x.stream.tick();
+            for patience in Patience::ALL {
+                x.stream.tick(patience);
+            }
         }
         if a.stream.is_drained() && b.stream.is_drained() {
             return;
