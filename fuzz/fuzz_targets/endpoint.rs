@@ -3,7 +3,7 @@
 
 use arbitrary::Arbitrary;
 use gridmpi_buffer::{Layout, RecvBuffer, SendBuffer};
-use gridmpi_engine::{Config, Endpoint, Mode, RequestId, Source, TagMatch};
+use gridmpi_engine::{Config, Endpoint, Mode, Patience, RequestId, Source, TagMatch};
 use gridmpi_wire::{
     Carries, ContextId, Demand, Envelope, Frame, Grant, Header, Limit, Part, ProcId, Rank, Seen,
     Share, Start, Strand, Transfer, parse,
@@ -70,7 +70,9 @@ enum Step {
         strand: u8,
         wanted: i8,
     },
-    Tick,
+    Tick {
+        is_long: bool,
+    },
     Close,
 }
 
@@ -431,8 +433,8 @@ impl Model {
             Step::Reconnect { strand: number, wanted } => {
                 self.reconnect(strand(number), wanted)?;
             }
-            Step::Tick => {
-                self.endpoint.tick();
+            Step::Tick { is_long } => {
+                self.endpoint.tick(Patience::ALL[usize::from(is_long)]);
             }
             Step::Close => self.endpoint.close(),
         }

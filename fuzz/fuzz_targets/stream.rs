@@ -4,7 +4,7 @@
 use arbitrary::Arbitrary;
 use bytes::Bytes;
 use gridmpi_buffer::SendBuffer;
-use gridmpi_trunk::{Bounds, Receive, Stream};
+use gridmpi_trunk::{Bounds, Patience, Receive, Stream};
 use gridmpi_wire::{ContextId, Envelope, Frame, Header, Kind, MAX_PAYLOAD, Rank, Strand};
 use libfuzzer_sys::fuzz_target;
 
@@ -40,7 +40,9 @@ enum Step {
         strand: u8,
         rate: u16,
     },
-    Tick,
+    Tick {
+        is_long: bool,
+    },
     Ping,
     Own {
         message: u8,
@@ -110,7 +112,10 @@ fn step(stream: &mut Stream, opening: &mut u64, step: Step) -> Option<()> {
         }
         Step::Disconnect { strand: number } => stream.disconnect(strand(number)),
         Step::Rate { strand: number, rate } => stream.set_rate(strand(number), rate.into()),
-        Step::Tick => assert!(!stream.tick() || stream.wants_transmit()),
+        Step::Tick { is_long } => {
+            let is_due = stream.tick(Patience::ALL[usize::from(is_long)]);
+            assert!(!is_due || stream.wants_transmit());
+        }
         Step::Ping => stream.ping(),
         Step::Own { message } => stream.own_message(message.into()),
     }

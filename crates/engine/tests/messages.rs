@@ -330,6 +330,30 @@ fn words_about_rates_come_in_order_and_none_follows_the_end() {
 }
 
 #[test]
+fn words_about_rates_are_acknowledged_by_ticks_of_their_own() {
+    let mut pair = Pair::new(Config::new);
+    let word = Word::Transfer(Transfer { from: 1, to: 2, is_active: true });
+    let is_ticking = |end: &Endpoint| Patience::ALL.map(|patience| end.wants_tick(patience));
+    pair.a.tell(B, word);
+    pair.carry();
+    assert_eq!(is_ticking(&pair.b), [false, true]);
+    pair.send(1, Mode::Standard, &data(8));
+    pair.carry();
+    // The peer is known to both, until its tick has passed.
+    assert_eq!(is_ticking(&pair.b), [true, true]);
+    pair.b.tick(Patience::Long);
+    assert_eq!(is_ticking(&pair.b), [true, false]);
+    (0..2).for_each(|_| pair.b.tick(Patience::Brief));
+    pair.carry();
+    assert!(pair.a.is_idle(B) && is_ticking(&pair.b) == [false, false]);
+    pair.a.tell(B, word);
+    pair.carry();
+    (0..2).for_each(|_| pair.b.tick(Patience::Long));
+    pair.carry();
+    assert!(pair.a.is_idle(B) && is_ticking(&pair.b) == [false, false]);
+}
+
+#[test]
 fn the_end_of_the_frame_that_goes_is_known_to_the_byte() {
     let config = |me| Config { chunk: 1 << 16, eager_limit: 1 << 16, ..Config::new(me) };
     let mut pair = Pair::new(config);

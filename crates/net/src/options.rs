@@ -382,6 +382,15 @@ mod tests {
     }
 
     #[test]
+    fn acknowledgements_wait_for_something_to_go_with_once_the_connection_is_told_so() {
+        let (_stream, _far, fd) = connected();
+        rustix::net::sockopt::set_tcp_quickack(&fd, true).unwrap();
+        assert!(rustix::net::sockopt::tcp_quickack(&fd).unwrap());
+        hold_acknowledgements(&fd);
+        assert!(!rustix::net::sockopt::tcp_quickack(&fd).unwrap());
+    }
+
+    #[test]
     fn frames_of_ipv6_have_longer_headers_those_of_ipv4_by_its_sockets_not() {
         let headers_to = |listening: &str, at: &str| {
             let listener = TcpListener::bind((listening, 0)).unwrap();

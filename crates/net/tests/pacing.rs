@@ -212,6 +212,10 @@ fn a_lone_sender_has_the_link_and_shares_it_with_the_next() {
     eventually("nobody has more than they began with", || {
         rate_of(&nets[0]) == 40.0 && rate_of(&nets[1]) == 40.0
     });
+    let is_idle = |(from, to): (usize, u32)| nets[from].lock().is_idle(ProcId(to));
+    eventually("all words are acknowledged", || {
+        [(0, 1), (1, 0), (2, 3), (3, 2)].into_iter().all(is_idle)
+    });
     shutdown(nets);
 }
 

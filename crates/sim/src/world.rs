@@ -273,7 +273,10 @@ impl World {
             Event::Poll { process } => self.poll(process),
             Event::Tick { process } => {
                 self.processes[process].tick_due = false;
-                self.processes[process].endpoint.tick(Patience::Brief);
+                // Virtual time does not mind who is patient.
+                for patience in Patience::ALL {
+                    self.processes[process].endpoint.tick(patience);
+                }
                 self.attend(process);
             }
             Event::Arrive { from, to } => {
@@ -324,7 +327,7 @@ impl World {
         p.drive_due |= drive;
         let poll = stirred && p.endpoint.has_held() && !p.poll_due;
         p.poll_due |= poll;
-        let tick = p.endpoint.wants_tick(Patience::Brief) && !p.tick_due;
+        let tick = Patience::ALL.iter().any(|&it| p.endpoint.wants_tick(it)) && !p.tick_due;
         p.tick_due |= tick;
         while let Some(peer) = self.processes[process].endpoint.wants_connection() {
             self.dial(process, peer.0 as usize);

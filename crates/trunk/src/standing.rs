@@ -17,11 +17,12 @@ const ACK_BYTES_SOON: u64 = 128 * 1024;
 const ACK_FRAMES: u32 = 64;
 
 /// How long what has come may wait for a frame that carries its acknowledgement, before that goes alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Patience {
     /// Some milliseconds: the far side keeps what it sent, and may wait.
     Brief,
     /// Much longer: words about rates, of which nobody waits to hear that they have come.
+    #[default]
     Long,
 }
 
@@ -197,9 +198,9 @@ pub(crate) struct Inbound {
     /// Frames and payload bytes received since the last acknowledgement went out.
     frames: u32,
     bytes: u64,
-    /// Some of these frames are more than words about rates.
-    presses: bool,
-    /// A tick has passed with something unacknowledged.
+    /// How long these may wait.
+    patience: Patience,
+    /// A tick of that has passed with something unacknowledged.
     ticked: bool,
     /// A second one has: acknowledge without waiting for something to piggyback on.
     overdue: bool,
@@ -223,7 +224,9 @@ impl Inbound {
         self.count += 1;
         self.frames += 1;
         self.bytes += u64::from(header.payload_len());
-        self.presses |= !header.kind.is_about_rates();
+        if !header.kind.is_about_rates() && self.patience == Patience::Long {
+            (self.patience, self.ticked) = (Patience::Brief, false);
+        }
     }
 
     pub(crate) fn acknowledged(&mut self) {
@@ -231,8 +234,7 @@ impl Inbound {
     }
 
     pub(crate) fn wants_tick(&self, patience: Patience) -> bool {
-        let own = if self.presses { Patience::Brief } else { Patience::Long };
-        self.frames > 0 && !self.ack_due(false) && patience == own
+        self.frames > 0 && !self.ack_due(false) && patience == self.patience
     }
 
     /// Whether an acknowledgement is due because of it.

@@ -200,6 +200,15 @@ fn words_about_rates_wait_longer_for_what_carries_their_acknowledgement() {
     say(&mut a, &mut b, WORD);
     assert!(b.stream.wants_tick(Patience::Brief) && !b.stream.wants_tick(Patience::Long));
     assert!(!b.stream.tick(Patience::Brief) && b.stream.tick(Patience::Brief));
+    transmit(&mut b, &mut a, ONE, 1 << 20, usize::MAX);
+    a.take(ONE, usize::MAX);
+
+    // Words alone are patient again; half of a long wait is no part of a brief one.
+    say(&mut a, &mut b, WORD);
+    assert!(b.stream.wants_tick(Patience::Long) && !b.stream.wants_tick(Patience::Brief));
+    assert!(!b.stream.tick(Patience::Long));
+    say(&mut a, &mut b, 0);
+    assert!(!b.stream.tick(Patience::Brief) && b.stream.tick(Patience::Brief));
 
     // And they are not kept without end.
     let (mut a, mut b) = (Side::new(Bounds::default()), Side::new(Bounds::default()));
