@@ -190,18 +190,7 @@ macro_rules! frame_table {
             /// Whether frames of this kind are words about rates, which processes and brokers exchange.
             #[must_use]
             pub const fn is_about_rates(self) -> bool {
-                matches!(
-                    self,
-                    Self::Transfer
-                        | Self::Grant
-                        | Self::Start
-                        | Self::Share
-                        | Self::Seen
-                        | Self::Demand
-                        | Self::Part
-                        | Self::Limit
-                        | Self::Carries
-                )
+                match self { $(Self::$name => frame_table!(@about_rates $sequenced),)* }
             }
 
             /// Whether bytes of a message may follow the fields.
@@ -248,12 +237,15 @@ macro_rules! frame_table {
         }
     };
     (@sequenced) => { true };
+    (@word) => { true };
     (@unsequenced) => { false };
     (@payload) => { true };
     (@bare) => { false };
+    (@about_rates word) => { true };
+    (@about_rates $other:ident) => { false };
 }
 
-// A line an item: code, name, whether numbered, whether message bytes follow, fields in order.
+// A line an item: code, name, whether numbered (a word about rates is), whether message bytes follow, fields in order.
 frame_table! {
     /// A message begins; the first bytes of it may follow inline.
     1 Envelope sequenced payload (envelope: Envelope);
@@ -274,23 +266,23 @@ frame_table! {
     /// Answers a `Ping`.
     9 Pong unsequenced bare;
     /// To or between rate brokers: a transfer begins or ends.
-    10 Transfer sequenced bare (transfer: Transfer);
+    10 Transfer word bare (transfer: Transfer);
     /// From a rate broker: a rate.
-    11 Grant sequenced bare (grant: Grant);
+    11 Grant word bare (grant: Grant);
     /// From a rate broker: the rate that transfers begin with.
-    12 Start sequenced bare (start: Start);
+    12 Start word bare (start: Start);
     /// From a rate broker: a part of a rate.
-    13 Share sequenced bare (share: Share);
+    13 Share word bare (share: Share);
     /// To a rate broker: how a link does.
-    14 Seen sequenced bare (seen: Seen);
+    14 Seen word bare (seen: Seen);
     /// To a rate broker: what is used of a rate.
-    15 Demand sequenced bare (demand: Demand);
+    15 Demand word bare (demand: Demand);
     /// Between rate brokers: one process's part of a transfer.
-    16 Part sequenced bare (part: Part);
+    16 Part word bare (part: Part);
     /// Between rate brokers: what a process uses.
-    17 Limit sequenced bare (limit: Limit);
+    17 Limit word bare (limit: Limit);
     /// Between rate brokers: what a link carries.
-    18 Carries sequenced bare (carries: Carries);
+    18 Carries word bare (carries: Carries);
 }
 
 impl Frame {
