@@ -68,9 +68,15 @@ pub fn look(node: Node, wanted: Option<String>, told: Vec<SocketAddr>) -> Machin
         locked_memory: getrlimit(Resource::Memlock).current,
         has_rdma: fs::read_dir("/sys/class/infiniband").is_ok_and(|mut all| all.next().is_some()),
         clock_is_kept: clock_is_kept(),
-        congestion: std::env::var("GRIDMPI_CONGESTION").ok().filter(|name| !name.is_empty()),
+        congestion: congestion(),
         firewall: firewall(),
     }
+}
+
+/// The congestion control that the user wants instead of what the system has.
+fn congestion() -> Option<String> {
+    let name = std::env::var("GRIDMPI_CONGESTION").ok()?;
+    (!name.is_empty() && name != "system").then_some(name)
 }
 
 /// Containers on one host have its kernel, but interfaces of their own.

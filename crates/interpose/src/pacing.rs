@@ -1,8 +1,8 @@
 //! How fast this process may send to each other cluster.
 
 use crate::error::tell;
-use gridmpi_bootstrap::{JobTable, Pacing as Setting, ProcInfo, Registration};
-use gridmpi_net::{Online, Pacing};
+use gridmpi_bootstrap::{JobTable, Pacing as Setting, ProcInfo, Registration, SYSTEM_CONGESTION};
+use gridmpi_net::{Congestion, Online, Pacing};
 use gridmpi_rate::{ClusterId, Network, NodeId, Rate};
 use gridmpi_wire::ProcId;
 use std::collections::{HashMap, HashSet};
@@ -31,6 +31,7 @@ impl Wish {
             self.matb = Some(interface);
         }
         if let Some(name) = &self.congestion
+            && name != SYSTEM_CONGESTION
             && let Err(error) = gridmpi_net::try_congestion_control(name)
         {
             let problem = match error.kind() {
@@ -57,6 +58,11 @@ pub(crate) fn of(wish: Wish, table: &JobTable, ours: usize, me: ProcId) -> Pacin
         (None, Setting::Off) => (vec![None; table.clusters.len()], None),
         (None, Setting::Static) => (static_rates(table, ours, me), None),
         (None, Setting::Auto) => (static_rates(table, ours, me), online(table)),
+    };
+    let congestion = match congestion {
+        None => Congestion::Usual,
+        Some(name) if name == SYSTEM_CONGESTION => Congestion::System,
+        Some(name) => Congestion::Named(name),
     };
     Pacing { clusters: clusters(table), rates, congestion, online }
 }
@@ -235,6 +241,17 @@ mod tests {
     }
 
     #[test]
+    fn the_congestion_control_is_the_usual_one_the_systems_or_what_was_named() {
+        let named = |name: Option<&str>| {
+            let wish = Wish { congestion: name.map(str::to_owned), ..Wish::default() };
+            of(wish, &table(), 1, ProcId(1)).congestion
+        };
+        assert_eq!(named(None), Congestion::Usual);
+        assert_eq!(named(Some("system")), Congestion::System);
+        assert_eq!(named(Some("reno")), Congestion::Named("reno".into()));
+    }
+
+    #[test]
     fn what_cannot_be_is_put_right_and_said() {
         let said = std::cell::RefCell::new(Vec::new());
         let checked = |matb, congestion: Option<&str>| {
@@ -248,6 +265,7 @@ mod tests {
         );
         assert!(said.borrow().is_empty());
         assert_eq!(checked(Some(50_000_001), None), (Some(50_000_000), None));
+        assert_eq!(checked(None, Some("system")), (None, Some("system".into())));
         assert_eq!(checked(None, Some("nonsense")), (None, None));
         let said = said.into_inner();
         assert!(said[0].starts_with("GRIDMPI_MATB: 50000001 bit/s is more"), "{said:?}");

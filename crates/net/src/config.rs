@@ -78,10 +78,22 @@ pub struct Pacing {
     pub clusters: Vec<u16>,
     /// The rate towards each cluster, headers included; `None`: as fast as may be.
     pub rates: Vec<Option<Rate>>,
-    /// The congestion control of paced connections; `None`: the system's, and while they rest what keeps their window.
-    pub congestion: Option<String>,
+    /// The congestion control of paced connections.
+    pub congestion: Congestion,
     /// Those rates are only where one begins: who sends, and how fast, is found online.
     pub online: Option<Online>,
+}
+
+/// Which congestion control paced connections have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Congestion {
+    /// The system's; and while they rest, or their window opens, BBR where the kernel lets us have it, since that keeps the window.
+    #[default]
+    Usual,
+    /// The system's at all times.
+    System,
+    /// This one at all times, as the kernel names it; the system's where the kernel does not let us have it.
+    Named(String),
 }
 
 /// What rates that follow demand are found from.

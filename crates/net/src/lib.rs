@@ -55,7 +55,7 @@ mod timers;
 pub use absence::UNSAID;
 pub use bind::{BindError, Bound, Listen, bind};
 pub use collective::Entered;
-pub use config::{Limits, Lost, NetConfig, Online, Pacing, Stats, Way};
+pub use config::{Congestion, Limits, Lost, NetConfig, Online, Pacing, Stats, Way};
 pub use counts::Counts;
 pub use discipline::{PacedBy, Queueing, queueing};
 pub use failure::{DialError, Failure, HandshakeError, LinkError};

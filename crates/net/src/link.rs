@@ -81,6 +81,8 @@ pub(crate) struct Link {
     pub(crate) since: Instant,
     /// The peer is of another cluster.
     pub(crate) is_far: bool,
+    /// Acknowledgements to it may wait for something to go with.
+    pub(crate) may_hold: bool,
     /// A frame has come by it.
     pub(crate) has_heard: bool,
     pub(crate) pulse: Pulse,
@@ -153,6 +155,7 @@ impl Link {
             speed: Speed::new(since),
             since,
             is_far: true,
+            may_hold: false,
             has_heard: false,
             pulse: Pulse::new(since, is_circuit),
             is_waiting: false,

@@ -10,7 +10,9 @@ use gridmpi_wire::{ProcId, Strand};
 use crate::carrier::Carrier;
 use crate::link::{Link, Read};
 use crate::losses::PAUSE_MOST;
-use crate::options::{CongestionControl, bound_unsent, carried, headers, hold_acknowledgements};
+use crate::options::{
+    CongestionControl, bound_unsent, carried, headers, hold_acknowledgements, holds_briefly,
+};
 use crate::poller::{Interest, Ready, Token};
 use crate::state::{Peer, Socket, State};
 use crate::{Failure, LinkError};
@@ -43,7 +45,7 @@ impl State {
         }
         let mut link = Link::new(carrier, (id, strand), address, self.is_relayed(id));
         if let Some(cluster) = self.paces.cluster_of(id) {
-            let wanted = self.config.pacing.congestion.as_deref();
+            let wanted = &self.config.pacing.congestion;
             let rate = self.paces.get(cluster).map_or(0.0, |paced| paced.pacer.rate()) as u64;
             link.control = Some(CongestionControl::new(&link.carrier.fd, wanted, rate));
             link.headers = headers(&link.carrier.fd);
@@ -51,6 +53,7 @@ impl State {
             carried(&link.carrier.fd).iter().for_each(|now| link.weigh(now.segment));
         }
         link.is_far = self.paces.is_far(id);
+        link.may_hold = !link.is_far && holds_briefly(&link.carrier.fd);
         self.peer(id).links.push((strand, token));
         self.bound_links(id, &link);
         self.begin_beside(&mut link, answer);
@@ -117,7 +120,7 @@ impl State {
             self.stats.bytes_in += done.bytes as u64;
             if link.is_far {
                 self.counts.received += done.bytes as u64;
-            } else if done.bytes > 0 {
+            } else if link.may_hold && done.bytes > 0 {
                 hold_acknowledgements(&link.carrier.fd);
             }
             self.paces.received(link.peer, done.bytes);

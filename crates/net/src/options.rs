@@ -13,6 +13,7 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, getsockopt, setsockopt
 use nix::{getsockopt_impl, libc, setsockopt_impl, sockopt_impl};
 use socket2::SockRef;
 
+use crate::Congestion;
 use crate::pace::Progress;
 
 sockopt_impl!(RtoMin, Both, libc::IPPROTO_TCP, TCP_RTO_MIN_US, u32);
@@ -27,6 +28,8 @@ const TCP_DELACK_MAX_US: libc::c_int = 46;
 const RTO_MIN_US: u32 = 40_000;
 const RTO_MIN_RESTING_US: u32 = 200_000;
 const DELACK_MAX_US: u32 = 8_000;
+/// What the kernel rounds up by, at most (100 ticks a second).
+const TICK_US: u32 = 10_000;
 
 /// A rate that is this near is followed: turns are spread out within it (`pace.rs`, `evened`). Where acknowledgements come, the last one is not so old, ms.
 const FOLLOWED: f64 = 0.85;
@@ -70,7 +73,7 @@ pub(crate) struct CongestionControl {
     /// `None`: the same at all times.
     own: Option<OsString>,
     state: Control,
-    /// The kernel does not have the opener, or not for us.
+    /// The kernel does not have the opener, or not for us; or it is not wanted.
     lacks_opener: bool,
 }
 
@@ -87,9 +90,9 @@ enum Control {
 }
 
 impl CongestionControl {
-    /// Of a connection that has just been made, for so many bytes per second; `wanted` instead of the system's choice.
-    pub(crate) fn new(fd: &OwnedFd, wanted: Option<&str>, rate: u64) -> Self {
-        if let Some(name) = wanted {
+    /// Of a connection that has just been made, for so many bytes per second.
+    pub(crate) fn new(fd: &OwnedFd, wanted: &Congestion, rate: u64) -> Self {
+        if let Congestion::Named(name) = wanted {
             // Where the kernel does not let us have it, the connection keeps its own.
             let _ = setsockopt(fd, TcpCongestion, &OsString::from(name));
             return Self { own: None, state: Control::Resting, lacks_opener: false };
@@ -98,7 +101,7 @@ impl CongestionControl {
         // An opener spaces out at its own pace, even if nothing else is to be: what is not needed is not begun with.
         let is_short = TcpInfo::of(fd).is_ok_and(|info| is_short(&info, rate));
         let state = if is_short { Control::Own { rate, is_short } } else { Control::Fresh };
-        Self { own, state, lacks_opener: false }
+        Self { own, state, lacks_opener: *wanted == Congestion::System }
     }
 
     /// Whether the path is so short, as it was seen last, that the connection has its own at all times.
@@ -125,6 +128,10 @@ impl CongestionControl {
         let Some(own) = &self.own else { return };
         if self.state == Control::Resting {
             self.state = Control::Opening;
+            if self.lacks_opener {
+                // The window was kept by a longer one.
+                let _ = setsockopt(fd, RtoMin, &RTO_MIN_US);
+            }
         }
         if let Control::Own { rate: before, .. } = &mut self.state
             && rate <= *before
@@ -145,7 +152,7 @@ impl CongestionControl {
             Control::Fresh if is_short => self.state = Control::Own { rate, is_short },
             Control::Fresh if all <= u64::from(info.snd_cwnd) * u64::from(info.snd_mss) => {}
             Control::Fresh | Control::Own { .. } if !is_open => {
-                let _ = setsockopt(fd, TcpCongestion, &OsString::from(OPENER));
+                open(fd, &mut self.lacks_opener);
                 self.state = Control::Opening;
             }
             _ => {}
@@ -163,8 +170,7 @@ impl CongestionControl {
         }
         // Set to what it is it would go on as it is.
         let _ = setsockopt(fd, TcpCongestion, &OsString::from(PLAIN));
-        if setsockopt(fd, TcpCongestion, &OsString::from(OPENER)).is_err() {
-            self.lacks_opener = true;
+        if !open(fd, &mut self.lacks_opener) {
             let _ = setsockopt(fd, TcpCongestion, own);
         }
     }
@@ -180,11 +186,16 @@ impl CongestionControl {
         }
         self.state = Control::Resting;
         // Kernels without it, or that do not let us have it, forget later by a longer timeout.
-        if setsockopt(fd, TcpCongestion, &OsString::from(OPENER)).is_err() {
-            self.lacks_opener = true;
+        if !open(fd, &mut self.lacks_opener) {
             let _ = setsockopt(fd, RtoMin, &RTO_MIN_RESTING_US);
         }
     }
+}
+
+/// Gives the connection the opener, unless there is none. Whether it has it.
+fn open(fd: &OwnedFd, is_lacking: &mut bool) -> bool {
+    *is_lacking = *is_lacking || setsockopt(fd, TcpCongestion, &OsString::from(OPENER)).is_err();
+    !*is_lacking
 }
 
 /// Shortens what a lost segment at the end of a message costs, where the kernel lets a socket choose.
@@ -193,6 +204,11 @@ pub(crate) fn shorten_timeouts(fd: &impl AsFd) {
     if setsockopt(fd, DelackMax, &DELACK_MAX_US).is_ok() {
         let _ = setsockopt(fd, RtoMin, &RTO_MIN_US);
     }
+}
+
+/// Whether the kernel holds an acknowledgement back for so short that the far side does not take what it has sent for lost, nor wait for it.
+pub(crate) fn holds_briefly(fd: &impl AsFd) -> bool {
+    getsockopt(fd, DelackMax).is_ok_and(|longest| longest <= DELACK_MAX_US + TICK_US)
 }
 
 /// Lets acknowledgements of what comes next wait for something to go with: after a pause the kernel sends one for each packet, until the connection
@@ -376,9 +392,17 @@ mod tests {
         let before = getsockopt(&fd, RtoMin);
         shorten_timeouts(&fd);
         let after = getsockopt(&fd, RtoMin);
-        // The kernel rounds up to its ticks.
-        let is_short = |us: u32| (RTO_MIN_US..=RTO_MIN_US + 10_000).contains(&us);
+        let is_short = |us: u32| (RTO_MIN_US..=RTO_MIN_US + TICK_US).contains(&us);
         assert!(before.is_err() || after.is_ok_and(is_short), "{before:?} {after:?}");
+    }
+
+    #[test]
+    fn acknowledgements_are_held_briefly_where_timeouts_are_shorter() {
+        let (_stream, _far, fd) = connected();
+        assert!(!holds_briefly(&fd));
+        let knows = getsockopt(&fd, DelackMax).is_ok();
+        shorten_timeouts(&fd);
+        assert_eq!(holds_briefly(&fd), knows);
     }
 
     #[test]
@@ -407,7 +431,7 @@ mod tests {
     #[test]
     fn a_higher_rate_counts_before_the_next_acknowledgement_where_there_is_an_opener() {
         let (mut stream, mut far, fd) = connected();
-        let mut control = CongestionControl::new(&fd, None, FAST);
+        let mut control = CongestionControl::new(&fd, &Congestion::Usual, FAST);
         control.work(&fd, FAST, usize::MAX, u64::MAX);
         control.rest(&fd);
         set_pacing_rate(&fd, 100_000).unwrap();
@@ -497,7 +521,7 @@ mod tests {
         let name = || getsockopt(&fd, TcpCongestion).unwrap();
         let own = name();
         // Until there is more to send than goes at once, or it is to be spaced out, it rests as it is.
-        let mut control = CongestionControl::new(&fd, None, FAST);
+        let mut control = CongestionControl::new(&fd, &Congestion::Usual, FAST);
         control.work(&fd, FAST, usize::MAX, 1000);
         control.rest(&fd);
         assert_eq!(name(), own);
@@ -505,7 +529,7 @@ mod tests {
         control.rest(&fd);
         let spaced = name();
         let _ = setsockopt(&fd, TcpCongestion, &own);
-        let mut control = CongestionControl::new(&fd, None, FAST);
+        let mut control = CongestionControl::new(&fd, &Congestion::Usual, FAST);
         control.work(&fd, FAST, usize::MAX, u64::MAX);
         control.rest(&fd);
         let opener = name();
@@ -519,7 +543,7 @@ mod tests {
         control.rest(&fd);
         assert_eq!(name(), own);
         // One for which the path is short from the beginning never has another.
-        let mut control = CongestionControl::new(&fd, None, 1_000_000);
+        let mut control = CongestionControl::new(&fd, &Congestion::Usual, 1_000_000);
         assert_eq!(name(), own);
         control.rest(&fd);
         assert_eq!(name(), own);
@@ -529,9 +553,32 @@ mod tests {
     }
 
     #[test]
+    fn without_an_opener_timeouts_are_long_only_at_rest() {
+        let (_stream, _far, fd) = connected();
+        shorten_timeouts(&fd);
+        let (own, short) = (getsockopt(&fd, TcpCongestion).unwrap(), getsockopt(&fd, RtoMin).ok());
+        let mut control = CongestionControl::new(&fd, &Congestion::System, FAST);
+        let least = |control: &mut CongestionControl, act: fn(&mut CongestionControl, &OwnedFd)| {
+            act(control, &fd);
+            assert_eq!(getsockopt(&fd, TcpCongestion).unwrap(), own);
+            getsockopt(&fd, RtoMin).ok()
+        };
+        let work = |control: &mut CongestionControl, fd: &OwnedFd| {
+            control.work(fd, FAST, usize::MAX, u64::MAX);
+            control.hasten(fd, FAST);
+        };
+        for _ in 0..2 {
+            assert_eq!(least(&mut control, work), short);
+            let long = least(&mut control, CongestionControl::rest);
+            assert_eq!(long, short.map(|_| RTO_MIN_RESTING_US));
+        }
+        assert_eq!(least(&mut control, work), short);
+    }
+
+    #[test]
     fn what_the_first_window_holds_leaves_at_once_until_the_kernel_spaces_out() {
         let (mut stream, mut far, fd) = connected();
-        let mut control = CongestionControl::new(&fd, None, FAST);
+        let mut control = CongestionControl::new(&fd, &Congestion::Usual, FAST);
         let at = |control: &CongestionControl| {
             [1, LET_OUT, LET_OUT + 1].map(|bytes| control.lets_out(&fd, bytes))
         };
@@ -539,17 +586,20 @@ mod tests {
         control.space_out();
         assert_eq!(at(&control), [false; 3]);
         // With the opener it spaces out by itself.
-        let mut control = CongestionControl::new(&fd, None, FAST);
+        let mut control = CongestionControl::new(&fd, &Congestion::Usual, FAST);
         control.work(&fd, FAST, usize::MAX, u64::MAX);
         assert_eq!(at(&control), [false; 3]);
         // Any window covers a short path.
         stream.write_all(&[0; 1000]).unwrap();
         far.read_exact(&mut [0; 1000]).unwrap();
-        assert_eq!(at(&CongestionControl::new(&fd, None, 1000)), [true; 3]);
-        assert_eq!(at(&CongestionControl::new(&fd, Some("reno"), FAST)), [false; 3]);
+        assert_eq!(at(&CongestionControl::new(&fd, &Congestion::Usual, 1000)), [true; 3]);
+        assert_eq!(
+            at(&CongestionControl::new(&fd, &Congestion::Named("reno".to_owned()), FAST)),
+            [false; 3]
+        );
         // Behind what the kernel holds back nothing does.
         let _ = setsockopt(&fd, TcpCongestion, &OsString::from(PLAIN));
-        let control = CongestionControl::new(&fd, None, FAST);
+        let control = CongestionControl::new(&fd, &Congestion::Usual, FAST);
         assert_eq!(at(&control), [true, true, false]);
         set_pacing_rate(&fd, 1).unwrap();
         stream.set_nonblocking(true).unwrap();

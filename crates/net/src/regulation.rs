@@ -27,9 +27,6 @@ const WORTH_TIME: Duration = Duration::from_millis(1);
 /// Between two steps of a broker at least: what happens meanwhile is settled at once.
 const STEP: Duration = Duration::from_millis(1);
 
-/// What brokers grant of what several nodes share.
-const GRANTED: Parts = Parts { links: 0.998, draining: 0.97, wary: 0.98, receivers: 0.99 };
-
 /// On the wire.
 const EQUAL_SHARE: f64 = 65_536.0;
 const UNKNOWN_US: u32 = u32::MAX;
@@ -85,7 +82,7 @@ impl Regulation {
         let cluster = online.network.cluster(node);
         let at = *online.brokers.get(cluster.index())?;
         let broker = if at == me {
-            let mut broker = Broker::new(cluster, online.network.clone(), GRANTED);
+            let mut broker = Broker::new(cluster, online.network.clone(), Parts::GRANTED);
             broker.join(me.0, node);
             Seat::Here(Box::new(Seated { broker, next: now, alarm: None }))
         } else {
@@ -478,8 +475,8 @@ impl State {
         let Some(paced) = cluster.and_then(|cluster| self.paces.get(cluster)) else { return };
         match order {
             Order::Grant { grant, .. } => {
-                paced.claims.grant(grant, Instant::now());
-                self.counts.grants += 1;
+                let counts = paced.claims.grant(grant, Instant::now());
+                self.counts.grants += u64::from(counts);
             }
             Order::Share { to, share } => paced.claims.set_share(to, share),
             Order::Start { rate, link, .. } => paced.claims.begin_with(rate, link),
@@ -581,12 +578,14 @@ impl State {
         has_told
     }
 
-    /// A process that only rates are spoken of with cannot be reached: rates do without it.
-    pub(crate) fn lose_near(&mut self, peer: ProcId, reason: &str) {
+    /// A process that only rates are spoken of with cannot be reached: rates do without it. Unless it has ended it may go on without us.
+    pub(crate) fn lose_near(&mut self, peer: ProcId, reason: &str, has_ended: bool) {
         let Some(regulation) = &mut self.regulation else { return };
         regulation.is_stirred = true;
+        let node = regulation.node(peer);
         match &mut regulation.broker {
-            Seat::Here(seated) => seated.broker.lost(peer.0),
+            Seat::Here(seated) if has_ended => seated.broker.lost(peer.0),
+            Seat::Here(seated) => seated.broker.cut_off(peer.0, node),
             Seat::At(at) if *at == peer => {
                 regulation.broker = Seat::Empty;
                 self.paces.iter_mut().for_each(|paced| paced.claims.forsake());

@@ -381,7 +381,7 @@ impl State {
         self.unclaim(id);
         if self.regulation.as_ref().is_some_and(|regulation| regulation.is_near(id)) {
             // No message of the program's goes there.
-            self.lose_near(id, reason);
+            self.lose_near(id, reason, failure.is_none());
             return;
         }
         self.lose_far(id);

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use common::{eventually, finish, nets_with, pattern, receive, seconds_at, send, shutdown};
-use gridmpi_net::{Net, Online, Pacing};
+use gridmpi_net::{Congestion, Net, Online, Pacing};
 use gridmpi_rate::{Network, Rate};
 use gridmpi_wire::ProcId;
 
@@ -17,7 +17,7 @@ fn paced(bits_per_second: f64) -> Pacing {
     Pacing {
         clusters: vec![0, 1, 1, 1],
         rates: vec![None, Rate::from_bits_per_second(bits_per_second)],
-        congestion: None,
+        congestion: Congestion::Usual,
         online: None,
     }
 }
@@ -168,22 +168,27 @@ fn online() -> Pacing {
 
 /// The same over a link that is said to carry so many bits per second.
 fn online_over(link: f64) -> Pacing {
+    online_of([0, 0, 1, 1], link)
+}
+
+/// Of these two clusters, which their lowest processes regulate.
+fn online_of(clusters: [u16; 4], link: f64) -> Pacing {
     let mut network = Network::new();
-    let (near, far) = (network.add_cluster(), network.add_cluster());
-    let nodes =
-        [near, near, far, far].map(|cluster| network.add_node(cluster, Rate::UNBOUNDED)).to_vec();
+    let ids = [network.add_cluster(), network.add_cluster()];
+    let nodes = clusters.map(|cluster| network.add_node(ids[cluster as usize], Rate::UNBOUNDED));
     let rate = |bits| Rate::from_bits_per_second(bits);
-    for pair in [(near, far), (far, near)] {
+    for pair in [(ids[0], ids[1]), (ids[1], ids[0])] {
         network.add_link(rate(link).unwrap(), &[pair]);
     }
+    let first = clusters.iter().filter(|&&cluster| cluster == 0).count();
     Pacing {
-        clusters: vec![0, 0, 1, 1],
-        rates: vec![rate(link / 2.0); 2],
-        congestion: None,
+        clusters: clusters.to_vec(),
+        rates: vec![rate(link / first as f64); 2],
+        congestion: Congestion::Usual,
         online: Some(Online {
             network,
-            nodes,
-            brokers: vec![ProcId(0), ProcId(2)],
+            nodes: nodes.to_vec(),
+            brokers: vec![ProcId(0), ProcId(first as u32)],
             names: vec!["a".into(), "b".into()],
             warn: |text| WARNINGS.lock().unwrap().push(text.to_owned()),
         }),
@@ -237,6 +242,27 @@ fn without_the_broker_equal_shares_are_left_and_it_is_said() {
     finish(&nets[0], first);
     // For the program nothing has failed.
     assert_eq!(nets[0].failure(), None);
+}
+
+#[test]
+fn who_cannot_be_reached_any_more_may_still_send_at_its_share() {
+    let mut nets = nets_with(4, |config| {
+        config.pacing = online_of([0, 0, 0, 1], 90e6);
+        config.limits.dial_refused = Duration::from_millis(300);
+    });
+    let transfer = |from: &Net, me: u32, to: &Net, rate: f64| {
+        let came = receive(to, me, 1, 30_000_000);
+        let sent = send(from, me, 3, 1, pattern(me.into(), 30_000_000));
+        eventually("it has what there is", || (rate_of(from) - rate).abs() < 0.1);
+        (came, sent)
+    };
+    // The broker knows it.
+    transfer(&nets[1], 1, &nets[3], 90.0);
+    // It is gone without a word, and what it was sending.
+    drop(nets.remove(1));
+    let (came, sent) = transfer(&nets[0], 0, &nets[2], 60.0);
+    assert!(finish(&nets[2], came).1 == Some(pattern(0, 30_000_000)));
+    finish(&nets[0], sent);
 }
 
 #[test]
@@ -313,8 +339,12 @@ fn in_a_collective_the_clusters_that_it_sends_to_share_the_uplink() {
             warn: |_| {},
         };
         let rates = vec![None, rate, rate];
-        config.pacing =
-            Pacing { clusters: vec![0, 1, 2], rates, congestion: None, online: Some(online) };
+        config.pacing = Pacing {
+            clusters: vec![0, 1, 2],
+            rates,
+            congestion: Congestion::Usual,
+            online: Some(online),
+        };
     });
     let enter = |to: &[u32]| {
         let sends = to.iter().map(|&to| (ProcId(to), 600_000));

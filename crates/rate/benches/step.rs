@@ -42,11 +42,7 @@ fn grid(has_uplinks: bool) -> Grid {
 
 /// A broker that knows of transfers of all nodes, each to `fan` nodes of as many other clusters.
 fn broker(grid: &Grid, fan: usize, now: Instant) -> Broker {
-    let mut broker = Broker::new(
-        grid.ids[0],
-        grid.network.clone(),
-        Parts { links: 0.998, draining: 0.97, wary: 0.98, receivers: 0.99 },
-    );
+    let mut broker = Broker::new(grid.ids[0], grid.network.clone(), Parts::GRANTED);
     for (cluster, nodes) in grid.nodes.iter().enumerate() {
         for (place, &from) in nodes.iter().enumerate() {
             for step in 1..=fan {

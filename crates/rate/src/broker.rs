@@ -216,6 +216,23 @@ impl Broker {
         }
     }
 
+    /// A process cannot be heard any more, though it may still be there: it sends at its share of all there is (`Claims::forsake`), which nobody
+    /// else gets from now on.
+    ///
+    /// # Panics
+    /// If `node` is of another network or cluster.
+    pub fn cut_off(&mut self, process: Process, node: NodeId) {
+        assert_eq!(self.network.cluster(node), self.cluster, "{node:?} is not ours");
+        self.join(process, node);
+        // It still has a part of what its node may have.
+        let mates = self.mates[&node];
+        self.lost(process);
+        self.mates.insert(node, mates);
+        self.links.reserve(1.0 / (self.nodes * mates) as f64);
+        self.has_changed = true;
+        self.restarted.extend(self.crowds.clusters());
+    }
+
     /// A process is gone, and all it did.
     pub fn lost(&mut self, process: Process) {
         if let Some(node) = self.members.remove(&process)

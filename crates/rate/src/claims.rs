@@ -339,13 +339,14 @@ impl Claims {
         }
     }
 
-    /// The broker has granted this to all together. Where no claim stands, or all and that not settled, it says no more than whether it is quiet.
-    pub fn grant(&mut self, grant: Grant, now: Instant) {
+    /// The broker has granted this to all together; whether that is a rate that counts now. Where no claim stands, or all and that not settled, it
+    /// says no more than whether it is quiet.
+    pub fn grant(&mut self, grant: Grant, now: Instant) -> bool {
         self.is_unanswered = false;
         self.unclaimed.hear(grant.is_quiet, now);
         let is_of_a_rate = grant.is_settled || grant.rate < Rate::UNBOUNDED;
         if self.claims.is_empty() || !is_of_a_rate {
-            return;
+            return false;
         }
         if let Some(asked) = self.asked.take() {
             let lag = now.saturating_duration_since(asked).min(LAG_MOST);
@@ -369,6 +370,7 @@ impl Claims {
         if less > 0.0 && less.is_finite() {
             self.debt += less * self.lag.as_secs_f64();
         }
+        true
     }
 
     /// So many bits have arrived at the cluster since this was last said. Whether the broker is to be told by

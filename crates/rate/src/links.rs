@@ -23,6 +23,9 @@ pub struct Correction {
 const WORTH_A_WORD: f64 = 1.5;
 const WORTH_ANOTHER: f64 = 1.15;
 
+/// Whoever asks is left this part of a link at least.
+const LEAST_LEFT: f64 = 1e-3;
+
 /// What people believe that a link carries, bits per second, and after how many words.
 #[derive(Clone, Copy, Debug)]
 struct Told {
@@ -49,6 +52,9 @@ pub struct Parts {
 impl Parts {
     /// All.
     pub const ALL: Self = Self { links: 1.0, draining: 1.0, wary: 1.0, receivers: 1.0 };
+
+    /// What brokers grant.
+    pub const GRANTED: Self = Self { links: 0.998, draining: 0.97, wary: 0.98, receivers: 0.99 };
 }
 
 /// The links as the broker of one cluster knows them.
@@ -59,6 +65,8 @@ pub(crate) struct Links {
     pub(crate) lone: Network,
     pub(crate) shared: Network,
     pub(crate) parts: Parts,
+    /// Of each link out of the cluster what is left beside those who send unasked: above 0, and 1 at most.
+    left: f64,
     backlogs: Backlogs,
     /// What is believed of the link to each cluster, and what people were told of it last, or by the job file.
     estimates: BTreeMap<ClusterId, (Estimate, Told)>,
@@ -77,6 +85,7 @@ impl Links {
             lone,
             shared,
             parts,
+            left: 1.0,
             backlogs,
             estimates: BTreeMap::new(),
             corrections: Vec::new(),
@@ -85,7 +94,21 @@ impl Links {
 
     /// What ours to a cluster is believed to carry.
     pub(crate) fn to(&self, to: ClusterId) -> Rate {
-        self.lone.between(self.cluster, to)
+        let left = self.lone.between(self.cluster, to);
+        left.scaled(1.0 / self.left)
+    }
+
+    /// Somebody sends over all links out of the cluster unasked from now on: such a part of each is theirs.
+    pub(crate) fn reserve(&mut self, part: f64) {
+        let left = (self.left - part).max(LEAST_LEFT);
+        let links: BTreeSet<_> =
+            self.lone.ways(self.cluster).flat_map(|(_, links)| links).collect();
+        for network in [&mut self.lone, &mut self.shared] {
+            for &link in &links {
+                network.set_capacity(link, network.capacity(link).scaled(left / self.left));
+            }
+        }
+        self.left = left;
     }
 
     /// A process of ours has seen this of its connections to a cluster, and looks so often. What is believed now, if that is new.
@@ -126,9 +149,9 @@ impl Links {
 
     /// From now on a link carries so much.
     pub(crate) fn believe(&mut self, from: ClusterId, to: ClusterId, found: Rate) {
+        let found = if from == self.cluster { found.scaled(self.left) } else { found };
         self.lone.set_between(from, to, found);
-        let shared = Rate::from_bits_per_second(found.bits_per_second() * self.parts.links);
-        self.shared.set_between(from, to, shared.unwrap_or(found));
+        self.shared.set_between(from, to, found.scaled(self.parts.links));
     }
 
     /// A process of ours begins to send to a cluster.
@@ -153,8 +176,7 @@ impl Links {
         };
         for (link, part) in backlogs.parts(is_lone, senders, now) {
             let carries = lone.capacity(link);
-            let granted = Rate::from_bits_per_second(carries.bits_per_second() * part);
-            shared.set_capacity(link, granted.unwrap_or(carries));
+            shared.set_capacity(link, carries.scaled(part));
         }
     }
 

@@ -138,8 +138,7 @@ impl Network {
         for &link in &self.links {
             let part = part(self.senders.get(&link).is_some_and(|senders| senders.len() > 1));
             let capacity = &mut scaled.capacities[link as usize];
-            *capacity =
-                Rate::from_bits_per_second(capacity.bits_per_second() * part).unwrap_or(*capacity);
+            *capacity = capacity.scaled(part);
         }
         scaled
     }

@@ -30,6 +30,12 @@ impl Rate {
         (self.0 / 8.0) as u64
     }
 
+    /// So many times as much: itself where that is no rate.
+    #[must_use]
+    pub(crate) fn scaled(self, by: f64) -> Self {
+        Self::from_bits_per_second(self.0 * by).unwrap_or(self)
+    }
+
     /// The lesser of the two.
     #[must_use]
     pub const fn min(self, other: Self) -> Self {
@@ -68,6 +74,14 @@ mod tests {
             assert_eq!(Rate::from_bits_per_second(bits), None, "{bits}");
         }
         assert_eq!(Rate::from_bits_per_second(f64::INFINITY), Some(Rate::UNBOUNDED));
+    }
+
+    #[test]
+    fn a_part_of_a_rate_is_a_rate() {
+        let rate = Rate(160e6);
+        assert_eq!([0.25, 1.0, 2.0].map(|by| rate.scaled(by).0), [40e6, 160e6, 320e6]);
+        assert_eq!([0.0, -1.0, f64::NAN].map(|by| rate.scaled(by)), [rate; 3]);
+        assert_eq!(Rate::UNBOUNDED.scaled(0.5), Rate::UNBOUNDED);
     }
 
     #[test]

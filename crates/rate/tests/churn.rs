@@ -93,6 +93,8 @@ struct World {
     ids: Vec<ClusterId>,
     nodes: Vec<NodeId>,
     brokers: Vec<Broker>,
+    /// Such a part of what is shared brokers may not grant.
+    withheld: f64,
     active: BTreeSet<(Process, NodeId)>,
     /// What each process knows, for each cluster that it has sent to.
     claims: BTreeMap<(Process, ClusterId), Claims>,
@@ -109,6 +111,15 @@ impl World {
         let mut dice = Dice(seed);
         let count = 2 + dice.roll(3);
         Self::of(dice, count)
+    }
+
+    /// Its brokers grant what those of jobs do.
+    fn granting(mut self) -> Self {
+        // Where there are two necks it adds up.
+        self.withheld = 2.0 * (1.0 - Parts::GRANTED.draining);
+        let broker = |&id: &ClusterId| Broker::new(id, self.network.clone(), Parts::GRANTED);
+        self.brokers = self.ids.iter().map(broker).collect();
+        self
     }
 
     /// So many clusters of one to eight nodes.
@@ -159,6 +170,7 @@ impl World {
             ids,
             nodes,
             brokers,
+            withheld: 0.0,
             active: BTreeSet::new(),
             claims: BTreeMap::new(),
             able: BTreeMap::new(),
@@ -434,7 +446,9 @@ impl World {
         let now = self.epoch + Duration::from_micros(self.now);
         let claims = self.claims.get_mut(&(process, cluster)).unwrap();
         match order {
-            Order::Grant { grant, .. } => claims.grant(grant, now),
+            Order::Grant { grant, .. } => {
+                claims.grant(grant, now);
+            }
             Order::Share { to, share } => claims.set_share(to, share),
             Order::Start { rate, link, .. } => claims.begin_with(rate, link),
         }
@@ -476,13 +490,14 @@ impl World {
             assert!(is_near, "seed {seed} at {} µs: {who:?} has {has}, {due} is due", self.now);
         };
         for (key, (due, _)) in &sums {
-            check(key, self.claims[key].rate().bits_per_second(), *due, 0.0101);
+            let has = self.claims[key].rate().bits_per_second();
+            check(key, has, *due, 0.0101 + self.withheld);
         }
         for (&(process, to), due) in ideal.iter().filter(|(_, due)| due.is_finite()) {
             let key = (process, self.network.cluster(to));
             let claims = &self.claims[&key];
             let has = claims.rate().bits_per_second() * claims.share(to) / sums[&key].1;
-            check(&(process, to), has, *due, 0.06);
+            check(&(process, to), has, *due, 0.06 + self.withheld);
         }
     }
 }
@@ -490,7 +505,8 @@ impl World {
 #[test]
 fn grants_converge_after_churn_and_then_rest() {
     for seed in 0..100 {
-        let mut world = World::new(seed);
+        let world = World::new(seed);
+        let mut world = if seed.is_multiple_of(2) { world } else { world.granting() };
         for _ in 0..6 {
             for _ in 0..40 {
                 world.churn();
@@ -509,7 +525,7 @@ fn grants_converge_after_churn_and_then_rest() {
 
 /// How long it takes in the largest grid until all rest, µs: a few times as long as words take between clusters, and until what was too much
 /// for receivers has piled up there.
-const REST_US: u64 = 1_000_000;
+const REST_US: u64 = 100_000;
 
 #[test]
 fn grants_of_two_thousand_nodes_converge_after_churn_and_then_rest() {
@@ -523,7 +539,7 @@ fn grants_of_two_thousand_nodes_converge_after_churn_and_then_rest() {
                 world.run_until(world.now + pause);
             }
             let ended = world.now;
-            world.run_until(ended + 10 * REST_US);
+            world.run_until(ended + 100 * REST_US);
             let rest = world.last_order.saturating_sub(ended);
             assert!(rest <= REST_US, "seed {seed}: orders for {rest} µs");
             world.check(seed);

@@ -153,7 +153,9 @@ fn what_follows_while_the_last_leaves_is_claimed_anew_unless_that_is_young() {
     let mut follow = |settled: Option<bool>| {
         let grant = |is_settled| Grant { rate, node: rate, is_settled, is_quiet: false };
         let claims = &mut state.paces.get(1).unwrap().claims;
-        settled.into_iter().for_each(|settled| claims.grant(grant(settled), Instant::now()));
+        if let Some(settled) = settled {
+            claims.grant(grant(settled), Instant::now());
+        }
         state.end_when_gone(1, far);
         let before = written(&mut state, broker);
         state.claim(1, far, true);

@@ -463,6 +463,42 @@ fn what_is_gone_counts_no_longer_and_nonsense_never_did() {
 }
 
 #[test]
+fn who_cannot_be_heard_any_more_keeps_its_share_of_what_there_is() {
+    let (network, ids, nodes, now) = site_of(2, mbit(200.0));
+    let mut broker = Broker::new(ids[0], network, Parts::ALL);
+    // Node 3 has two processes, and so has node 2, of one of which nothing was heard so far.
+    for (process, node) in [(0, 0), (1, 1), (2, 2), (3, 3), (4, 3)] {
+        broker.join(process, nodes[0][node]);
+    }
+    broker.step(now);
+    broker.begin(0, nodes[0][0], nodes[1][0], now);
+    broker.begin(3, nodes[0][3], nodes[1][1], now);
+    broker.step(now);
+    broker.cut_off(3, nodes[0][3]);
+    // Half of a quarter of the link is left to it.
+    assert_eq!(rates(&broker.step(now + YOUNG)), [(0, 140.0)]);
+    // Its mate has the other half; one of whom nothing was ever heard shares a quarter, too.
+    broker.cut_off(4, nodes[0][3]);
+    broker.cut_off(5, nodes[0][2]);
+    assert_eq!(rates(&broker.step(now + YOUNG)), [(0, 100.0)]);
+    [(2, 2), (1, 1)]
+        .into_iter()
+        .for_each(|(process, node)| broker.cut_off(process, nodes[0][node]));
+    assert_eq!(rates(&broker.step(now + YOUNG)), [(0, 40.0)]);
+}
+
+#[test]
+fn what_a_link_turns_out_to_carry_is_shared_with_who_cannot_be_heard() {
+    let (network, ids, ..) = site(2);
+    let mut links = Links::new(ids[0], &network, Parts::ALL);
+    links.reserve(0.25);
+    links.believe(ids[0], ids[1], mbit(80.0));
+    assert_eq!((links.to(ids[1]), links.lone.between(ids[0], ids[1])), (mbit(80.0), mbit(60.0)));
+    links.believe(ids[1], ids[0], mbit(80.0));
+    assert_eq!(links.lone.between(ids[1], ids[0]), mbit(80.0));
+}
+
+#[test]
 fn those_who_gather_into_one_cluster_begin_with_what_its_uplink_leaves_them_all() {
     let mut network = Network::new();
     let ids = [(); 3].map(|()| network.add_cluster());

@@ -59,8 +59,12 @@ fn that_it_is_quiet_no_longer_is_no_answer_to_a_claim() {
     claims.begin(nodes[0], 0, now);
     let (rate, since) = (claims.rate(), claims.asked);
     let node = Rate::UNBOUNDED;
-    claims.grant(Grant { rate: node, node, is_settled: false, is_quiet: false }, now);
+    let notice = Grant { rate: node, node, is_settled: false, is_quiet: false };
+    assert!(!claims.grant(notice, now), "it is no rate");
     assert_eq!((claims.rate(), claims.asked, claims.granted), (rate, since, None));
+    assert!(claims.grant(Grant { rate: mbit(30.0), ..notice }, now));
+    claims.end(nodes[0], 0);
+    assert!(!claims.grant(Grant { rate: mbit(30.0), ..notice }, now), "it was for what has ended");
 }
 
 #[test]
