@@ -50,8 +50,11 @@ sim:
 fuzz:
 	tools/fuzz $(SECONDS_EACH)
 
+# What messages cost, what pacing gains, an allocation of rates; each tells which of its bounds are met.
 bench: setup build
 	$(OUT)/bin/gridmpi bench p2p
+	$(OUT)/bin/gridmpi bench rates --quick
+	$(CARGO) bench -p gridmpi-rate
 
 install: build
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/systemd/system $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/share/doc/gridmpi

@@ -23,10 +23,9 @@ impl Wish {
         let interface = table.network.interface(ours);
         if let (Some(matb), Some(interface)) = (self.matb, interface)
             && matb > interface
-            && let Some(now) = Rate::from_bits_per_second(interface as f64)
         {
             tell(&format!(
-                "GRIDMPI_MATB: {matb} bit/s is more than the node's interface carries (`interface_bandwidth`); it is {now} now"
+                "GRIDMPI_MATB: {matb} bit/s is more than the node's interface carries (`interface_bandwidth`); it is {interface} bit/s now"
             ));
             self.matb = Some(interface);
         }

@@ -20,6 +20,16 @@ static void hint(const char *key, const char *value)
     MPI_Info_free(&info);
 }
 
+static void hints(const char *matb, const char *pattern)
+{
+    MPI_Info info;
+    MPI_Info_create(&info);
+    MPI_Info_set(info, "gridmpi_pattern", pattern);
+    MPI_Info_set(info, "gridmpi_matb", matb);
+    MPI_Comm_set_info(MPI_COMM_WORLD, info);
+    MPI_Info_free(&info);
+}
+
 /* Hints are about the node, whatever the communicator. */
 static MPI_Comm hinted_copy(MPI_Comm comm, const char *key, const char *value)
 {
@@ -102,14 +112,24 @@ static void follow_hints(void)
     hint("gridmpi_matb", "8M");
     SAME(world_attribute(YAMPI_PSP_MATB), 1000);
     has_hints(MPI_COMM_WORLD, "8M", NULL);
-    hint("gridmpi_pattern", "4");
-    SAME(world_attribute(YAMPI_PSP_MATB), LINK / 4);
-    has_hints(MPI_COMM_WORLD, NULL, "4");
-    hint("gridmpi_pattern", "some");
+    hint("gridmpi_pattern", "all");
+    has_hints(MPI_COMM_WORLD, NULL, "all");
+    int share = world_attribute(YAMPI_PSP_MATB);
+    char nodes[16];
+    snprintf(nodes, sizeof nodes, "%d", (LINK + share / 2) / share);
+    hint("gridmpi_pattern", "1");
+    SAME(world_attribute(YAMPI_PSP_MATB), LINK);
+    has_hints(MPI_COMM_WORLD, NULL, "1");
     hint("gridmpi_pattern", "99999");
+    SAME(world_attribute(YAMPI_PSP_MATB), share);
+    has_hints(MPI_COMM_WORLD, NULL, nodes);
+    hint("gridmpi_pattern", "some");
     hint("gridmpi_matb", "0");
-    SAME(world_attribute(YAMPI_PSP_MATB), LINK / 4);
-    has_hints(MPI_COMM_WORLD, NULL, "4");
+    SAME(world_attribute(YAMPI_PSP_MATB), share);
+    has_hints(MPI_COMM_WORLD, NULL, nodes);
+    hints("8M", "1");
+    SAME(world_attribute(YAMPI_PSP_MATB), 1000);
+    has_hints(MPI_COMM_WORLD, "8M", NULL);
     hint("gridmpi_matb", "2G");
     SAME(world_attribute(YAMPI_PSP_MATB), INTERFACE);
     has_hints(MPI_COMM_WORLD, "1000000000", NULL);

@@ -1,7 +1,7 @@
 //! One machine by itself.
 
 use super::buffers;
-use crate::facts::{Facts, Interface, Kind, Machine, PacedBy, Queueing};
+use crate::facts::{Facts, Interface, Kind, Link, Machine, PacedBy, Queueing};
 use crate::finding::{Finding, Place, Severity};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -12,6 +12,11 @@ const OTHER_FILES: u64 = 100;
 const FEW_FILES: u64 = 1024;
 /// Memory that RDMA wants to lock.
 const FEW_LOCKED: u64 = 64 << 20;
+/// What paced connections rest with, where nobody names another (`net`'s `options.rs`).
+const OPENER: &str = "bbr";
+
+const AVAILABLE: &str = "net.ipv4.tcp_available_congestion_control";
+const ALLOWED: &str = "net.ipv4.tcp_allowed_congestion_control";
 
 pub(super) fn judge(machine: &Machine, facts: &Facts) -> Vec<Finding> {
     let mut all = Vec::new();
@@ -20,6 +25,7 @@ pub(super) fn judge(machine: &Machine, facts: &Facts) -> Vec<Finding> {
     all.extend(locked_memory(machine));
     all.extend(clock(machine));
     all.extend(congestion(machine));
+    all.extend(opener(machine, facts));
     all.extend(pacing(machine, facts));
     all.extend(tcp(machine));
     if facts.paths.is_empty() {
@@ -204,16 +210,18 @@ fn clock(machine: &Machine) -> Option<Finding> {
     }
 }
 
+/// Whether a list of words is without this one. What the kernel does not tell is not judged.
+fn lacks(list: &str, name: &str) -> bool {
+    !list.is_empty() && list.split(' ').all(|word| word != name)
+}
+
 fn congestion(machine: &Machine) -> Vec<Finding> {
     let place = || Place::at(&machine.node);
-    let setting = |name: &str| machine.settings.get(name).cloned().unwrap_or_default();
-    let available = setting("net.ipv4.tcp_available_congestion_control");
-    let allowed = setting("net.ipv4.tcp_allowed_congestion_control");
+    let setting = |name: &str| machine.settings.get(name).map_or("", String::as_str);
+    let [available, allowed] = [AVAILABLE, ALLOWED].map(setting);
     let now = setting("net.ipv4.tcp_congestion_control");
     let mut all = Vec::new();
     if let Some(name) = &machine.congestion {
-        // What the kernel does not tell is not judged.
-        let lacks = |list: &str| !list.is_empty() && list.split(' ').all(|word| word != name);
         let what =
             format!("the congestion control `{name}` that GRIDMPI_CONGESTION names cannot be used");
         let finding = Finding::new(
@@ -223,11 +231,10 @@ fn congestion(machine: &Machine) -> Vec<Finding> {
             what,
             format!("available: {available}; allowed: {allowed}"),
         );
-        if lacks(&available) {
+        if lacks(available, name) {
             all.push(finding.remedy(format!("modprobe tcp_{name}, or unset GRIDMPI_CONGESTION")));
-        } else if lacks(&allowed) {
-            let line =
-                format!("sysctl -w net.ipv4.tcp_allowed_congestion_control=\"{allowed} {name}\"");
+        } else if lacks(allowed, name) {
+            let line = format!("sysctl -w {ALLOWED}=\"{allowed} {name}\"");
             all.push(finding.remedy(line));
         }
     }
@@ -235,11 +242,32 @@ fn congestion(machine: &Machine) -> Vec<Finding> {
         let queue = setting("net.core.default_qdisc");
         let evidence = format!(
             "{now}; available: {available}; new interfaces queue by {}",
-            if queue.is_empty() { "the kernel's own choice" } else { &queue }
+            if queue.is_empty() { "the kernel's own choice" } else { queue }
         );
         all.push(Finding::new(Severity::Ok, "congestion", place(), "congestion control", evidence));
     }
     all
+}
+
+/// Whether what keeps windows over pauses can be had.
+fn opener(machine: &Machine, facts: &Facts) -> Option<Finding> {
+    let setting = |name: &str| machine.settings.get(name).map_or("", String::as_str);
+    let [available, allowed] = [AVAILABLE, ALLOWED].map(setting);
+    let is_of = |link: &Link| link.between.contains(&machine.node.cluster);
+    // Where no job is looked at there may be one.
+    let has_links = facts.links.is_empty() || facts.links.iter().any(is_of);
+    if machine.congestion.is_some() || !has_links || !lacks(allowed, OPENER) {
+        return None;
+    }
+    let what = "paced connections between clusters cannot rest with BBR, which keeps their windows: what is sent after a pause begins slowly";
+    let evidence = format!("allowed: {allowed}; available: {available}");
+    let place = Place::at(&machine.node);
+    let finding = Finding::new(Severity::Note, "no-bbr", place, what, evidence);
+    let load = if lacks(available, OPENER) { "modprobe tcp_bbr; " } else { "" };
+    Some(finding.remedy(format!(
+        "on every node: {load}sysctl -w {ALLOWED}=\"{allowed} {OPENER}\"; to keep it over a reboot: \
+         echo tcp_bbr >/etc/modules-load.d/gridmpi.conf; echo '{ALLOWED} = {allowed} {OPENER}' >/etc/sysctl.d/gridmpi.conf"
+    )))
 }
 
 /// Who paces what leaves by the interfaces that lead to other nodes, or else by any card.

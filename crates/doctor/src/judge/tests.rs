@@ -1,5 +1,6 @@
 //! Tables of facts, and what is said of them.
 
+mod congestion;
 mod relays;
 mod ways;
 
@@ -43,7 +44,7 @@ fn machine(name: &str, inner: &str, outer: &str) -> Machine {
         ("net.ipv4.tcp_sack", "1"),
         ("net.ipv4.tcp_congestion_control", "cubic"),
         ("net.ipv4.tcp_available_congestion_control", "reno cubic bbr"),
-        ("net.ipv4.tcp_allowed_congestion_control", "reno cubic"),
+        ("net.ipv4.tcp_allowed_congestion_control", "reno cubic bbr"),
         ("net.ipv4.conf.all.rp_filter", "0"),
     ];
     let settings: BTreeMap<_, _> =
@@ -455,27 +456,6 @@ fn settings_that_somebody_turned_off_are_named() {
     facts.paths.clear();
     facts.machines[0].settings.insert("net.ipv4.tcp_window_scaling".into(), "0".into());
     expect(&only(&facts), Severity::Warning, "tcp-off", "sysctl -w net.ipv4.tcp_window_scaling=1");
-}
-
-#[test]
-fn a_congestion_control_that_cannot_be_used_is_an_error() {
-    let mut facts = healthy();
-    facts.machines[0].congestion = Some("cubic".into());
-    assert_eq!(wrong(&facts), []);
-    facts.machines[0].congestion = Some("bbr".into());
-    expect(
-        &only(&facts),
-        Severity::Error,
-        "congestion",
-        "net.ipv4.tcp_allowed_congestion_control=\"reno cubic bbr\"",
-    );
-    facts.machines[0].congestion = Some("dctcp".into());
-    expect(&only(&facts), Severity::Error, "congestion", "modprobe tcp_dctcp");
-    // What cannot be read shows nothing.
-    let settings = &mut facts.machines[0].settings;
-    settings.remove("net.ipv4.tcp_available_congestion_control");
-    settings.remove("net.ipv4.tcp_allowed_congestion_control");
-    assert_eq!(wrong(&facts), []);
 }
 
 #[test]

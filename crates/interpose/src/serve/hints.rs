@@ -13,7 +13,7 @@ const LONGEST: usize = 64;
 /// Reads a value, or says what it must be.
 type Read = fn(&str) -> std::result::Result<Hint, &'static str>;
 
-/// Ours, in the order in which those of one info object are followed: the last one counts.
+/// Ours. Of those of one info object the first counts that can be followed: who names a rate means that one.
 const OURS: [(&CStr, Read); 2] = [(Hint::MATB, Hint::matb), (Hint::PATTERN, Hint::pattern)];
 
 /// `MPI_Comm_set_info`. The hints are about the node, whatever the communicator.
@@ -85,16 +85,24 @@ pub unsafe fn follow<A: Abi>(rt: &'static Runtime<A>, comm: A::Comm, info: A::In
             tell(text)
         }
     };
+    // SAFETY: the program's info object, which the vendor has just accepted.
+    let given = |key: &CStr| unsafe { value(rt, info, key) };
+    job.matb.hint(&job.net, spanning.context(), hints(given, say), say);
+}
+
+/// Those of ours that are `given`, as they are to be followed; nonsense goes to `tell`.
+fn hints(given: impl Fn(&CStr) -> Option<String>, tell: impl Fn(&str)) -> Vec<(Hint, String)> {
+    let mut hints = Vec::new();
     for (key, read) in OURS {
-        // SAFETY: the program's info object, which the vendor has just accepted.
-        let Some(text) = (unsafe { value(rt, info, key) }) else { continue };
+        let Some(text) = given(key) else { continue };
         match read(&text) {
-            Ok(hint) => job.matb.hint(&job.net, spanning.context(), (hint, text), say),
+            Ok(hint) => hints.push((hint, text)),
             Err(wanted) => {
-                say(&format!("{} = \"{text}\": {wanted}; it is ignored", key.to_string_lossy()))
+                tell(&format!("{} = \"{text}\": {wanted}; it is ignored", key.to_string_lossy()));
             }
         }
     }
+    hints
 }
 
 /// Whether this process is the first of the communicator's members in this cluster.
@@ -112,5 +120,33 @@ unsafe fn value<A: Abi>(rt: &Runtime<A>, info: A::Info, key: &CStr) -> Option<St
         let (place, length) = (text.as_mut_ptr(), LONGEST as c_int);
         rt.vendor.info_get(info, key.as_ptr(), length, place, &raw mut flag);
         (flag != 0).then(|| CStr::from_ptr(text.as_ptr()).to_string_lossy().trim().to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::matb::Senders;
+    use std::cell::RefCell;
+
+    #[test]
+    fn a_rate_comes_before_a_pattern_and_nonsense_is_told() {
+        let said = RefCell::new(Vec::new());
+        let hints = |matb: &str, pattern: &str| {
+            let all = [(Hint::MATB, matb), (Hint::PATTERN, pattern)];
+            let given = |key: &CStr| {
+                all.iter().find(|(own, _)| *own == key).map(|(_, text)| (*text).to_owned())
+            };
+            hints(given, |text| said.borrow_mut().push(text.to_owned()))
+        };
+        let rate = (Hint::Rate(20_000_000), "20M".to_owned());
+        let all = (Hint::Senders(Senders::All), "all".to_owned());
+        assert_eq!(hints("20M", "all"), [rate.clone(), all.clone()]);
+        assert_eq!(*said.borrow(), Vec::<String>::new());
+        assert_eq!(hints("20M", "some"), [rate]);
+        assert_eq!(hints("fast", "all"), [all]);
+        let said = said.into_inner();
+        assert!(said[0].starts_with("gridmpi_pattern = \"some\": it must be"), "{said:?}");
+        assert!(said[1].starts_with("gridmpi_matb = \"fast\": it must be"), "{said:?}");
     }
 }
