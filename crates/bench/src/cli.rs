@@ -72,7 +72,7 @@ struct Options {
     json: Option<PathBuf>,
 
     /// Measure only these groups (p2p: inside, latency, cable, fast, slow, overlap, memory; rates: pairs, lone, all, both, row,
-    /// faster, collectives, incast, exactness, churn, leftover, wrong, grants, short, programs, npb; relays: latency, throughput, trunks, failover,
+    /// faster, pause, collectives, incast, exactness, churn, leftover, wrong, grants, short, programs, npb; relays: latency, throughput, trunks, failover,
     /// tls, scale)
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
@@ -114,7 +114,7 @@ struct RatesOptions {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     until_told: Option<u32>,
 
-    /// Measure bursts, incast and programs at these delays only, one way, up to 1000
+    /// Measure at these delays only, one way, up to 1000 (exactness, leftover and grants: always at 10 ms)
     #[arg(long, value_name = "MS", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(..=1000))]
     delay: Vec<u32>,
 

@@ -49,7 +49,7 @@ pub const WHOLE: Limits =
 pub struct Wishes {
     /// Where pictures of the traffic go.
     pub pictures: Option<PathBuf>,
-    /// At which delays bursts, incast and programs are measured, ms; none: at those of the run.
+    /// At which delays groups are measured that have none of their own, ms; none: at those of the run.
     pub delays: Vec<u32>,
     /// What the names of real programs must contain.
     pub program: Option<String>,
@@ -123,6 +123,15 @@ impl Session {
         match &self.wishes.delays[..] {
             [] => self.choose(quick, whole).to_vec(),
             asked => asked.to_vec(),
+        }
+    }
+
+    /// Says that a group has a delay of its own, where others were asked for.
+    pub(crate) fn tell_own_delay(&self, group: &str, delay_ms: u32) {
+        if self.wishes.delays.iter().any(|asked| *asked != delay_ms) {
+            tell(format_args!(
+                "gridmpi bench: {group}: at {delay_ms} ms only, whatever --delay says"
+            ));
         }
     }
 

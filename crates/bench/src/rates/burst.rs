@@ -2,7 +2,7 @@
 
 use super::conditions::Conditions;
 use super::mode::{ALL_MODES, Mode, OFF_AND_AUTO};
-use super::patterns::{ALL, Burst, FEWER, PAIRS};
+use super::patterns::{ALL, Beside, Burst, FEWER, PAIRS, RESTED_LONE, RESTED_PAIRS};
 use super::picture::Scene;
 use super::sites::{DEEPER, FASTER, FEW, SITE};
 use crate::error::BenchError;
@@ -13,19 +13,20 @@ use crate::samples::{Samples, median};
 use crate::session::Session;
 use crate::watched::{Counters, Recording, bits_from};
 
-/// Between one burst and the next, seconds: no longer than TCP remembers its window.
-const PAUSE: &str = "0.1";
 /// Of a million packets, how many may be dropped.
 const DROPS: f64 = 100.0;
+const LEAST: &str = "least possible";
 
-/// How many times faster than the vendor alone some bursts are to be: the pattern, the delay, ms.
-const GAINS: [(&str, u32, f64); 2] = [("all", 0, 4.0), ("pairs", 10, 2.0)];
+/// How many times faster than the vendor alone some bursts are to be: the name, the delay, ms.
+const GAINS: [(&str, u32, f64); 2] = [(ALL.name, 0, 4.0), (PAIRS.name, 10, 2.0)];
 
 /// What came of one mode.
 #[derive(Default)]
 pub(super) struct Outcome {
-    /// Of each burst.
+    /// Of each burst but the first.
     pub(super) milliseconds: Vec<f64>,
+    /// Of those in which connections are made.
+    first_ms: Vec<f64>,
     /// Of a million packets.
     dropped: Vec<f64>,
     /// Part of what the link can carry, of each burst.
@@ -58,6 +59,18 @@ pub(super) fn measure_faster(session: &mut Session) -> Result<Vec<Figure>, Bench
     Ok(figures)
 }
 
+/// Bursts with long pauses between them, also as on kernels that do not let us have BBR.
+pub(super) fn measure_rested(session: &mut Session) -> Result<Vec<Figure>, BenchError> {
+    let modes = [Mode::Off, Mode::Auto, Mode::WithoutBbr, Mode::Vendor];
+    let mut figures = Vec::new();
+    for burst in &[RESTED_PAIRS, RESTED_LONE] {
+        for delay_ms in session.delays(&[10], &[10]) {
+            figures.extend(compare(session, burst, Site { delay_ms, ..SITE }, &modes));
+        }
+    }
+    Ok(figures)
+}
+
 fn compare(session: &mut Session, burst: &Burst, site: Site, modes: &[Mode]) -> Vec<Figure> {
     let place = place(burst, &site);
     let Some((conditions, outcomes)) = try_all(session, burst, &site, &place, modes) else {
@@ -74,9 +87,8 @@ fn compare(session: &mut Session, burst: &Burst, site: Site, modes: &[Mode]) -> 
 fn gain(burst: &Burst, site: &Site, modes: &[Mode], outcomes: &[Outcome]) -> Option<Figure> {
     let of = |wanted| modes.iter().position(|mode| *mode == wanted).map(|at| &outcomes[at]);
     let (ours, vendor) = (of(Mode::Auto)?, of(Mode::Vendor)?);
-    let asked = GAINS
-        .iter()
-        .find(|(pattern, delay_ms, _)| *pattern == burst.pattern && *delay_ms == site.delay_ms);
+    let asked =
+        GAINS.iter().find(|(name, delay_ms, _)| *name == burst.name && *delay_ms == site.delay_ms);
     let bound = asked.map_or(Bound::Told, |(_, _, times)| Bound::RatioAtMost(1.0 / times));
     let (name, whom) = (format!("{}: auto, gained", place(burst, site)), Mode::Vendor.name());
     Some(Figure::new(name, "ms", &ours.milliseconds, whom, &vendor.milliseconds, bound))
@@ -118,16 +130,19 @@ fn figures(
     unpaced: &Outcome,
 ) -> Vec<Figure> {
     let least = [burst.least_ms(site)];
-    // Where nobody collides, it must not be slower than without pacing.
-    let (whom, reference) = match burst.senders {
-        None => ("least possible", &least[..]),
-        Some(_) => (Mode::Off.name(), &unpaced.milliseconds[..]),
+    let (whom, reference) = match burst.beside {
+        Beside::LeastPossible => (LEAST, &least[..]),
+        Beside::Unpaced => (Mode::Off.name(), &unpaced.milliseconds[..]),
     };
     let judged = |bound| if mode == Mode::Auto { bound } else { Bound::Told };
     let name = format!("{}: {}", place(burst, site), mode.name());
     let bound = judged(Bound::RatioAtMost(burst.bound));
     let time = Figure::new(&name, "ms", &outcome.milliseconds, whom, reference, bound);
     let mut figures = vec![time.with_network(outcome.network(burst, conditions, mode))];
+    if burst.is_rested() {
+        let name = format!("{name}, the first");
+        figures.push(Figure::new(name, "ms", &outcome.first_ms, LEAST, &least, Bound::Told));
+    }
     if mode != Mode::Off {
         let mut beside = |what: &str, unit, of: fn(&Outcome) -> Vec<f64>, most| {
             let (name, off, bound) =
@@ -177,7 +192,9 @@ fn run(
     let pictures = session.wishes.pictures.clone();
     let lab = session.lab(route)?;
     let (counters, recording) = (lab.counters(burst.sending())?.since(before), lab.recording()?);
-    outcome.milliseconds.extend(samples.scaled("seconds", 1e3)?.iter().skip(1));
+    let milliseconds = samples.scaled("seconds", 1e3)?;
+    outcome.first_ms.extend(milliseconds.first());
+    outcome.milliseconds.extend(milliseconds.iter().skip(1));
     outcome.dropped.push(counters.dropped as f64 / counters.packets.max(1) as f64 * 1e6);
     let spans = spans(&samples)?;
     if let Some(directory) = pictures {
@@ -192,7 +209,7 @@ fn run(
 
 /// What the program is told: so many of these.
 pub(super) fn arguments(burst: &Burst, count: u32) -> [String; 4] {
-    [burst.pattern, &burst.bytes.to_string(), &count.to_string(), PAUSE].map(str::to_owned)
+    [burst.pattern, &burst.bytes.to_string(), &count.to_string(), burst.pause].map(str::to_owned)
 }
 
 /// When each burst began and ended, but for the first, in which connections are made.
@@ -221,7 +238,7 @@ fn utilisation(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rates::patterns::BOTH;
+    use crate::rates::patterns::{BOTH, LONE};
     use gridmpi_lab::flow::{Sample, Traffic, Volume};
     use gridmpi_lab::tcp::Tcp;
     use gridmpi_lab::traffic::Row;
@@ -241,6 +258,7 @@ mod tests {
             (Some(true), Some(false))
         );
         assert_eq!((is_met(&ALL, 10, 90.0), is_met(&PAIRS, 0, 90.0)), (None, None));
+        assert_eq!(is_met(&RESTED_PAIRS, 10, 90.0), None);
         let unmeasured = super::gain(&ALL, &SITE, &OFF_AND_AUTO, &[took(1.0), took(1.0)]);
         assert!(unmeasured.is_none());
     }
@@ -262,6 +280,28 @@ mod tests {
         assert_eq!(met(Mode::Static, &outcome(1)), [None; 3]);
         // Of what failed nothing is known.
         assert_eq!(met(Mode::Auto, &Outcome::default()), [None; 3]);
+    }
+
+    #[test]
+    fn bursts_after_a_rest_are_held_against_the_bound_and_the_first_is_told() {
+        let took = |ms| {
+            let (milliseconds, first_ms) = (vec![ms; 7], vec![900.0]);
+            Outcome { milliseconds, first_ms, dropped: vec![0.0], bursts: 8, ..Outcome::default() }
+        };
+        let of = |burst, mode, ms| {
+            let conditions = Conditions::none();
+            let figures = figures(burst, &SITE, &conditions, (mode, &took(ms)), &took(400.0));
+            figures.into_iter().map(|it| (it.ours, it.against.whom, it.met)).take(2)
+        };
+        let told = |ms, met| (ms, LEAST.to_owned(), met);
+        let lone = |mode, ms| of(&RESTED_LONE, mode, ms).collect::<Vec<_>>();
+        assert_eq!(lone(Mode::Auto, 205.0), [told(205.0, Some(true)), told(900.0, None)]);
+        assert_eq!(lone(Mode::Auto, 210.0)[0], told(210.0, Some(false)));
+        assert_eq!(lone(Mode::WithoutBbr, 210.0)[0], told(210.0, None));
+        // Without a rest its peer is another, and of the first nothing is said.
+        let figures: Vec<_> = of(&LONE, Mode::Auto, 403.0).collect();
+        assert_eq!(figures[0], (403.0, Mode::Off.name().to_owned(), Some(true)));
+        assert_eq!(figures[1].0, 0.0);
     }
 
     #[test]

@@ -27,11 +27,14 @@ const FRAMES: usize = 8;
 /// It is reached when it is this near.
 const NEAR: f64 = 0.95;
 
-/// Between two visits nothing of the others comes for so long, ns.
-const QUIET_NS: u64 = 60_000_000;
+/// Between two visits nothing of the others comes for so long, ms; and so many times the delay, if that is longer: within one they may wait for a
+/// round trip.
+const QUIET_MS: u32 = 60;
+const QUIET_DELAYS: u32 = 4;
 
-/// In seconds, from one visit to the next.
-const PERIOD: f64 = 0.25;
+/// From one visit to the next, in the same way: a few round trips, and the quiet between.
+const PERIOD_MS: u32 = 250;
+const PERIOD_DELAYS: u32 = 10;
 
 /// Who joins the lone sender, and what is left to each then.
 #[derive(Clone, Copy, Debug)]
@@ -62,7 +65,7 @@ impl Visit {
 pub(super) fn measure(session: &mut Session) -> Result<Vec<Figure>, BenchError> {
     let mut figures = Vec::new();
     for visit in &VISITS {
-        for &delay_ms in session.choose(&[10][..], &[0, 10]) {
+        for delay_ms in session.delays(&[10], &[0, 10]) {
             let name = format!("{}, {delay_ms} ms", visit.name);
             let seen = session.part(&name, |session| run(session, visit, delay_ms));
             let Some((gave_way, had_all, network)) = seen else { continue };
@@ -85,7 +88,8 @@ fn run(
     let site = Site { nodes, delay_ms, interface_mbit, records_frames: true, ..SITE };
     let count = session.choose(16u32, 40);
     let numbers = [count, visit.bytes, visit.others].map(|number| number.to_string());
-    let arguments: Vec<_> = numbers.into_iter().chain([PERIOD.to_string()]).collect();
+    let period = f64::from(PERIOD_MS.max(PERIOD_DELAYS * delay_ms)) / 1e3;
+    let arguments: Vec<_> = numbers.into_iter().chain([period.to_string()]).collect();
     // Its record begins with this.
     session.drop_lab();
     let (until, route, mtu) = (session.until()?, Route::Site(site), MTU.to_string());
@@ -95,7 +99,8 @@ fn run(
     let (_, network) = observed(session, &site, Mode::Auto, (&["a"], nodes), |session| {
         session.job_with(route, "churn", &arguments, [nodes; 2], &settings)
     })?;
-    let (gave_way, had_all) = times(&session.lab(route)?.frames("a")?, visit, count)?;
+    let frames = session.lab(route)?.frames("a")?;
+    let (gave_way, had_all) = times(&frames, visit, count, delay_ms)?;
     Ok((gave_way, had_all, network))
 }
 
@@ -107,9 +112,10 @@ fn times(
     frames: &[Arrival],
     visit: &Visit,
     count: u32,
+    delay_ms: u32,
 ) -> Result<(Vec<f64>, Vec<f64>), BenchError> {
     // In the first connections are made, and in a few more the broker learns how many they are.
-    let spans: Vec<_> = visits(frames).into_iter().skip(5).collect();
+    let spans: Vec<_> = visits(frames, delay_ms).into_iter().skip(5).collect();
     if spans.len() < count as usize / 2 {
         let message = format!("of {count} visits {} were seen at the link", spans.len());
         return Err(BenchError::Output(message));
@@ -135,11 +141,12 @@ fn stamps(frames: &[Arrival], bytes: u64) -> impl Iterator<Item = u64> {
 }
 
 /// When the others' first and last full frames came, visit by visit.
-fn visits(frames: &[Arrival]) -> Vec<(u64, u64)> {
+fn visits(frames: &[Arrival], delay_ms: u32) -> Vec<(u64, u64)> {
+    let quiet_ns = u64::from(QUIET_MS.max(QUIET_DELAYS * delay_ms)) * 1_000_000;
     let mut visits: Vec<(u64, u64)> = Vec::new();
     for stamp in stamps(frames, MTU_FRAME) {
         match visits.last_mut() {
-            Some((_, last)) if stamp.saturating_sub(*last) < QUIET_NS => *last = stamp,
+            Some((_, last)) if stamp.saturating_sub(*last) < quiet_ns => *last = stamp,
             _ => visits.push((stamp, stamp)),
         }
     }
@@ -198,7 +205,9 @@ mod tests {
         frames.extend(stream(FRAME, 50.0, 0.0, 500.0));
         frames.extend(stream(MTU_FRAME, 20.0, 350.0, 400.0));
         frames.sort_by_key(|frame| frame.stamp);
-        let visits = visits(&frames);
+        // Over a long path it may be one that waited for a round trip.
+        assert_eq!(visits(&frames, 50).len(), 1);
+        let visits = visits(&frames, 10);
         assert_eq!(visits.len(), 2);
         assert_eq!((visits[0].0, visits[1].0), (100_000_000, 350_000_000));
         assert!((159_000_000..160_000_000).contains(&visits[0].1), "{visits:?}");
@@ -211,7 +220,7 @@ mod tests {
             others.flat_map(|at| stream(MTU_FRAME, 20.0, at, at + 60.0)).collect();
         frames.extend(stream(bytes, 50.0, 0.0, until));
         frames.sort_by_key(|frame| frame.stamp);
-        times(&frames, &VISITS[0], 16)
+        times(&frames, &VISITS[0], 16, 10)
     }
 
     #[test]

@@ -16,7 +16,9 @@ use crate::watched::Watched;
 const LONE_BYTES: u32 = 128 << 10;
 /// Calls of that sort before one of the other: it is forgotten what that was like.
 const LONES: u32 = 20;
-const PAUSE: &str = "0.05";
+/// Between calls, ms; and so many times the delay, if that is longer: who is far must have been told when the next one begins.
+const PAUSE_MS: u32 = 50;
+const PAUSE_DELAYS: u32 = 3;
 
 /// What ours may take at most: where all send by the least possible, where one does by what is not paced.
 const ALL_BOUND: f64 = 1.1;
@@ -35,7 +37,7 @@ struct Outcome {
 
 pub(super) fn measure(session: &mut Session) -> Result<Vec<Figure>, BenchError> {
     let mut figures = Vec::new();
-    for &delay_ms in session.choose(&[10][..], &[0, 10]) {
+    for delay_ms in session.delays(&[10], &[0, 10]) {
         let site = Site { delay_ms, ..SITE };
         let name = format!("collectives, {delay_ms} ms");
         let Some(conditions) = Conditions::at(session, &name, &site) else { continue };
@@ -61,7 +63,8 @@ fn run(
 ) -> Result<(), BenchError> {
     let rounds = session.choose(4, 8);
     let numbers = [LONE_BYTES, LONES, BOTH.bytes, rounds].map(|number| number.to_string());
-    let arguments: Vec<_> = numbers.into_iter().chain([PAUSE.to_owned()]).collect();
+    let pause = f64::from(PAUSE_MS.max(PAUSE_DELAYS * site.delay_ms)) / 1e3;
+    let arguments: Vec<_> = numbers.into_iter().chain([pause.to_string()]).collect();
     let settings = mode.settings(site);
     let settings: Vec<_> = settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
     let route = Route::Site(*site);

@@ -1,6 +1,6 @@
 //! What times depend on beside the network: how TCP is set, and whether TLS is.
 
-use super::mode::Mode;
+use super::mode::{CONGESTION, Mode, SYSTEM};
 use crate::error::BenchError;
 use crate::network::Network;
 use crate::place::{Lab, Route, Site, own_program};
@@ -154,13 +154,16 @@ impl Conditions {
 
     /// The congestion control of the connections in this mode.
     pub(super) fn control(&self, mode: Mode) -> String {
-        let chosen = std::env::var("GRIDMPI_CONGESTION").ok().filter(|name| !name.is_empty());
-        match chosen.filter(|_| mode.is_ours()) {
-            Some(name) => name,
+        let chosen = match mode {
+            Mode::WithoutBbr => Some(SYSTEM.to_owned()),
+            _ => std::env::var(CONGESTION).ok(),
+        };
+        match chosen.filter(|name| mode.is_ours() && !name.is_empty()) {
+            Some(name) if name != SYSTEM => name,
             None if mode.is_ours() && self.has_bbr => {
                 format!("{}, at rest bbr (long paths)", self.control)
             }
-            None => self.control.clone(),
+            _ => self.control.clone(),
         }
     }
 }
@@ -190,7 +193,8 @@ mod tests {
         let old = Conditions::parse("cubic\nreno cubic\n100000\n6.12.0\n");
         assert_eq!((old.least_timeout_ms, old.has_bbr), (100.0, false));
         assert_eq!(Conditions::parse("reno\nreno\n\n5.10\n").least_timeout_ms, 200.0);
-        assert_eq!(new.control(Mode::Tbf), "cubic");
+        let controls = [Mode::Tbf, Mode::WithoutBbr].map(|mode| new.control(mode));
+        assert_eq!(controls, ["cubic", "cubic"]);
         assert_eq!(
             (new.pacing(Mode::Auto).as_str(), new.pacing(Mode::Off).as_str()),
             (UNKNOWN, "nobody")

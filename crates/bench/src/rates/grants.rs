@@ -29,6 +29,8 @@ const RATES: [u32; 2] = [1250, 2500];
 const RECEIVERS: u32 = SITE.nodes;
 
 pub(super) fn measure(session: &mut Session) -> Result<Vec<Figure>, BenchError> {
+    // Words to the broker stay in the cluster.
+    session.tell_own_delay("grants", SITE.delay_ms);
     let granted = session.part("a claim's grant", claim);
     let changed = session.part("a change of the rate", change);
     Ok([granted, changed].into_iter().flatten().flatten().collect())

@@ -20,7 +20,7 @@ mod wrong;
 use crate::group::{Group, When};
 
 /// All groups, in the order in which they are run.
-pub const GROUPS: [Group; 16] = [
+pub const GROUPS: [Group; 17] = [
     Group {
         name: "pairs",
         about: "8 pairs, 256 KiB at once",
@@ -62,6 +62,12 @@ pub const GROUPS: [Group; 16] = [
         about: "8 senders to 8 receivers, 2,700 bytes each to each at once",
         when: When::Whole,
         measure: |session| burst::measure(session, &patterns::SHORT),
+    },
+    Group {
+        name: "pause",
+        about: "8 pairs and one of them alone, 1 s apart: longer than TCP remembers its window",
+        when: When::Whole,
+        measure: burst::measure_rested,
     },
     Group {
         name: "collectives",

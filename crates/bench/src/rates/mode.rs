@@ -2,6 +2,10 @@
 
 use crate::place::Site;
 
+/// The congestion control of paced connections, and what stands for the system's at all times.
+pub(super) const CONGESTION: &str = "GRIDMPI_CONGESTION";
+pub(super) const SYSTEM: &str = "system";
+
 /// What holds the senders back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
@@ -19,6 +23,8 @@ pub(super) enum Mode {
     Swept(u32, &'static str),
     /// Ours, as it finds.
     Auto,
+    /// The same as on a kernel that does not let us have BBR.
+    WithoutBbr,
 }
 
 pub(super) const ALL_MODES: [Mode; 5] =
@@ -46,6 +52,7 @@ impl Mode {
             Self::Half => "static, B/2N",
             Self::Swept(_, name) => name,
             Self::Auto => "auto",
+            Self::WithoutBbr => "auto, without bbr",
         }
     }
 
@@ -75,6 +82,7 @@ impl Mode {
                 vec![pacing("static"), ("GRIDMPI_MATB", share(thousandths))]
             }
             Self::Auto => vec![pacing("auto")],
+            Self::WithoutBbr => vec![pacing("auto"), (CONGESTION, SYSTEM.to_owned())],
         }
     }
 }

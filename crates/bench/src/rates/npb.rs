@@ -1,6 +1,6 @@
 //! The NAS Parallel Benchmarks, from a directory of binaries: which they are, and what they say.
 
-use super::programs::trial::{self, Reading, SPEED, Trial};
+use super::programs::trial::{self, OF_ALL, Reading, SPEED, Trial};
 use crate::error::BenchError;
 use crate::figure::Figure;
 use crate::session::Session;
@@ -45,6 +45,7 @@ fn run(session: &mut Session, binary: &Binary) -> Vec<Figure> {
         directory: None,
         enough: None,
         read: &|said| read(&binary.name, said),
+        peers: OF_ALL,
     };
     trial::measure(session, &trial)
 }

@@ -4,6 +4,18 @@ use gridmpi_rate::{ACKNOWLEDGEMENT, PAYLOAD};
 
 use crate::place::Site;
 
+/// Between one burst and the next, seconds: no longer than TCP remembers its window, and longer.
+const PAUSE: &str = "0.1";
+const LONG_PAUSE: &str = "1";
+
+/// What the time of a burst is compared to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Beside {
+    LeastPossible,
+    /// Where nobody collides, it must not be slower than without pacing.
+    Unpaced,
+}
+
 /// Who sends to whom.
 pub(super) struct Burst {
     /// As the program has it.
@@ -20,6 +32,9 @@ pub(super) struct Burst {
     pub(super) is_both_ways: bool,
     /// How many of them follow each other at once, each of which waits for the one before.
     pub(super) calls: u32,
+    /// Before each, seconds.
+    pub(super) pause: &'static str,
+    pub(super) beside: Beside,
     /// What ours may take at most, by what it is compared to.
     pub(super) bound: f64,
 }
@@ -33,19 +48,12 @@ pub(super) const PAIRS: Burst = Burst {
     receivers: None,
     is_both_ways: false,
     calls: 1,
+    pause: PAUSE,
+    beside: Beside::LeastPossible,
     bound: 1.1,
 };
-pub(super) const ALL: Burst = Burst {
-    pattern: "all",
-    name: "8 to 8, 32 KiB each",
-    bytes: 32 << 10,
-    peers: 8,
-    senders: None,
-    receivers: None,
-    is_both_ways: false,
-    calls: 1,
-    bound: 1.1,
-};
+pub(super) const ALL: Burst =
+    Burst { pattern: "all", name: "8 to 8, 32 KiB each", bytes: 32 << 10, peers: 8, ..PAIRS };
 /// Between half as many nodes.
 pub(super) const FEWER: Burst = Burst { name: "4 to 4, 32 KiB each", peers: 4, ..ALL };
 /// Each message is over before a grant can come.
@@ -55,12 +63,20 @@ pub(super) const LONE: Burst = Burst {
     pattern: "lone",
     name: "1 of 8 pairs, 1 MiB",
     bytes: 1 << 20,
-    peers: 1,
     senders: Some(1),
-    receivers: None,
-    is_both_ways: false,
-    calls: 1,
+    beside: Beside::Unpaced,
     bound: 1.01,
+    ..PAIRS
+};
+/// These are so long apart that TCP has forgotten its window.
+pub(super) const RESTED_PAIRS: Burst =
+    Burst { name: "8 pairs, 256 KiB each, 1 s apart", pause: LONG_PAUSE, ..PAIRS };
+pub(super) const RESTED_LONE: Burst = Burst {
+    name: "1 of 8 pairs, 1 MiB, 1 s apart",
+    pause: LONG_PAUSE,
+    beside: Beside::LeastPossible,
+    bound: 1.1,
+    ..LONE
 };
 pub(super) const BOTH: Burst =
     Burst { pattern: "both", name: "8 to 8 and back, 32 KiB each", is_both_ways: true, ..ALL };
@@ -82,6 +98,11 @@ pub(super) const INCAST: Burst = Burst {
 };
 
 impl Burst {
+    /// Whether TCP has forgotten its window when it begins.
+    pub(super) fn is_rested(&self) -> bool {
+        self.pause == LONG_PAUSE
+    }
+
     /// The clusters that send.
     pub(super) fn sending(&self) -> &'static [&'static str] {
         if self.is_both_ways { &["a", "b"] } else { &["a"] }
@@ -114,6 +135,7 @@ mod tests {
         assert!((least(&PAIRS) - 121.4).abs() < 0.1, "{}", least(&PAIRS));
         assert!((least(&LONE) - 188.2).abs() < 0.1, "{}", least(&LONE));
         assert!((least(&ALL) - 121.4).abs() < 0.1);
+        assert_eq!([&RESTED_PAIRS, &RESTED_LONE].map(least), [&PAIRS, &LONE].map(least));
         assert!((least(&SHORT) - 19.2).abs() < 0.1, "{}", least(&SHORT));
         let few = Site { delay_ms: 0, ..FEW };
         assert!((FEWER.least_ms(&few) - 27.8).abs() < 0.1, "{}", FEWER.least_ms(&few));

@@ -12,7 +12,7 @@ use crate::samples::Samples;
 use crate::session::Session;
 use gridmpi_report::terminal::tell;
 use std::path::PathBuf;
-use trial::{Enough, Reading, Trial};
+use trial::{Enough, OF_ALL, Peers, Reading, Trial, WITHOUT_COLLISIONS};
 
 /// Ranks in each cluster, a node each.
 const RANKS: u32 = 4;
@@ -43,6 +43,7 @@ struct Program {
     how: How,
     arguments: &'static [&'static str],
     read: Read,
+    peers: Peers,
 }
 
 const PROGRAMS: &[Program] = &[
@@ -51,24 +52,28 @@ const PROGRAMS: &[Program] = &[
         how: How::Imb,
         arguments: &["Alltoall", "-msglog", "16:16"],
         read: imb::read,
+        peers: OF_ALL,
     },
     Program {
         name: "IMB Allgather, 64 KiB",
         how: How::Imb,
         arguments: &["Allgather", "-msglog", "16:16"],
         read: imb::read,
+        peers: OF_ALL,
     },
     Program {
         name: "IMB Exchange, 256 KiB",
         how: How::Imb,
         arguments: &["Exchange", "-msglog", "18:18"],
         read: imb::read,
+        peers: OF_ALL,
     },
     Program {
         name: "IMB Bcast, 256 KiB",
         how: How::Imb,
         arguments: &["Bcast", "-msglog", "18:18"],
         read: imb::read,
+        peers: OF_ALL,
     },
     Program {
         name: "hpcc",
@@ -80,30 +85,35 @@ const PROGRAMS: &[Program] = &[
         },
         arguments: &[],
         read: hpcc::read,
+        peers: OF_ALL,
     },
     Program {
         name: "FFT in Python, 512 × 512",
         how: How::Python("transpose.py", include_str!("../../../programs/transpose.py")),
         arguments: &["512", "4"],
         read: seconds,
+        peers: OF_ALL,
     },
     Program {
         name: "halo, rows of 128 KiB",
         how: How::Compiled("halo"),
         arguments: &["8", "16384", "40"],
         read: seconds,
+        peers: OF_ALL,
     },
     Program {
         name: "one pair, 16 × 512 KiB",
         how: How::Compiled("stream"),
         arguments: &["524288", "16", "1"],
         read: seconds,
+        peers: WITHOUT_COLLISIONS,
     },
     Program {
         name: "pipeline, 64 × 16 KiB",
         how: How::Compiled("pipeline"),
         arguments: &["16384", "64"],
         read: seconds,
+        peers: WITHOUT_COLLISIONS,
     },
 ];
 
@@ -159,6 +169,7 @@ fn run(session: &mut Session, program: &Program) -> Result<Vec<Figure>, BenchErr
         directory: ready.directory.as_deref(),
         enough,
         read: &|said| (program.read)(program.arguments, said),
+        peers: program.peers,
     };
     Ok(trial::measure(session, &trial))
 }

@@ -17,21 +17,40 @@ use std::path::Path;
 
 /// Most nodes of a cluster; more ranks share them.
 const MOST_NODES: u32 = 8;
-/// What the others are compared to: the best of these.
-const REFERENCES: [Mode; 3] = [Mode::Off, Mode::Static, Mode::Half];
 /// A figure of less than so many seconds is measured in so many rounds at least, where nothing else is wished: one alone says little of 2 %.
 const SHORT_SECONDS: f64 = 2.0;
 const ROUNDS_OF_SHORT: usize = 5;
 /// After so many rounds it is looked whether runs tell if a bound is met, then after twice as many, and so on: who looks often is told
 /// something by chance.
 const FIRST_LOOK: usize = 5;
-/// What takes longer than the best of them by more than this is slowed down.
-const MOST: f64 = 1.02;
-/// The same by its speed.
-const LEAST: f64 = 0.981;
 /// What NAS programs say of themselves beside their time.
 pub(crate) const SPEED: &str = "Mop/s";
-const WHOM: &str = "the best of off, static, half";
+
+const JUDGED: Mode = Mode::Auto;
+
+/// What a mode is compared to, the best of several, and what the judged one must be by it: what takes longer is slowed down.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    whom: &'static str,
+    modes: &'static [Mode],
+    most: f64,
+    /// The same by its speed.
+    least: f64,
+}
+
+const BEST: Peer = Peer {
+    whom: "the best of off, static, half",
+    modes: &[Mode::Off, Mode::Static, Mode::Half],
+    most: 1.02,
+    least: 0.981,
+};
+const UNPACED: Peer = Peer { whom: "off", modes: &[Mode::Off], most: 1.01, least: 0.991 };
+
+/// Those of a program; the table of programs is by the first.
+pub(crate) type Peers = &'static [Peer];
+pub(crate) const OF_ALL: Peers = &[BEST];
+/// Where senders never collide there is nothing to be gained, and less may be lost.
+pub(crate) const WITHOUT_COLLISIONS: Peers = &[BEST, UNPACED];
 
 /// One figure that a program says of itself.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,6 +93,7 @@ pub(crate) struct Trial<'a> {
     pub(crate) directory: Option<&'a Path>,
     pub(crate) enough: Option<Enough<'a>>,
     pub(crate) read: Read<'a>,
+    pub(crate) peers: Peers,
 }
 
 /// How often every mode has its turn: whatever it takes, and where it takes little; and then those that matter as long as runs do not tell
@@ -82,29 +102,33 @@ struct Rounds {
     all: usize,
     short: usize,
     most: usize,
+    peers: Peers,
     /// Those that mattered when that was last looked at.
     open: BTreeSet<usize>,
 }
 
 impl Rounds {
-    fn of(session: &Session) -> Self {
+    fn of(session: &Session, peers: Peers) -> Self {
         let most = session.wishes.most_rounds.unwrap_or(0);
         match session.wishes.rounds {
-            Some(wanted) => Self::new(wanted, wanted, most),
-            None => Self::new(session.choose(1, 3), ROUNDS_OF_SHORT, most),
+            Some(wanted) => Self::new(wanted, wanted, most, peers),
+            None => Self::new(session.choose(1, 3), ROUNDS_OF_SHORT, most, peers),
         }
     }
 
-    fn new(all: usize, short: usize, most: usize) -> Self {
-        let is_compared = |mode| mode == Mode::Auto || REFERENCES.contains(&mode);
-        let matters = |place: &usize| is_compared(ALL_MODES[*place]);
-        Self { all, short, most, open: (0..ALL_MODES.len()).filter(matters).collect() }
+    fn new(all: usize, short: usize, most: usize, peers: Peers) -> Self {
+        let is_compared = |mode| peers.iter().any(|peer| peer.modes.contains(&mode));
+        let matters = |place: &usize| {
+            let mode = ALL_MODES[*place];
+            mode == JUDGED || is_compared(mode)
+        };
+        Self { all, short, most, peers, open: (0..ALL_MODES.len()).filter(matters).collect() }
     }
 
     /// The modes that have their turn in this round, none if it is one too many.
     fn modes(&mut self, round: usize, outcomes: &Outcomes) -> Vec<usize> {
         if round.is_multiple_of(FIRST_LOOK) && (round / FIRST_LOOK).is_power_of_two() {
-            self.open = undecided(outcomes);
+            self.open = undecided(outcomes, self.peers);
         }
         let is_short = || outcomes.iter().any(Outcome::is_short);
         let wants_all = round < self.all || (round < self.short && is_short());
@@ -144,7 +168,7 @@ fn compare(session: &mut Session, trial: &Trial<'_>, site: Site) -> Option<Vec<F
     let mut outcomes = ALL_MODES.map(|_| Outcome::default());
     let name = format!("{}, {} ms", trial.name, site.delay_ms);
     let conditions = Conditions::at(session, &name, &site)?;
-    let mut rounds = Rounds::of(session);
+    let mut rounds = Rounds::of(session, trial.peers);
     for round in 0.. {
         let modes = rounds.modes(round, &outcomes);
         if modes.is_empty() {
@@ -158,34 +182,34 @@ fn compare(session: &mut Session, trial: &Trial<'_>, site: Site) -> Option<Vec<F
     }
     session
         .part(&format!("{name}: pictures"), |session| draw(session, trial.name, &site, &outcomes));
-    Some(figures(trial.name, &site, &conditions, &outcomes))
+    Some(figures(trial, &site, &conditions, &outcomes))
 }
 
-/// The judged mode and those of its references by which its runs do not tell yet whether a bound is met; none where all are told, or one that
-/// is missed.
-fn undecided(outcomes: &Outcomes) -> BTreeSet<usize> {
-    let place_of = |wanted| ALL_MODES.iter().position(|mode| *mode == wanted);
-    let Some(judged) = place_of(Mode::Auto) else { return BTreeSet::new() };
-    let mut undecided = BTreeSet::new();
-    for kind in 0..kinds(outcomes) {
-        let Some(reading) = outcomes[judged].reading(kind) else { continue };
-        let bound = bound_of(reading.unit, Mode::Auto, says_speed(outcomes));
-        let ours = outcomes[judged].values(kind);
-        let against = |place: usize| {
-            Figure::new("", reading.unit, &ours, WHOM, &outcomes[place].values(kind), bound)
-        };
-        let figures: Vec<_> = REFERENCES
-            .iter()
-            .filter_map(|mode| place_of(*mode))
-            .map(|place| (place, against(place)))
-            .collect();
-        if figures.iter().any(|(_, figure)| figure.met == Some(false) && figure.is_told()) {
-            continue;
-        }
-        let open = figures.iter().filter(|(_, figure)| figure.met.is_some() && !figure.is_told());
-        undecided.extend(open.flat_map(|(place, _)| [*place, judged]));
+/// The judged mode and those that it is compared to by which its runs do not tell yet whether a bound is met; none where all are told, or
+/// one of these that is missed.
+fn undecided(outcomes: &Outcomes, peers: Peers) -> BTreeSet<usize> {
+    let kinds = 0..kinds(outcomes);
+    let pairs = kinds.flat_map(|kind| peers.iter().map(move |peer| (kind, peer)));
+    pairs.flat_map(|(kind, peer)| untold(outcomes, kind, peer)).collect()
+}
+
+/// The same of one figure and one peer.
+fn untold(outcomes: &Outcomes, kind: usize, peer: &Peer) -> Vec<usize> {
+    let Some(judged) = place_of(JUDGED) else { return Vec::new() };
+    let Some(reading) = outcomes[judged].reading(kind) else { return Vec::new() };
+    let bound = peer.bound(reading.unit, JUDGED, says_speed(outcomes));
+    let ours = outcomes[judged].values(kind);
+    let against = |place: usize| {
+        let values = outcomes[place].values(kind);
+        (place, Figure::new("", reading.unit, &ours, peer.whom, &values, bound))
+    };
+    let places = peer.modes.iter().filter_map(|mode| place_of(*mode));
+    let figures: Vec<_> = places.map(against).collect();
+    if figures.iter().any(|(_, figure)| figure.met == Some(false) && figure.is_told()) {
+        return Vec::new();
     }
-    undecided
+    let open = figures.iter().filter(|(_, figure)| figure.met.is_some() && !figure.is_told());
+    open.flat_map(|(place, _)| [*place, judged]).collect()
 }
 
 fn run(
@@ -251,30 +275,57 @@ fn carry_out(
     Ok(written())
 }
 
-fn figures(name: &str, site: &Site, conditions: &Conditions, outcomes: &Outcomes) -> Vec<Figure> {
+/// Of every mode by the first peer, in the table of programs; and of the judged one by the others, in lines that say what it must be.
+fn figures(
+    trial: &Trial<'_>,
+    site: &Site,
+    conditions: &Conditions,
+    outcomes: &Outcomes,
+) -> Vec<Figure> {
+    let [first, others @ ..] = trial.peers else { return Vec::new() };
     let mut figures = Vec::new();
-    let says_speed = says_speed(outcomes);
     for kind in 0..kinds(outcomes) {
-        let best = best(outcomes, kind);
+        let part =
+            outcomes.iter().find_map(|outcome| outcome.reading(kind)).map_or("", |it| it.name);
+        let row = [trial.name, part].join(if part.is_empty() { "" } else { " " });
+        let row = format!("{row}, {} ms", site.delay_ms);
         for (mode, outcome) in ALL_MODES.into_iter().zip(outcomes) {
-            let values = outcome.values(kind);
-            let Some(Reading { name: part, unit, .. }) = outcome.reading(kind) else { continue };
-            let row = [name, *part].join(if part.is_empty() { "" } else { " " });
-            let row = format!("{row}, {} ms", site.delay_ms);
             let title = format!("{row}: {}", mode.name());
-            let bound = bound_of(unit, mode, says_speed);
-            let figure = Figure::new(title, unit, &values, WHOM, &best, bound);
-            let figure = figure.among(&values, &references(outcomes, kind));
-            if *unit != "s" {
+            let Some(figure) = compared(title, outcomes, kind, mode, first) else { continue };
+            if figure.unit != "s" {
                 figures.push(figure);
                 continue;
             }
             let network = outcome.network(conditions, mode, site);
-            let cell = Cell { row, column: mode.name() };
+            let cell = Cell { row: row.clone(), column: mode.name() };
             figures.push(figure.in_cell(cell).with_network(network));
         }
+        figures.extend(others.iter().filter_map(|peer| {
+            let title = format!("{row}: {}, beside {}", JUDGED.name(), peer.whom);
+            compared(title, outcomes, kind, JUDGED, peer)
+        }));
     }
     figures
+}
+
+/// One figure of a mode by a peer, if it has it.
+fn compared(
+    title: String,
+    outcomes: &Outcomes,
+    kind: usize,
+    mode: Mode,
+    peer: &Peer,
+) -> Option<Figure> {
+    let outcome = &outcomes[place_of(mode)?];
+    let (unit, values) = (outcome.reading(kind)?.unit, outcome.values(kind));
+    let bound = peer.bound(unit, mode, says_speed(outcomes));
+    let (best, all) = (peer.best(outcomes, kind), peer.samples(outcomes, kind));
+    Some(Figure::new(title, unit, &values, peer.whom, &best, bound).among(&values, &all))
+}
+
+/// Where a mode has its outcome.
+fn place_of(wanted: Mode) -> Option<usize> {
+    ALL_MODES.iter().position(|mode| *mode == wanted)
 }
 
 /// How many figures a program says: as many in every mode; one that failed said nothing.
@@ -289,30 +340,32 @@ fn says_speed(outcomes: &Outcomes) -> bool {
     readings.any(|reading| reading.unit == SPEED)
 }
 
-/// What a figure of this mode must be.
-fn bound_of(unit: &str, mode: Mode, says_speed: bool) -> Bound {
-    match unit {
-        SPEED if mode == Mode::Auto => Bound::RatioAtLeast(LEAST),
-        "s" if mode == Mode::Auto && !says_speed => Bound::RatioAtMost(MOST),
-        _ => Bound::Told,
+impl Peer {
+    /// What a figure of this mode must be.
+    fn bound(&self, unit: &str, mode: Mode, says_speed: bool) -> Bound {
+        match unit {
+            SPEED if mode == JUDGED => Bound::RatioAtLeast(self.least),
+            "s" if mode == JUDGED && !says_speed => Bound::RatioAtMost(self.most),
+            _ => Bound::Told,
+        }
     }
-}
 
-/// The samples of the mode that is compared to: that of the least median, or of the highest where more is better.
-fn best(outcomes: &Outcomes, kind: usize) -> Vec<f64> {
-    let reading = outcomes.iter().find_map(|outcome| outcome.reading(kind));
-    let is_seconds = reading.is_some_and(|reading| reading.unit == "s");
-    let mut samples = references(outcomes, kind);
-    samples.sort_by(|a, b| median(a).total_cmp(&median(b)));
-    let chosen = if is_seconds { samples.first() } else { samples.last() };
-    chosen.cloned().unwrap_or_default()
-}
+    /// The samples of the mode that is compared to: that of the least median, or of the highest where more is better.
+    fn best(&self, outcomes: &Outcomes, kind: usize) -> Vec<f64> {
+        let reading = outcomes.iter().find_map(|outcome| outcome.reading(kind));
+        let is_seconds = reading.is_some_and(|reading| reading.unit == "s");
+        let mut samples = self.samples(outcomes, kind);
+        samples.sort_by(|a, b| median(a).total_cmp(&median(b)));
+        let chosen = if is_seconds { samples.first() } else { samples.last() };
+        chosen.cloned().unwrap_or_default()
+    }
 
-/// The samples of each mode of which one is the best.
-fn references(outcomes: &Outcomes, kind: usize) -> Vec<Vec<f64>> {
-    let references = ALL_MODES.iter().zip(outcomes).filter(|(mode, _)| REFERENCES.contains(mode));
-    let samples = references.map(|(_, outcome)| outcome.values(kind));
-    samples.filter(|samples| !samples.is_empty()).collect()
+    /// The samples of each mode of which one is the best.
+    fn samples(&self, outcomes: &Outcomes, kind: usize) -> Vec<Vec<f64>> {
+        let mine = ALL_MODES.iter().zip(outcomes).filter(|(mode, _)| self.modes.contains(mode));
+        let samples = mine.map(|(_, outcome)| outcome.values(kind));
+        samples.filter(|samples| !samples.is_empty()).collect()
+    }
 }
 
 impl Outcome {
@@ -351,6 +404,29 @@ mod tests {
         Outcome { readings: seconds.iter().map(run).collect(), ..Outcome::default() }
     }
 
+    /// Runs that differ as runs do.
+    fn timed(by: f64) -> Outcome {
+        let samples = [0.9, 1.0, 1.1, 1.05, 0.95].map(|seconds| Reading::seconds("", seconds * by));
+        Outcome { readings: samples.map(|it| vec![it]).to_vec(), ..Outcome::default() }
+    }
+
+    /// At 10 ms, of a program that is called so.
+    fn figures_of(name: &str, peers: Peers, outcomes: &Outcomes) -> Vec<Figure> {
+        let trial = Trial {
+            name,
+            mpi: crate::programs::KNOWN[0].clone(),
+            program: Path::new(""),
+            arguments: &[],
+            ranks: [4; 2],
+            variables: &[],
+            directory: None,
+            enough: None,
+            read: &|_| Ok(Vec::new()),
+            peers,
+        };
+        figures(&trial, &Site { delay_ms: 10, ..SITE }, &Conditions::none(), outcomes)
+    }
+
     #[test]
     fn what_is_short_is_measured_again_and_every_round_begins_with_another_mode() {
         assert!(outcome(&[3.5, 0.1]).is_short() && !outcome(&[2.0]).is_short());
@@ -359,7 +435,7 @@ mod tests {
         let other =
             Outcome { readings: vec![vec![Reading::other("Mop/s", 0.1)]], ..Outcome::default() };
         assert!(!other.is_short());
-        let mut rounds = Rounds::new(1, 5, 0);
+        let mut rounds = Rounds::new(1, 5, 0, OF_ALL);
         let short = ALL_MODES.map(|_| outcome(&[0.1]));
         let firsts: Vec<_> = (0..5).map(|round| rounds.modes(round, &short)[0]).collect();
         assert_eq!(firsts, [0, 1, 2, 3, 4]);
@@ -373,12 +449,8 @@ mod tests {
         let [off, fair, half, auto] = [0, 2, 3, 4];
         assert_eq!((ALL_MODES[off], ALL_MODES[fair]), (Mode::Off, Mode::Static));
         assert_eq!((ALL_MODES[half], ALL_MODES[auto]), (Mode::Half, Mode::Auto));
-        let timed = |by: f64| {
-            let samples =
-                [0.9, 1.0, 1.1, 1.05, 0.95].map(|seconds| Reading::seconds("", seconds * by));
-            Outcome { readings: samples.map(|it| vec![it]).to_vec(), ..Outcome::default() }
-        };
-        let modes = |by: [f64; 5], round| Rounds::new(1, 5, 30).modes(round, &by.map(timed));
+        let modes =
+            |by: [f64; 5], round| Rounds::new(1, 5, 30, OF_ALL).modes(round, &by.map(timed));
         // Both faster ones are as fast as it; by the slow one all is told, and of tbf nobody asks.
         assert_eq!(modes([1.0, 1.0, 1.02, 2.0, 1.0], 10), [off, fair, auto]);
         assert_eq!(modes([1.0, 1.0, 1.5, 2.0, 1.0], 20), [off, auto]);
@@ -387,7 +459,7 @@ mod tests {
         assert!(modes([2.0, 1.0, 2.0, 2.0, 1.0], 10).is_empty());
         assert!(modes([1.0, 1.0, 0.5, 2.0, 1.0], 10).is_empty());
         // Before the first look all of them matter, and between two those that did.
-        let mut rounds = Rounds::new(1, 5, 30);
+        let mut rounds = Rounds::new(1, 5, 30, OF_ALL);
         let few = ALL_MODES.map(|_| outcome(&[3.0]));
         assert_eq!(rounds.modes(2, &few), [fair, half, auto, off]);
         assert_eq!(rounds.modes(10, &[1.0, 1.0, 1.5, 2.0, 1.0].map(timed)), [off, auto]);
@@ -411,9 +483,9 @@ mod tests {
     fn each_mode_is_compared_to_the_best_of_three() {
         // Neither tbf nor auto is a reference.
         let outcomes = [&[4.0][..], &[1.0], &[2.0, 2.2, 2.1], &[3.0], &[1.05]].map(outcome);
-        assert_eq!(best(&outcomes, 0), [2.0, 2.2, 2.1]);
-        assert_eq!(median(&best(&outcomes, 1)), 10.0 / 2.1);
-        let figures = figures("ft", &Site { delay_ms: 10, ..SITE }, &Conditions::none(), &outcomes);
+        assert_eq!(BEST.best(&outcomes, 0), [2.0, 2.2, 2.1]);
+        assert_eq!(median(&BEST.best(&outcomes, 1)), 10.0 / 2.1);
+        let figures = figures_of("ft", OF_ALL, &outcomes);
         assert_eq!(figures.len(), 10);
         let auto = figures.iter().find(|figure| figure.name == "ft, 10 ms: auto").unwrap();
         assert!((auto.ratio - 0.5).abs() < 1e-9 && auto.cell.is_some() && auto.network.is_some());
@@ -423,13 +495,50 @@ mod tests {
             judged.map(|figure| (figure.name.clone(), figure.unit)).collect()
         };
         assert_eq!(judged(&figures), [("ft, 10 ms: auto".to_owned(), SPEED)]);
-        let site = Site { delay_ms: 10, ..SITE };
         let seconds = outcomes.clone().map(|mut outcome| {
             outcome.readings.iter_mut().for_each(|run| run.truncate(1));
             outcome
         });
-        let timed = super::figures("ft", &site, &Conditions::none(), &seconds);
-        assert_eq!(judged(&timed), [("ft, 10 ms: auto".to_owned(), "s")]);
+        assert_eq!(
+            judged(&figures_of("ft", OF_ALL, &seconds)),
+            [("ft, 10 ms: auto".to_owned(), "s")]
+        );
         assert!(figures.iter().filter(|figure| figure.cell.is_none()).all(|f| f.unit == "Mop/s"));
+    }
+
+    #[test]
+    fn what_never_collides_is_held_to_what_is_not_paced_in_a_line_of_its_own() {
+        // Beside the best of all nothing changes; static is slow, and off not the best.
+        let beside = |off: f64, auto: f64| {
+            let seconds = [off, 1.0, 3.0, 1.0, auto];
+            let outcomes = seconds.map(|s| Outcome {
+                readings: vec![vec![Reading::seconds("", s)]],
+                ..Outcome::default()
+            });
+            let figures = figures_of("pair", WITHOUT_COLLISIONS, &outcomes);
+            assert_eq!(figures.len(), ALL_MODES.len() + 1);
+            let [.., by_best, by_off] = figures.as_slice() else { unreachable!() };
+            assert_eq!(by_off.name, "pair, 10 ms: auto, beside off");
+            assert_eq!((by_off.against.whom.as_str(), by_off.cell.as_ref()), ("off", None));
+            let text = crate::figure::table(&figures).unwrap().to_text();
+            assert!(text.contains("× 1.01 at most"), "{text}");
+            (by_best.met, by_off.met)
+        };
+        assert_eq!(beside(1.0, 1.005), (Some(true), Some(true)));
+        assert_eq!(beside(1.0, 1.015), (Some(true), Some(false)));
+        assert_eq!(beside(1.1, 1.105), (Some(false), Some(true)));
+        assert_eq!(figures_of("ft", OF_ALL, &ALL_MODES.map(|_| timed(1.0))).len(), ALL_MODES.len());
+    }
+
+    #[test]
+    fn runs_tell_of_each_peer() {
+        let [off, fair, auto] = [Mode::Off, Mode::Static, JUDGED].map(|it| place_of(it).unwrap());
+        let open =
+            |by: [f64; 5], peers| undecided(&by.map(timed), peers).into_iter().collect::<Vec<_>>();
+        // Clearly slower than B/N; by off alone nothing is told.
+        assert!(open([1.0, 1.0, 0.5, 2.0, 1.0], OF_ALL).is_empty());
+        assert_eq!(open([1.0, 1.0, 0.5, 2.0, 1.0], WITHOUT_COLLISIONS), [off, auto]);
+        assert_eq!(open([2.0, 1.0, 1.0, 2.0, 1.0], WITHOUT_COLLISIONS), [fair, auto]);
+        assert!(open([2.0, 1.0, 2.0, 2.0, 1.0], WITHOUT_COLLISIONS).is_empty());
     }
 }
