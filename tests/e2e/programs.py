@@ -106,18 +106,29 @@ def _matb(how: str, **options: object) -> Program:
     each_rank = tuple(f"gridmpi: YAMPI_PSP_MATB: {text}" for text in (
         "0 KB/s is no rate; nothing is changed.", "-7 KB/s is no rate; nothing is changed.",
         "12 KB/s is too low for a job to get on; nothing is changed. Put 13 or more",
-        "200000 KB/s is more than the node's interface carries; it is 1.0 Gbit/s now"))
+        "200000 KB/s is more than the node's interface carries; it is 125000 KB/s now"))
     each_cluster = ('gridmpi: gridmpi_pattern = "some": it must be "all", "half" or how many nodes send at once, more than 0; it is ignored',
-                    "gridmpi: gridmpi_pattern: 1600 bit/s for a node is too low for a job to get on; it is ignored",
+                    "gridmpi: gridmpi_pattern: 99999 is more than the nodes of this cluster; it is ",
+                    "gridmpi: gridmpi_pattern: gridmpi_matb is given with it, and counts; it is ignored",
                     'gridmpi: gridmpi_matb = "0": it must be bits per second, 100k at least, such as 20000000 or 20M; it is ignored',
                     'gridmpi: gridmpi_matb = "20": it must be bits per second, 100k at least',
-                    "gridmpi: gridmpi_matb: 2.0 Gbit/s is more than the node's interface carries; it is 1.0 Gbit/s now")
+                    "gridmpi: gridmpi_matb: 2000000000 bit/s is more than the node's interface carries; it is 1000000000 bit/s now")
     return _paced("matb", how, seconds=120, interface="1 Gbit/s", each_rank_says=each_rank, each_cluster_says=each_cluster, **options)
 
 
 def _asked(case: str, how: str, rate: int = 20000, **options: object) -> Program:
     """The program that must find its job paced in this way, over links that carry so much (KB/s)."""
     return _c("pacing", case=case, args=(how, str(rate)), bandwidth="160 Mbit/s", ways=("two",), **options)
+
+
+def _rate_by_n(name: str, **options: object) -> list[Program]:
+    """The paper's program, over Ethernet's frames, over this machine's own interface, and where no rate is known."""
+    def case(label: str, segment: str, *divisors: str, **more: object) -> Program:
+        return Program(name, case=label, args=(segment, *divisors), **options, **more)
+
+    return [case("lab", "1448", "8", "4", "8", bandwidth="160 Mbit/s", ways=("lab",), chosen=True),
+            case("loopback", "65483", "8", "4", bandwidth="160 Mbit/s", ways=("two", "three")),
+            case("unknown", "1448", "8", ways=("alone", "one", "two"), expect=("YAMPI_PSP_MAXRATE is not known",))]
 
 
 #: Those that have the large-count procedures.
@@ -198,7 +209,7 @@ ALL = [
     _c("mpi_t", case="environment", args=("30000000",), matb="20 Mbit/s", env=(("GRIDMPI_MATB", "30M"),), ways=("two", "three")),
     _c("mpi_t", case="beyond-interface", args=("1000000000",), env=(("GRIDMPI_MATB", "2G"),), interface="1 Gbit/s", ways=("two", "three"),
        each_cluster_says=("gridmpi: GRIDMPI_MATB: 2000000000 bit/s is more than the node's interface carries (`interface_bandwidth`); "
-                          "it is 1.0 Gbit/s now",)),
+                          "it is 1000000000 bit/s now",)),
     # Each cluster is one node here, of which one process says it.
     _c("ring", case="congestion", env=(("GRIDMPI_CONGESTION", "nonesuch"),), ways=("two", "three"),
        each_cluster_says=("gridmpi: GRIDMPI_CONGESTION: no `nonesuch`: this node's kernel does not have it; connections go on",)),
@@ -218,6 +229,8 @@ ALL = [
             bandwidth="160 Mbit/s", ways=("two", "three", "lab"), chosen=True),
     *(Program(f"matb-{name}", PROGRAMS / "fortran" / file, needs=name, env=(("GRIDMPI_PACING", "auto"),), bandwidth="160 Mbit/s",
               ways=("two", "three", "lab")) for name, file in (("mpifh", "matb_mpifh.f"), ("usempif08", "matb_usempif08.f90"))),
+    *_rate_by_n("rate_by_n", source=PROGRAMS / "c" / "rate_by_n.c"),
+    *_rate_by_n("rate_by_n-fortran", source=PROGRAMS / "fortran" / "rate_by_n.f90", needs="usempif08"),
     _c("rate_keys", ways=("one", "two", "three", "lab")),
     Program("rate_keys-fortran", PROGRAMS / "fortran" / "rate_keys.f90", needs="usempi", ways=("one", "two", "three", "lab")),
     Program("rate_keys-fortran", PROGRAMS / "fortran" / "rate_keys.f90", case="fatal", args=("fatal",), needs="usempi", ways=("one", "two", "three"),
