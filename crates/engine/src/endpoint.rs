@@ -516,6 +516,13 @@ impl Endpoint {
         self.peers.tick(patience);
     }
 
+    /// There is something to be written on a connection to `peer`, if that stands: a [`gridmpi_wire::Frame::Pong`], which says nothing.
+    pub fn pong(&mut self, peer: ProcId, strand: Strand) {
+        if let Some(state) = self.peers.get_mut(peer) {
+            state.stream.pong(strand);
+        }
+    }
+
     /// Asks `peer` for a sign of life, if it is connected.
     pub fn ping(&mut self, peer: ProcId) {
         if let Some(state) = self.peers.get_mut(peer) {

@@ -27,6 +27,8 @@ const TLS_BESIDE: usize = 5 + 1 + 16;
 pub(crate) struct Carrier {
     pub(crate) fd: OwnedFd,
     over: Over,
+    /// What is written goes in packets of its own.
+    is_apart: bool,
 }
 
 /// What is on the socket.
@@ -54,7 +56,7 @@ impl fmt::Debug for Tls {
 impl Carrier {
     /// The socket as it is.
     pub(crate) fn bare(fd: OwnedFd) -> Self {
-        Self { fd, over: Over::Nothing }
+        Self { fd, over: Over::Nothing, is_apart: false }
     }
 
     /// From here on it is TLS, and we have dialled: says the first word.
@@ -164,11 +166,17 @@ impl Carrier {
 
     /// Hands over as much as goes now.
     pub(crate) fn write(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        let out = Out { fd: &self.fd, is_apart: self.is_apart };
         match &mut self.over {
-            Over::Nothing => send(&self.fd, slices),
-            Over::Tls(tls) => tls.write(&self.fd, slices),
-            Over::Checked(checked) => checked.write(&self.fd, slices),
+            Over::Nothing => out.send(slices),
+            Over::Tls(tls) => tls.write(out, slices),
+            Over::Checked(checked) => checked.write(out, slices),
         }
+    }
+
+    /// What is written from now on goes in packets of its own each time, or no longer.
+    pub(crate) fn keep_apart(&mut self, is_apart: bool) {
+        self.is_apart = is_apart;
     }
 
     /// Hands over the whole of a short message; the buffer of a new socket takes it.
@@ -181,8 +189,8 @@ impl Carrier {
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         match &mut self.over {
             Over::Nothing => Ok(()),
-            Over::Tls(tls) => tls.flush(&self.fd),
-            Over::Checked(checked) => checked.flush(&self.fd),
+            Over::Tls(tls) => tls.flush(Out::usual(&self.fd)),
+            Over::Checked(checked) => checked.flush(Out::usual(&self.fd)),
         }
     }
 }
@@ -236,7 +244,7 @@ impl Tls {
 
     /// Reads from the socket once and decrypts. Whether there may be more.
     fn take_in(&mut self, fd: &OwnedFd) -> io::Result<bool> {
-        let mut bare = Bare { fd, came_short: false };
+        let mut bare = Bare { out: Out::usual(fd), came_short: false };
         let came = self.connection.read_tls(&mut bare)?;
         self.is_drained = bare.came_short;
         if came == 0 {
@@ -244,7 +252,7 @@ impl Tls {
         }
         let state = self.connection.process_new_packets();
         // Also what tells the other side what is wrong with it.
-        let flushed = self.flush(fd);
+        let flushed = self.flush(Out::usual(fd));
         let state = state
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, format!("TLS: {error}")))?;
         flushed?;
@@ -252,27 +260,27 @@ impl Tls {
         Ok(self.readable > 0 || !state.peer_has_closed())
     }
 
-    fn write(&mut self, fd: &OwnedFd, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+    fn write(&mut self, out: Out<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         if self.connection.is_handshaking() {
             // It is kept until then: nothing is sent in clear.
-            return self.hand_over(fd, slices);
+            return self.hand_over(out, slices);
         }
-        self.flush(fd)?;
+        self.flush(out)?;
         if self.connection.wants_write() {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        self.hand_over(fd, slices)
+        self.hand_over(out, slices)
     }
 
-    fn hand_over(&mut self, fd: &OwnedFd, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+    fn hand_over(&mut self, out: Out<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         let count = self.connection.writer().write_vectored(slices)?;
-        self.flush(fd)?;
+        self.flush(out)?;
         Ok(count)
     }
 
-    fn flush(&mut self, fd: &OwnedFd) -> io::Result<()> {
+    fn flush(&mut self, out: Out<'_>) -> io::Result<()> {
         while self.connection.wants_write() {
-            match self.connection.write_tls(&mut Bare { fd, came_short: false }) {
+            match self.connection.write_tls(&mut Bare { out, came_short: false }) {
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -285,14 +293,14 @@ impl Tls {
 
 /// The socket under TLS.
 struct Bare<'a> {
-    fd: &'a OwnedFd,
+    out: Out<'a>,
     /// The last read could have taken more than there was.
     came_short: bool,
 }
 
 impl Read for Bare<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let count = rustix::net::recv(self.fd, &mut *into, RecvFlags::empty())?.0;
+        let count = rustix::net::recv(self.out.fd, &mut *into, RecvFlags::empty())?.0;
         self.came_short = count < into.len();
         Ok(count)
     }
@@ -300,11 +308,11 @@ impl Read for Bare<'_> {
 
 impl Write for Bare<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        send(self.fd, &[IoSlice::new(bytes)])
+        self.out.send(&[IoSlice::new(bytes)])
     }
 
     fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        send(self.fd, slices)
+        self.out.send(slices)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -312,10 +320,26 @@ impl Write for Bare<'_> {
     }
 }
 
-/// `writev` without SIGPIPE.
-pub(crate) fn send(fd: &OwnedFd, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-    let mut control = SendAncillaryBuffer::default();
-    Ok(rustix::net::sendmsg(fd, slices, &mut control, SendFlags::NOSIGNAL)?)
+/// The way out of a socket.
+#[derive(Clone, Copy)]
+pub(crate) struct Out<'a> {
+    fd: &'a OwnedFd,
+    /// What is sent next begins another packet, even if this one has not left.
+    is_apart: bool,
+}
+
+impl<'a> Out<'a> {
+    /// Packets are as full as they can be.
+    pub(crate) const fn usual(fd: &'a OwnedFd) -> Self {
+        Self { fd, is_apart: false }
+    }
+
+    /// `writev` without SIGPIPE.
+    pub(crate) fn send(self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        let mut control = SendAncillaryBuffer::default();
+        let ends = if self.is_apart { SendFlags::EOR } else { SendFlags::empty() };
+        Ok(rustix::net::sendmsg(self.fd, slices, &mut control, SendFlags::NOSIGNAL | ends)?)
+    }
 }
 
 #[cfg(test)]

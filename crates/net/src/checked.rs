@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 use gridmpi_wire::{MAX_RECORD, RECORD_HEAD, RecordError, Seal, Verify};
 use rustix::net::RecvFlags;
 
-use crate::carrier::send;
+use crate::carrier::Out;
 
 /// Pieces of at least this have records of their own, so that the far side can read them straight to where they belong.
 const ALONE: usize = crate::link::DIRECT_ABOVE;
@@ -37,13 +37,13 @@ pub(crate) struct Checked {
 
 impl Checked {
     /// Hands over as much as goes now.
-    pub(crate) fn write(&mut self, fd: &OwnedFd, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        self.outgoing.write(fd, slices)
+    pub(crate) fn write(&mut self, out: Out<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.outgoing.write(out, slices)
     }
 
     /// Sends what has been handed over, as far as it goes now.
-    pub(crate) fn flush(&mut self, fd: &OwnedFd) -> io::Result<()> {
-        self.outgoing.flush(fd)
+    pub(crate) fn flush(&mut self, out: Out<'_>) -> io::Result<()> {
+        self.outgoing.flush(out)
     }
 
     /// Something has been handed over and not sent.
@@ -89,8 +89,8 @@ struct Outgoing {
 }
 
 impl Outgoing {
-    fn write(&mut self, fd: &OwnedFd, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        self.flush(fd)?;
+    fn write(&mut self, out: Out<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.flush(out)?;
         if !self.unsent.is_empty() {
             return Err(io::ErrorKind::WouldBlock.into());
         }
@@ -101,7 +101,7 @@ impl Outgoing {
             if batch.records.is_empty() {
                 return Ok(taken);
             }
-            match self.send(fd, &batch) {
+            match self.send(out, &batch) {
                 Ok((count, is_all)) => {
                     taken += count;
                     if !is_all {
@@ -116,8 +116,8 @@ impl Outgoing {
     }
 
     /// Sends what goes now. How much of the payloads is taken, and whether that is all.
-    fn send(&mut self, fd: &OwnedFd, batch: &Batch<'_>) -> io::Result<(usize, bool)> {
-        let sent = send(fd, &batch.slices());
+    fn send(&mut self, out: Out<'_>, batch: &Batch<'_>) -> io::Result<(usize, bool)> {
+        let sent = out.send(&batch.slices());
         let mut left = *sent.as_ref().unwrap_or(&0);
         let mut taken = 0;
         for record in &batch.records {
@@ -141,9 +141,9 @@ impl Outgoing {
         Ok((taken, true))
     }
 
-    fn flush(&mut self, fd: &OwnedFd) -> io::Result<()> {
+    fn flush(&mut self, out: Out<'_>) -> io::Result<()> {
         while !self.unsent.is_empty() {
-            match send(fd, &[IoSlice::new(&self.unsent)]) {
+            match out.send(&[IoSlice::new(&self.unsent)]) {
                 Ok(count) => drop(self.unsent.drain(..count)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -505,7 +505,7 @@ mod tests {
                         skipped -= skip;
                         IoSlice::new(&piece[skip..])
                     }).collect();
-                    match writer.write(&near, &rest) {
+                    match writer.write(Out::usual(&near), &rest) {
                         Ok(count) => at += count,
                         Err(error) => assert!(is_nothing_now(&error), "{error}"),
                     }
@@ -514,7 +514,7 @@ mod tests {
                 sent.extend_from_slice(&all);
             }
             while writer.has_unsent() || got.len() < sent.len() {
-                writer.flush(&near).unwrap();
+                writer.flush(Out::usual(&near)).unwrap();
                 read(&mut reader, &mut got);
             }
             prop_assert!(got == sent);

@@ -37,6 +37,7 @@ mod links;
 mod lock;
 mod losses;
 mod net;
+mod opening;
 mod options;
 mod owner;
 mod pace;

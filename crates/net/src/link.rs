@@ -13,6 +13,7 @@ use rustix::net::{RecvFlags, recv};
 
 use crate::LinkError;
 use crate::carrier::Carrier;
+use crate::opening::{Opening, Words};
 use crate::options::{Carried, CongestionControl, set_pacing_rate};
 use crate::poller::Interest;
 use crate::pulse::Pulse;
@@ -81,6 +82,7 @@ pub(crate) struct Link {
     pub(crate) since: Instant,
     /// The peer is of another cluster.
     pub(crate) is_far: bool,
+    pub(crate) opening: Opening,
     /// Acknowledgements to it may wait for something to go with.
     pub(crate) may_hold: bool,
     /// A frame has come by it.
@@ -155,6 +157,7 @@ impl Link {
             speed: Speed::new(since),
             since,
             is_far: true,
+            opening: Opening::new(since),
             may_hold: false,
             has_heard: false,
             pulse: Pulse::new(since, is_circuit),
@@ -229,6 +232,16 @@ impl Link {
     pub(crate) fn is_untold(&self, bytes: u64) -> bool {
         let lets_out = |it: &CongestionControl| it.lets_out(&self.carrier.fd, bytes);
         self.paced_to.is_none() && self.control.as_ref().is_some_and(lets_out)
+    }
+
+    /// Whether it sends nothing, and its congestion control has not been at work for long.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.control.as_ref().is_some_and(CongestionControl::is_at_rest)
+    }
+
+    /// What opens its window so that it can send so many bytes per second; `None` where it can, or nothing opens it.
+    pub(crate) fn words_to_open(&mut self, rate: u64) -> Option<Words> {
+        self.control.as_mut()?.words_to_open(&self.carrier.fd, rate)
     }
 
     /// Nothing is to be sent for now.

@@ -59,6 +59,9 @@ impl State {
         self.begin_beside(&mut link, answer);
         self.stats.connections += 1;
         self.note_presence(id);
+        if let Some(cluster) = self.paces.cluster_of(id) {
+            self.open_another(cluster, Instant::now());
+        }
         let has_more = link.carrier.has_readable();
         self.write_link(token, Box::new(link));
         // What came right behind the handshake: no event will tell of it.

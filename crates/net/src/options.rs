@@ -14,6 +14,7 @@ use nix::{getsockopt_impl, libc, setsockopt_impl, sockopt_impl};
 use socket2::SockRef;
 
 use crate::Congestion;
+use crate::opening::{Words, wanted};
 use crate::pace::Progress;
 
 sockopt_impl!(RtoMin, Both, libc::IPPROTO_TCP, TCP_RTO_MIN_US, u32);
@@ -173,6 +174,30 @@ impl CongestionControl {
         if !open(fd, &mut self.lacks_opener) {
             let _ = setsockopt(fd, TcpCongestion, own);
         }
+    }
+
+    /// Whether nothing is to be sent, and it is not the system's over a short path.
+    pub(crate) const fn is_at_rest(&self) -> bool {
+        self.own.is_some() && matches!(self.state, Control::Fresh | Control::Resting)
+    }
+
+    /// How many packets open the window of a connection at rest as far as they can, so that it sends so many bytes per second: it opens by one for
+    /// each that arrives, with the opener, and is not forgotten. `None` where it is wide enough, or there is no opener.
+    pub(crate) fn words_to_open(&mut self, fd: &OwnedFd, rate: u64) -> Option<Words> {
+        let info = TcpInfo::of(fd).ok().filter(|_| self.is_at_rest())?;
+        let path = Duration::from_micros(info.min_rtt.into());
+        let wanted = wanted(rate, path, info.snd_mss, SPARE_ALONE);
+        if is_short(&info, rate) || info.min_rtt == u32::MAX || info.snd_cwnd >= wanted {
+            return None;
+        }
+        if self.lacks_opener || self.state == Control::Fresh && !open(fd, &mut self.lacks_opener) {
+            return None;
+        }
+        self.state = Control::Resting;
+        let room = info.snd_cwnd.saturating_sub(info.unacked);
+        let round = Duration::from_micros(info.rtt.into()) * 5 / 4;
+        let count = room.min(wanted - info.snd_cwnd);
+        Some(Words { count, round })
     }
 
     /// Nothing is left to be sent for now.
@@ -550,6 +575,32 @@ mod tests {
         // At a rate for which that path is a long one the opener comes again, if there is one.
         control.work(&fd, FAST, usize::MAX, u64::MAX);
         assert_eq!(name(), opener);
+    }
+
+    #[test]
+    fn at_rest_a_window_is_opened_as_far_as_its_rate_needs_where_there_is_an_opener() {
+        let (mut stream, mut far, fd) = connected();
+        stream.write_all(&[0; 1000]).unwrap();
+        far.read_exact(&mut [0; 1000]).unwrap();
+        let has_opener = try_congestion_control(OPENER).is_ok();
+        let of = |wanted: Congestion, rate| {
+            CongestionControl::new(&fd, &wanted, FAST).words_to_open(&fd, rate)
+        };
+        // Any window covers a short path, and others than the opener do not open it.
+        assert_eq!(of(Congestion::Usual, 1000), None);
+        assert_eq!(of(Congestion::System, FAST), None);
+        assert_eq!(of(Congestion::Named("reno".to_owned()), FAST), None);
+        let window = TcpInfo::of(&fd).unwrap().snd_cwnd;
+        let words = of(Congestion::Usual, FAST);
+        assert_eq!(words.map(|words| words.count), has_opener.then_some(window));
+        // Who works opens it by that.
+        let mut control = CongestionControl::new(&fd, &Congestion::Usual, FAST);
+        assert!(control.is_at_rest());
+        control.work(&fd, FAST, usize::MAX, u64::MAX);
+        assert!(!control.is_at_rest());
+        assert_eq!(control.words_to_open(&fd, FAST), None);
+        control.rest(&fd);
+        assert_eq!(control.words_to_open(&fd, FAST).is_some(), has_opener);
     }
 
     #[test]

@@ -44,6 +44,8 @@ pub(crate) struct Paced {
     pub(crate) tells: u8,
     /// So much more went by claims than without since the last one, bytes.
     pub(crate) by_claims: i64,
+    /// A connection there was told of a rate: others will be, too.
+    pub(crate) has_spaced: bool,
 }
 
 /// What the kernel has of this peer's is to leave at another rate.
@@ -66,6 +68,7 @@ impl Paced {
             armed: None,
             tells: 0,
             by_claims: 0,
+            has_spaced: false,
         }
     }
 
@@ -392,6 +395,7 @@ impl State {
             link.written >= YOUNG && !pacer.is_unspaced() && !pacer.need_no_spacing(backlog);
         if link.paced_to.map_or(needs_spacing, is_other) {
             link.pace(Pace { told, rate, is_behind })?;
+            self.begin_opening(cluster, now);
         }
         Ok(Some(most))
     }

@@ -286,6 +286,7 @@ impl State {
                 Due::Leg(token) => self.leg_due(token),
                 Due::Register(relay) => self.register_due(relay),
                 Due::Turn(cluster) => self.turn_due(cluster),
+                Due::Open(cluster) => self.open_due(cluster),
                 Due::Step => self.step_due(),
                 Due::Look => self.look_due(),
                 Due::Pulse => self.pulse_due(),

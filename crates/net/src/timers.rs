@@ -33,6 +33,8 @@ pub(crate) enum Due {
     Register(usize),
     /// The next connection's turn to send towards this cluster.
     Turn(u16),
+    /// Windows of connections to this cluster that are at rest are opened further.
+    Open(u16),
     /// The next step of the rate broker here.
     Step,
     /// The next look at whether relays still answer.

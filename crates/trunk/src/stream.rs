@@ -119,6 +119,13 @@ impl Stream {
         self.queue.push(frame, payload, opening)
     }
 
+    /// Queues a [`Frame::Pong`] that nobody has asked for, which says nothing, on one connection. Nothing without that one.
+    pub fn pong(&mut self, strand: Strand) {
+        if let Some(at) = self.place(strand) {
+            self.standing[at].control.pong = true;
+        }
+    }
+
     /// Queues a [`Frame::Ping`] on every connection; it is lost with it.
     pub fn ping(&mut self) {
         self.standing.iter_mut().for_each(|standing| standing.control.ping = true);

@@ -31,6 +31,9 @@ enum Action {
         patience: Patience,
     },
     Ping,
+    Pong {
+        strand: Strand,
+    },
     Own {
         message: u64,
     },
@@ -66,6 +69,7 @@ fn action(strands: usize) -> impl Strategy<Value = (bool, Action)> {
         9 => (strand(), 0usize..400_000).prop_map(|(strand, count)| Action::Take { strand, count }),
         1 => prop::sample::select(&Patience::ALL).prop_map(|patience| Action::Tick { patience }),
         1 => Just(Action::Ping),
+        1 => strand().prop_map(|strand| Action::Pong { strand }),
         1 => (1u64..20).prop_map(|message| Action::Own { message }),
         1 => Just(Action::Say),
         1 => strand().prop_map(|strand| Action::Lose { strand }),
@@ -84,6 +88,7 @@ fn act(x: &mut Side, y: &mut Side, said: [&mut u64; 2], action: Action) {
         Action::Take { strand, count } => x.take(strand, count),
         Action::Tick { patience } => drop(x.stream.tick(patience)),
         Action::Ping => x.stream.ping(),
+        Action::Pong { strand } => x.stream.pong(strand),
         Action::Own { message } => x.stream.own_message(message),
         Action::Say => (*said[0], *said[1]) = (x.stream.expects(), y.stream.expects()),
         Action::Lose { strand } => lose(x, strand),
@@ -174,6 +179,22 @@ fn an_acknowledgement_rides_on_frames_and_else_waits_for_a_tick() {
     assert!(!b.stream.wants_tick(Patience::Brief), "the frame carried it");
     a.take(ONE, usize::MAX);
     assert!(a.stream.is_drained());
+}
+
+#[test]
+fn a_pong_that_nobody_has_asked_for_says_nothing() {
+    let (mut a, mut b) = (Side::new(Bounds::default()), Side::new(Bounds::default()));
+    connect_now(&mut a, &mut b, ONE);
+    a.stream.pong(Strand::new(1).unwrap());
+    assert!(!a.stream.wants_transmit(), "there is no such connection");
+    a.stream.pong(ONE);
+    a.stream.pong(ONE);
+    transmit(&mut a, &mut b, ONE, 1 << 20, usize::MAX);
+    let arriving = &b.lines[&ONE].arriving;
+    assert_eq!((arriving[0], arriving.len()), (Kind::Pong as u8, 24));
+    b.take(ONE, usize::MAX);
+    assert!(!a.stream.wants_transmit() && !b.stream.wants_transmit());
+    assert!(!b.stream.wants_tick(Patience::Brief) && a.stream.is_drained());
 }
 
 #[test]

@@ -213,7 +213,7 @@ fn what_the_window_of_a_short_path_lets_out_at_once_is_no_end_of_a_turn() {
 }
 
 /// It has had a turn and waits for the next one.
-fn wait_on(state: &mut State) {
+pub(crate) fn wait_on(state: &mut State) {
     let now = Instant::now();
     let pacer = &mut state.paces.get(1).unwrap().pacer;
     let ask = all_of(1 << 30);
