@@ -234,9 +234,9 @@ impl Link {
         self.paced_to.is_none() && self.control.as_ref().is_some_and(lets_out)
     }
 
-    /// Whether it sends nothing, and its congestion control has not been at work for long.
-    pub(crate) fn is_at_rest(&self) -> bool {
-        self.control.as_ref().is_some_and(CongestionControl::is_at_rest)
+    /// Whether it sends nothing, and its window may be too narrow for so many bytes per second.
+    pub(crate) fn is_narrow(&self, rate: u64) -> bool {
+        self.control.as_ref().is_some_and(|it| it.is_narrow(&self.carrier.fd, rate))
     }
 
     /// What opens its window so that it can send so many bytes per second; `None` where it can, or nothing opens it.

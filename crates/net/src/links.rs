@@ -60,7 +60,7 @@ impl State {
         self.stats.connections += 1;
         self.note_presence(id);
         if let Some(cluster) = self.paces.cluster_of(id) {
-            self.open_another(cluster, Instant::now());
+            self.open_another(cluster, id, Instant::now());
         }
         let has_more = link.carrier.has_readable();
         self.write_link(token, Box::new(link));

@@ -5,14 +5,15 @@
 //! has been seen to send what is spaced out, its connections to that cluster that are at rest send words that say nothing, each in a packet of its
 //! own, until their windows carry the rate: one connection after the other, as fast as the process may send.
 
+use std::collections::VecDeque;
 use std::io;
 use std::time::{Duration, Instant};
 
 use gridmpi_wire::ProcId;
 
-use crate::link::{Link, Most};
+use crate::link::{Left, Link, Most, Written};
 use crate::poller::{Interest, Token};
-use crate::state::{Peer, Socket, State};
+use crate::state::{Socket, State};
 use crate::timers::Due;
 
 /// In so many round trips a window of ten is one of [`MOST`], and some are lost.
@@ -21,8 +22,18 @@ const ROUNDS: u8 = 6;
 /// No window is opened further, segments: what follows is as fast from there.
 const MOST: u32 = 128;
 
-/// How long those are left alone whose process sends something there.
+/// How long those are left alone whose process sends something there: first, and most.
 const BUSY: Duration = Duration::from_millis(20);
+const BUSY_MOST: Duration = Duration::from_secs(1);
+
+/// The windows towards a cluster, once it has turned out that what goes there is spaced out.
+#[derive(Debug)]
+pub(crate) struct Narrow {
+    /// The peers whose connections are to be opened further, those that have waited longest first.
+    peers: VecDeque<ProcId>,
+    /// How long they are left alone next.
+    pause: Duration,
+}
 
 /// How far a connection's window has been opened.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +49,19 @@ pub(crate) struct Opening {
 pub(crate) struct Words {
     pub(crate) count: u32,
     pub(crate) round: Duration,
+}
+
+/// What is to be done next.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Next {
+    /// This one is opened further.
+    Open(ProcId, Token),
+    /// Words of all are on their way until then.
+    At(Instant),
+    /// Each has something to send.
+    Busy,
+    /// All are as wide as they are to be.
+    Done,
 }
 
 impl Opening {
@@ -56,84 +80,154 @@ pub(crate) fn wanted(rate: u64, round: Duration, segment: u32, spare: f64) -> u3
 impl State {
     /// What goes to this cluster is spaced out, it has turned out.
     pub(crate) fn begin_opening(&mut self, cluster: u16, now: Instant) {
-        if let Some(paced) = self.paces.get(cluster).filter(|paced| !paced.has_spaced) {
-            paced.has_spaced = true;
+        if self.paces.get(cluster).is_some_and(|paced| paced.narrow.is_none()) {
+            self.open_all(cluster, now);
+        }
+    }
+
+    /// Another rate counts for what is sent, perhaps: more may be wanted.
+    pub(crate) fn open_again(&mut self, now: Instant) {
+        for cluster in 0..self.paces.clusters() as u16 {
+            if self.paces.get(cluster).is_some_and(|paced| paced.narrow.is_some()) {
+                self.open_all(cluster, now);
+            }
+        }
+    }
+
+    fn open_all(&mut self, cluster: u16, now: Instant) {
+        let there = |&peer: &ProcId| self.paces.place_of(peer) == Some(cluster);
+        let peers = self.peers.keys().copied().filter(there).collect();
+        if let Some(paced) = self.paces.get(cluster) {
+            paced.narrow = Some(Narrow { peers, pause: BUSY });
             self.timers.move_to(now + BUSY, Due::Open(cluster));
         }
     }
 
     /// There is another connection to a peer of this cluster.
-    pub(crate) fn open_another(&mut self, cluster: u16, now: Instant) {
-        if self.paces.get(cluster).is_some_and(|paced| paced.has_spaced) {
+    pub(crate) fn open_another(&mut self, cluster: u16, peer: ProcId, now: Instant) {
+        if let Some(narrow) = self.narrow(cluster) {
+            narrow.peers.push_back(peer);
+            narrow.pause = BUSY;
             self.timers.move_to(now + BUSY, Due::Open(cluster));
         }
+    }
+
+    fn narrow(&mut self, cluster: u16) -> Option<&mut Narrow> {
+        self.paces.get(cluster)?.narrow.as_mut()
     }
 
     /// The next connection to this cluster is opened further, if one is left that is to be.
     pub(crate) fn open_due(&mut self, cluster: u16) {
         let now = Instant::now();
-        let Some((token, due)) = self.narrowest(cluster).filter(|_| !self.is_closing) else {
-            return;
-        };
-        let is_busy =
-            |paced: &mut crate::paces::Paced| paced.claims.has_some() || paced.pacer.has_waiting();
-        let next = if self.paces.get(cluster).is_some_and(is_busy) {
-            now + BUSY
-        } else if due > now {
-            due
-        } else {
-            now + self.open(cluster, token, now)
+        let next = match self.next_to_open(cluster, now) {
+            _ if self.is_closing => return,
+            Next::Done => return,
+            Next::Open(peer, token) => {
+                let took = self.open(cluster, token, now);
+                self.narrow(cluster).into_iter().for_each(|narrow| narrow.peers.push_back(peer));
+                now + took
+            }
+            Next::At(due) => due,
+            Next::Busy => now + self.narrow(cluster).map_or(BUSY_MOST, Narrow::leave_alone),
         };
         self.timers.move_to(next, Due::Open(cluster));
     }
 
-    /// The connection at rest whose last words have arrived first, and when they have.
-    fn narrowest(&mut self, cluster: u16) -> Option<(Token, Instant)> {
-        let lone = |(&id, peer): (&ProcId, &Peer)| {
-            let is_there = self.paces.place_of(id) == Some(cluster) && peer.links.len() == 1;
-            (is_there && self.endpoint.unwritten_bytes(id) == 0).then(|| peer.links[0].1)
-        };
-        let tokens: Vec<_> = self.peers.iter().filter_map(lone).collect();
-        let due = |token| match self.sockets.get(token) {
-            Some(Socket::Link(link)) if link.opening.rounds > 0 && link.is_at_rest() => {
-                Some((token, link.opening.arrived))
+    fn next_to_open(&mut self, cluster: u16, now: Instant) -> Next {
+        let Some(paced) = self.paces.get(cluster) else { return Next::Done };
+        let (is_busy, rate) = (paced.is_sending(), paced.pacer.rate() as u64);
+        let Some(narrow) = &mut paced.narrow else { return Next::Done };
+        if is_busy && !narrow.peers.is_empty() {
+            return Next::Busy;
+        }
+        let mut next = Next::Done;
+        for _ in 0..narrow.peers.len() {
+            let Some(peer) = self.narrow(cluster).and_then(|narrow| narrow.peers.pop_front())
+            else {
+                break;
+            };
+            match self.look_at(peer, rate, now) {
+                Next::Done => continue,
+                open @ Next::Open(..) => return open,
+                Next::At(due) if next == Next::Done => next = Next::At(due),
+                Next::Busy if !matches!(next, Next::At(_)) => next = Next::Busy,
+                _ => {}
             }
-            _ => None,
-        };
-        tokens.into_iter().filter_map(due).min_by_key(|&(_, due)| due)
+            self.narrow(cluster).into_iter().for_each(|narrow| narrow.peers.push_back(peer));
+        }
+        next
     }
 
-    /// Opens one further. How long what was sent for that takes at the process's rate.
+    /// What is to be done of one. Several connections to one peer share what there is, and those that have been at work are open.
+    fn look_at(&mut self, peer: ProcId, rate: u64, now: Instant) -> Next {
+        let links = self.peers.get(&peer).map_or(&[][..], |peer| &peer.links);
+        let [(_, token)] = *links else { return Next::Done };
+        let has_more = self.endpoint.unwritten_bytes(peer) > 0;
+        match self.sockets.get(token) {
+            Some(Socket::Link(_)) if has_more => Next::Busy,
+            Some(Socket::Link(link)) if link.opening.rounds == 0 || !link.is_narrow(rate) => {
+                Next::Done
+            }
+            Some(Socket::Link(link)) if link.opening.arrived > now => {
+                Next::At(link.opening.arrived)
+            }
+            Some(Socket::Link(_)) => Next::Open(peer, token),
+            _ => Next::Done,
+        }
+    }
+
+    /// Opens one further. How long what was sent for that takes of what the process may always have: others may send meanwhile.
     fn open(&mut self, cluster: u16, token: Token, now: Instant) -> Duration {
-        let Some(Socket::Link(mut link)) = self.sockets.take(token) else { return Duration::ZERO };
-        let rate = self.paces.get(cluster).map_or(0.0, |paced| paced.pacer.rate());
-        let Some(words) = link.words_to_open(rate as u64) else {
-            link.opening.rounds = 0;
-            self.sockets.put(token, Socket::Link(link));
+        let (Some(Socket::Link(mut link)), Some(paced)) =
+            (self.sockets.take(token), self.paces.get(cluster))
+        else {
             return Duration::ZERO;
         };
-        link.opening = Opening { rounds: link.opening.rounds - 1, arrived: now + words.round };
-        let before = link.written;
-        let result = self.say_nothing(&mut link, words.count);
-        let bytes =
-            link.on_wire((link.written - before) as usize) + words.count as usize * link.headers;
-        let left = if link.carrier.has_unsent() { Interest::ReadWrite } else { link.interest };
-        let result = result.and_then(|()| self.watch_link(token, &mut link, left));
+        let (rate, least) = (paced.pacer.rate() as u64, paced.least());
+        // It stays as it is where nothing would open it.
+        let words = link.words_to_open(rate);
+        let Words { count, round } = words.unwrap_or(Words { count: 0, round: Duration::ZERO });
+        let rounds = words.map_or(0, |_| link.opening.rounds - 1);
+        link.opening = Opening { rounds, arrived: now + round };
+        let (result, bytes) = self.say_nothing(&mut link, count);
+        let result = result.and_then(|left| {
+            let left = if left == Left::Nothing { link.interest } else { Interest::ReadWrite };
+            self.watch_link(token, &mut link, left)
+        });
         self.put_link(token, link, result);
         if let Some(paced) = self.paces.get(cluster) {
             paced.pacer.said(bytes, now);
         }
-        Duration::from_secs_f64(bytes as f64 / rate.max(1.0))
+        Duration::from_secs_f64(bytes as f64 / least.max(1.0))
     }
 
-    fn say_nothing(&mut self, link: &mut Link, count: u32) -> io::Result<()> {
+    /// Words, each in a packet of its own. Whether the last one has left, and what they are on the wire.
+    fn say_nothing(&mut self, link: &mut Link, count: u32) -> (io::Result<Left>, usize) {
+        let mut on_wire = 0;
         link.carrier.keep_apart(true);
-        let result = (0..count).try_for_each(|_| {
+        let mut left = Ok(Left::Nothing);
+        for _ in 0..count {
             self.endpoint.pong(link.peer, link.strand);
-            self.write_most(link, Most::Fair).map(drop)
-        });
+            let written = self.write_most(link, Most::Fair);
+            if let Ok(Written { bytes, .. }) = written {
+                on_wire += link.carrier.on_wire(bytes) + link.headers;
+            }
+            left = written.map(|written| written.left);
+            if !matches!(left, Ok(Left::Nothing)) {
+                break;
+            }
+        }
         link.carrier.keep_apart(false);
-        result
+        (left, on_wire)
+    }
+}
+
+impl Narrow {
+    /// Longer each time.
+    fn leave_alone(&mut self) -> Duration {
+        let pause = self.pause;
+        self.pause = (2 * pause).min(BUSY_MOST);
+        pause
     }
 }
 
@@ -174,6 +268,9 @@ mod tests {
         let mut end = meet(&mut state, (other, Strand::FIRST));
         state.flush();
         state.open_due(1);
+        assert_eq!(link(&mut state, other).written, 0, "nothing is spaced out yet");
+        state.begin_opening(1, Instant::now());
+        state.open_due(1);
         assert_eq!(link(&mut state, other).opening.rounds, ROUNDS - 1);
         let mut came = [0; 24];
         let before = link(&mut state, other).written;
@@ -188,11 +285,16 @@ mod tests {
         link(&mut state, other).opening.arrived += Duration::from_secs(60);
         state.open_due(1);
         assert_eq!(link(&mut state, other).written, before);
-        // While others have their turns nobody opens anything.
+        assert!(matches!(state.next_to_open(1, Instant::now()), Next::At(_)));
+        // While others have their turns nobody opens anything, and it is looked at ever less often.
         link(&mut state, other).opening.arrived = Instant::now();
         wait_on(&mut state);
-        state.open_due(1);
+        assert_eq!(state.next_to_open(1, Instant::now()), Next::Busy);
+        for _ in 0..9 {
+            state.open_due(1);
+        }
         assert_eq!(link(&mut state, other).written, before);
+        assert_eq!(state.narrow(1).unwrap().pause, BUSY_MOST);
     }
 
     #[test]
@@ -212,5 +314,9 @@ mod tests {
         assert!(!due(&mut state));
         let _another = meet(&mut state, (ProcId(1), Strand::FIRST));
         assert!(due(&mut state));
+        // Another rate may want more; one peer is looked at once.
+        state.open_again(Instant::now());
+        assert!(due(&mut state));
+        assert_eq!(state.narrow(1).unwrap().peers.len(), 2);
     }
 }

@@ -10,6 +10,7 @@ use gridmpi_wire::ProcId;
 
 use crate::Pacing;
 use crate::link::{Left, Link, Most, Pace, Written};
+use crate::opening::Narrow;
 use crate::options::{Outlook, outlook, progress};
 use crate::pace::{Ask, Lead, Pacer, Progress, SMALL, Slack, Turn, turn_time};
 use crate::poller::{Interest, Slots, Token};
@@ -44,8 +45,8 @@ pub(crate) struct Paced {
     pub(crate) tells: u8,
     /// So much more went by claims than without since the last one, bytes.
     pub(crate) by_claims: i64,
-    /// A connection there was told of a rate: others will be, too.
-    pub(crate) has_spaced: bool,
+    /// Once a connection there was told of a rate, since others will be, too.
+    pub(crate) narrow: Option<Narrow>,
 }
 
 /// What the kernel has of this peer's is to leave at another rate.
@@ -68,7 +69,7 @@ impl Paced {
             armed: None,
             tells: 0,
             by_claims: 0,
-            has_spaced: false,
+            narrow: None,
         }
     }
 
@@ -79,6 +80,16 @@ impl Paced {
         let counted = if self.claims.has_some() { counted } else { -counted };
         self.by_claims = self.by_claims.saturating_add(counted);
         self.claims.went(wire_bits(bytes as u64), now);
+    }
+
+    /// Whether something goes there, or waits for its turn.
+    pub(crate) fn is_sending(&mut self) -> bool {
+        self.claims.has_some() || self.pacer.has_waiting()
+    }
+
+    /// What the process may always send there, payload, bytes per second.
+    pub(crate) fn least(&self) -> f64 {
+        payload(self.claims.least().min(self.claims.rate()))
     }
 
     /// The claims have changed, perhaps. Whose turn it is, and how fast it may be now, if that is another rate.
@@ -255,7 +266,9 @@ impl State {
         for cluster in self.paces.take_unbounded() {
             self.let_go(cluster);
         }
-        self.follow_claims(Instant::now());
+        let now = Instant::now();
+        self.follow_claims(now);
+        self.open_again(now);
     }
 
     /// What goes to this cluster is paced no longer: nobody would name those who waited for their turn.

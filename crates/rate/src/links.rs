@@ -120,6 +120,9 @@ impl Links {
         now: Instant,
     ) -> Option<Rate> {
         let (estimate, told) = self.estimates.get_mut(&to)?;
+        // Those who send unasked are not seen: they are taken to do as the others.
+        let all = |segments: u64| (segments as f64 / self.left).round() as u64;
+        let seen = Seen { arrived: all(seen.arrived), resent: all(seen.resent), ..seen };
         let has_changed = estimate.see(seen, every, now);
         let worth = if told.words == 1 { WORTH_ANOTHER } else { WORTH_A_WORD };
         let is_worth = |found: &f64| !(1.0 / worth..worth).contains(&(found / told.rate));
@@ -212,7 +215,7 @@ impl Links {
             // One receiver of several may be slower than anybody has said.
             let is_ours = receivers.len() >= network.nodes_of(*to).min(2)
                 && !receivers.iter().any(|&node| is_full(node));
-            estimate.grant(rate, is_ours, now);
+            estimate.grant(rate / self.left, is_ours, now);
         }
     }
 
