@@ -524,6 +524,12 @@ impl Machine {
         self.interfaces.iter().find(has)
     }
 
+    /// A setting of the kernel's, by its name for `sysctl`; empty where that is not known.
+    #[must_use]
+    pub fn setting(&self, name: &str) -> &str {
+        self.settings.get(name).map_or("", String::as_str)
+    }
+
     /// A setting that is one number.
     #[must_use]
     pub fn number(&self, name: &str) -> Option<i64> {

@@ -82,6 +82,7 @@ pub(crate) struct Link {
     pub(crate) since: Instant,
     /// The peer is of another cluster.
     pub(crate) is_far: bool,
+    /// How far its window has been opened before it is needed.
     pub(crate) opening: Opening,
     /// Acknowledgements to it may wait for something to go with.
     pub(crate) may_hold: bool,
@@ -232,11 +233,6 @@ impl Link {
     pub(crate) fn is_untold(&self, bytes: u64) -> bool {
         let lets_out = |it: &CongestionControl| it.lets_out(&self.carrier.fd, bytes);
         self.paced_to.is_none() && self.control.as_ref().is_some_and(lets_out)
-    }
-
-    /// Whether it sends nothing, and its window may be too narrow for so many bytes per second.
-    pub(crate) fn is_narrow(&self, rate: u64) -> bool {
-        self.control.as_ref().is_some_and(|it| it.is_narrow(&self.carrier.fd, rate))
     }
 
     /// What opens its window so that it can send so many bytes per second; `None` where it can, or nothing opens it.

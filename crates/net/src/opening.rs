@@ -54,8 +54,8 @@ pub(crate) struct Words {
 /// What is to be done next.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Next {
-    /// This one is opened further.
-    Open(ProcId, Token),
+    /// This one is opened further, by these.
+    Open(Token, Words),
     /// Words of all are on their way until then.
     At(Instant),
     /// Each has something to send.
@@ -122,11 +122,7 @@ impl State {
         let next = match self.next_to_open(cluster, now) {
             _ if self.is_closing => return,
             Next::Done => return,
-            Next::Open(peer, token) => {
-                let took = self.open(cluster, token, now);
-                self.narrow(cluster).into_iter().for_each(|narrow| narrow.peers.push_back(peer));
-                now + took
-            }
+            Next::Open(token, words) => now + self.open(cluster, token, words, now),
             Next::At(due) => due,
             Next::Busy => now + self.narrow(cluster).map_or(BUSY_MOST, Narrow::leave_alone),
         };
@@ -146,14 +142,16 @@ impl State {
             else {
                 break;
             };
-            match self.look_at(peer, rate, now) {
-                Next::Done => continue,
-                open @ Next::Open(..) => return open,
-                Next::At(due) if next == Next::Done => next = Next::At(due),
-                Next::Busy if !matches!(next, Next::At(_)) => next = Next::Busy,
-                _ => {}
+            let found = self.look_at(peer, rate, now);
+            if found == Next::Done {
+                continue;
             }
             self.narrow(cluster).into_iter().for_each(|narrow| narrow.peers.push_back(peer));
+            next = match (found, next) {
+                (Next::Open(..), _) => return found,
+                (Next::Busy, Next::At(_)) | (Next::At(_), Next::At(_)) => next,
+                _ => found,
+            };
         }
         next
     }
@@ -162,43 +160,31 @@ impl State {
     fn look_at(&mut self, peer: ProcId, rate: u64, now: Instant) -> Next {
         let links = self.peers.get(&peer).map_or(&[][..], |peer| &peer.links);
         let [(_, token)] = *links else { return Next::Done };
-        let has_more = self.endpoint.unwritten_bytes(peer) > 0;
-        match self.sockets.get(token) {
-            Some(Socket::Link(_)) if has_more => Next::Busy,
-            Some(Socket::Link(link)) if link.opening.rounds == 0 || !link.is_narrow(rate) => {
-                Next::Done
-            }
-            Some(Socket::Link(link)) if link.opening.arrived > now => {
-                Next::At(link.opening.arrived)
-            }
-            Some(Socket::Link(_)) => Next::Open(peer, token),
-            _ => Next::Done,
+        let Some(Socket::Link(link)) = self.sockets.get(token) else { return Next::Done };
+        if self.endpoint.unwritten_bytes(peer) > 0 {
+            return Next::Busy;
+        }
+        match link.opening {
+            Opening { rounds: 0, .. } => Next::Done,
+            Opening { arrived, .. } if arrived > now => Next::At(arrived),
+            // It stays as it is where nothing would open it.
+            _ => link.words_to_open(rate).map_or(Next::Done, |words| Next::Open(token, words)),
         }
     }
 
     /// Opens one further. How long what was sent for that takes of what the process may always have: others may send meanwhile.
-    fn open(&mut self, cluster: u16, token: Token, now: Instant) -> Duration {
-        let (Some(Socket::Link(mut link)), Some(paced)) =
-            (self.sockets.take(token), self.paces.get(cluster))
-        else {
-            return Duration::ZERO;
-        };
-        let (rate, least) = (paced.pacer.rate() as u64, paced.least());
-        // It stays as it is where nothing would open it.
-        let words = link.words_to_open(rate);
-        let Words { count, round } = words.unwrap_or(Words { count: 0, round: Duration::ZERO });
-        let rounds = words.map_or(0, |_| link.opening.rounds - 1);
-        link.opening = Opening { rounds, arrived: now + round };
-        let (result, bytes) = self.say_nothing(&mut link, count);
+    fn open(&mut self, cluster: u16, token: Token, words: Words, now: Instant) -> Duration {
+        let Some(Socket::Link(mut link)) = self.sockets.take(token) else { return Duration::ZERO };
+        link.opening = Opening { rounds: link.opening.rounds - 1, arrived: now + words.round };
+        let (result, bytes) = self.say_nothing(&mut link, words.count);
         let result = result.and_then(|left| {
             let left = if left == Left::Nothing { link.interest } else { Interest::ReadWrite };
             self.watch_link(token, &mut link, left)
         });
         self.put_link(token, link, result);
-        if let Some(paced) = self.paces.get(cluster) {
-            paced.pacer.said(bytes, now);
-        }
-        Duration::from_secs_f64(bytes as f64 / least.max(1.0))
+        let Some(paced) = self.paces.get(cluster) else { return Duration::ZERO };
+        paced.pacer.said(bytes, now);
+        Duration::from_secs_f64(bytes as f64 / paced.least().max(1.0))
     }
 
     /// Words, each in a packet of its own. Whether the last one has left, and what they are on the wire.
@@ -235,7 +221,7 @@ impl Narrow {
 mod tests {
     use super::*;
     use crate::options::try_congestion_control;
-    use crate::paces::tests::{meet, state_among, wait_on};
+    use crate::paces::tests::{link, meet, state_among, wait_on};
     use gridmpi_sock::TcpInfo;
     use gridmpi_wire::Strand;
     use std::io::Read as _;
@@ -249,12 +235,6 @@ mod tests {
         assert_eq!(wanted(5_000_000, round, 1448, 1.25), 87);
         assert_eq!(wanted(u64::MAX, round, 1448, 1.25), MOST);
         assert_eq!(wanted(u64::MAX, Duration::ZERO, 0, 1.25), 0);
-    }
-
-    fn link(state: &mut State, peer: ProcId) -> &mut Link {
-        let (_, token) = state.peers[&peer].links[0];
-        let Some(Socket::Link(link)) = state.sockets.get(token) else { panic!("it is lost") };
-        link
     }
 
     #[test]

@@ -176,28 +176,19 @@ impl CongestionControl {
         }
     }
 
-    /// Whether nothing is to be sent, and the window is too narrow for so many bytes per second and can be opened.
-    pub(crate) fn is_narrow(&self, fd: &OwnedFd, rate: u64) -> bool {
-        self.lacks(fd, rate).is_some()
-    }
-
-    /// The segments that the window of a connection at rest lacks, and what the kernel says of it; `None` where nothing opens it, too.
-    fn lacks(&self, fd: &OwnedFd, rate: u64) -> Option<(u32, TcpInfo)> {
+    /// How many packets open the window of a connection at rest as far as they can, so that it sends so many bytes per second: it opens by one for
+    /// each that arrives, with the opener, and is not forgotten. `None` where it is wide enough, or there is no opener.
+    pub(crate) fn words_to_open(&mut self, fd: &OwnedFd, rate: u64) -> Option<Words> {
         let is_at_rest = matches!(self.state, Control::Fresh | Control::Resting);
         if !is_at_rest || self.own.is_none() || self.lacks_opener {
             return None;
         }
         let info = TcpInfo::of(fd).ok().filter(|info| info.min_rtt != u32::MAX)?;
         let path = Duration::from_micros(info.min_rtt.into());
-        let wanted = wanted(rate, path, info.snd_mss, SPARE_ALONE);
-        let lacks = wanted.saturating_sub(info.snd_cwnd);
-        (lacks > 0 && !is_short(&info, rate)).then_some((lacks, info))
-    }
-
-    /// How many packets open the window of a connection at rest as far as they can, so that it sends so many bytes per second: it opens by one for
-    /// each that arrives, with the opener, and is not forgotten. `None` where it is wide enough, or there is no opener.
-    pub(crate) fn words_to_open(&mut self, fd: &OwnedFd, rate: u64) -> Option<Words> {
-        let (lacks, info) = self.lacks(fd, rate)?;
+        let lacks = wanted(rate, path, info.snd_mss, SPARE_ALONE).saturating_sub(info.snd_cwnd);
+        if lacks == 0 || is_short(&info, rate) {
+            return None;
+        }
         if self.state == Control::Fresh && !open(fd, &mut self.lacks_opener) {
             return None;
         }
@@ -602,9 +593,9 @@ mod tests {
         assert_eq!(words.map(|words| words.count), has_opener.then_some(window));
         // Who works opens it by that.
         let mut control = CongestionControl::new(&fd, &Congestion::Usual, FAST);
-        assert!(control.is_narrow(&fd, FAST) && !control.is_narrow(&fd, 1000));
+        assert_eq!(control.words_to_open(&fd, 1000), None);
+        assert_eq!(control.words_to_open(&fd, FAST).is_some(), has_opener);
         control.work(&fd, FAST, usize::MAX, u64::MAX);
-        assert!(!control.is_narrow(&fd, FAST));
         assert_eq!(control.words_to_open(&fd, FAST), None);
         control.rest(&fd);
         assert_eq!(control.words_to_open(&fd, FAST).is_some(), has_opener);

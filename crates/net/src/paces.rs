@@ -205,9 +205,7 @@ impl Paces {
     pub(crate) fn cycle(&self, peer: ProcId) -> Duration {
         let paced =
             self.cluster_of(peer).and_then(|cluster| self.paced[usize::from(cluster)].as_ref());
-        paced.map_or(Duration::ZERO, |Paced { claims, .. }| {
-            turn_time(payload(claims.least().min(claims.rate()))).saturating_mul(self.count)
-        })
+        paced.map_or(Duration::ZERO, |paced| turn_time(paced.least()).saturating_mul(self.count))
     }
 
     /// What this process may send to each cluster, bits per second.

@@ -421,8 +421,7 @@ impl Broker {
             }
             for &node in &more {
                 let part = if loads[&node].senders > 1 { parts.receivers } else { 1.0 };
-                let bound = Rate::from_bits_per_second(capacity(node) * part);
-                network.set_inward(node, bound.unwrap_or_else(|| self.network.inward(node)));
+                network.set_inward(node, self.network.inward(node).scaled(part));
             }
             binding.extend(more);
         };

@@ -207,8 +207,7 @@ impl Claims {
         let said = self.said.unwrap_or(link).bits_per_second();
         // Endless ones are alike.
         let left = (link.bits_per_second() / said).min(1.0);
-        let fair = Rate::from_bits_per_second(self.fair.bits_per_second() * left);
-        self.least = fair.unwrap_or(self.fair).min(rate);
+        self.least = self.fair.scaled(left).min(rate);
         if let Some(path) = &mut self.path {
             path.link = link;
         }
@@ -450,12 +449,12 @@ impl Claims {
     /// held, what it always may, or what this process may begin with where that is more.
     #[must_use]
     pub fn node_rate(&self, mates: usize) -> Rate {
-        let all = |rate: Rate| Rate::from_bits_per_second(rate.bits_per_second() * mates as f64);
+        let all = |rate: Rate| rate.scaled(mates as f64);
         let rate = self.rate();
         match (self.held, self.granted) {
-            (Some(held), _) => all(held).unwrap_or(held),
+            (Some(held), _) => all(held),
             (None, Some(Grant { node, .. })) => node.max(rate),
-            (None, None) => all(self.least).unwrap_or(self.least).max(rate),
+            (None, None) => all(self.least).max(rate),
         }
     }
 
@@ -519,7 +518,7 @@ impl Claims {
 
 /// So much more.
 fn ahead(rate: Rate) -> Rate {
-    Rate::from_bits_per_second(rate.bits_per_second() * AHEAD).unwrap_or(rate)
+    rate.scaled(AHEAD)
 }
 
 #[cfg(test)]

@@ -87,7 +87,7 @@ pub(super) fn alone(machine: &Machine) -> Option<Finding> {
 /// The same setting with a larger end.
 fn sysctl(machine: &Machine, name: &str, needed: u64) -> String {
     let wanted = needed.div_ceil(STEP).saturating_mul(STEP);
-    let now = machine.settings.get(name).map_or("", String::as_str);
+    let now = machine.setting(name);
     let mut words: Vec<&str> = now.split(' ').collect();
     words.pop();
     format!("sysctl -w {name}=\"{} {wanted}\"", words.join(" "))

@@ -217,9 +217,8 @@ fn lacks(list: &str, name: &str) -> bool {
 
 fn congestion(machine: &Machine) -> Vec<Finding> {
     let place = || Place::at(&machine.node);
-    let setting = |name: &str| machine.settings.get(name).map_or("", String::as_str);
-    let [available, allowed] = [AVAILABLE, ALLOWED].map(setting);
-    let now = setting("net.ipv4.tcp_congestion_control");
+    let [available, allowed] = [AVAILABLE, ALLOWED].map(|name| machine.setting(name));
+    let now = machine.setting("net.ipv4.tcp_congestion_control");
     let mut all = Vec::new();
     if let Some(name) = &machine.congestion {
         let what =
@@ -239,7 +238,7 @@ fn congestion(machine: &Machine) -> Vec<Finding> {
         }
     }
     if !now.is_empty() {
-        let queue = setting("net.core.default_qdisc");
+        let queue = machine.setting("net.core.default_qdisc");
         let evidence = format!(
             "{now}; available: {available}; new interfaces queue by {}",
             if queue.is_empty() { "the kernel's own choice" } else { queue }
@@ -251,8 +250,7 @@ fn congestion(machine: &Machine) -> Vec<Finding> {
 
 /// Whether what keeps windows over pauses can be had.
 fn opener(machine: &Machine, facts: &Facts) -> Option<Finding> {
-    let setting = |name: &str| machine.settings.get(name).map_or("", String::as_str);
-    let [available, allowed] = [AVAILABLE, ALLOWED].map(setting);
+    let [available, allowed] = [AVAILABLE, ALLOWED].map(|name| machine.setting(name));
     let is_of = |link: &Link| link.between.contains(&machine.node.cluster);
     // Where no job is looked at there may be one.
     let has_links = facts.links.is_empty() || facts.links.iter().any(is_of);

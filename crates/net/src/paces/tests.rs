@@ -98,7 +98,7 @@ fn with_broker_over(
     (state, ends, [broker, far])
 }
 
-fn link(state: &mut State, peer: ProcId) -> &mut Link {
+pub(crate) fn link(state: &mut State, peer: ProcId) -> &mut Link {
     let (_, token) = state.peers[&peer].links[0];
     let Some(Socket::Link(link)) = state.sockets.get(token) else { panic!("it is lost") };
     link
