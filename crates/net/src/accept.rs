@@ -10,7 +10,7 @@ use rustix::net::SocketFlags;
 use socket2::Socket as RawSocket;
 
 use crate::DialError;
-use crate::carrier::Carrier;
+use crate::carrier::{Carrier, Packets};
 use crate::dial::{nonce, prepare};
 use crate::handshake::{Answer, AnswerStep, Proven};
 use crate::link::{peek, received};
@@ -258,7 +258,12 @@ impl State {
                 AnswerStep::More => {}
                 AnswerStep::Send(challenge) => {
                     pending.hello = Some(Instant::now());
+                    if let Some(from) = pending.answer.from() {
+                        self.open_by_handshake(&mut pending.carrier, from, false);
+                    }
                     pending.carrier.write_all(&challenge).map_err(DialError::Io)?;
+                    // TLS answers right behind that.
+                    pending.carrier.packets = Packets::Full;
                 }
                 AnswerStep::Refuse(challenge) => {
                     pending.carrier.write_all(&challenge).map_err(DialError::Io)?;
@@ -318,6 +323,7 @@ impl State {
             return;
         }
         let welcome = proven.welcome(&self.us, verdict, expects);
+        self.open_by_handshake(&mut pending.carrier, id, true);
         if pending.carrier.write_all(&welcome).is_err() {
             self.endpoint.disconnected(id, strand);
             self.redial(id, false);

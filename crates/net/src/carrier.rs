@@ -27,8 +27,19 @@ const TLS_BESIDE: usize = 5 + 1 + 16;
 pub(crate) struct Carrier {
     pub(crate) fd: OwnedFd,
     over: Over,
-    /// What is written goes in packets of its own.
-    is_apart: bool,
+    /// How what is sent from now on becomes packets.
+    pub(crate) packets: Packets,
+}
+
+/// How what is sent becomes packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Packets {
+    /// As full as they can be.
+    Full,
+    /// What is sent at a time goes in one of its own, even if the last has not left.
+    Apart,
+    /// The same, and what is sent at a time is divided into so many, at most.
+    Many(u32),
 }
 
 /// What is on the socket.
@@ -56,7 +67,7 @@ impl fmt::Debug for Tls {
 impl Carrier {
     /// The socket as it is.
     pub(crate) fn bare(fd: OwnedFd) -> Self {
-        Self { fd, over: Over::Nothing, is_apart: false }
+        Self { fd, over: Over::Nothing, packets: Packets::Full }
     }
 
     /// From here on it is TLS, and we have dialled: says the first word.
@@ -138,18 +149,20 @@ impl Carrier {
     /// Reads as much as there is and fits. 0 is the end; less than fits means that there is no more now, unless
     /// [`Self::may_have_more`].
     pub(crate) fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let out = Out { fd: &self.fd, packets: self.packets };
         match &mut self.over {
             Over::Nothing => Ok(rustix::net::recv(&self.fd, into, RecvFlags::empty())?.0),
-            Over::Tls(tls) => tls.read(&self.fd, into, true),
+            Over::Tls(tls) => tls.read(out, into, true),
             Over::Checked(checked) => checked.read(&self.fd, into, true),
         }
     }
 
     /// The same, but only what [`Self::has_readable`] speaks of.
     pub(crate) fn read_rest(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let out = Out { fd: &self.fd, packets: self.packets };
         match &mut self.over {
             Over::Nothing => Err(io::ErrorKind::WouldBlock.into()),
-            Over::Tls(tls) => tls.read(&self.fd, into, false),
+            Over::Tls(tls) => tls.read(out, into, false),
             Over::Checked(checked) => checked.read(&self.fd, into, false),
         }
     }
@@ -157,26 +170,22 @@ impl Carrier {
     /// [`Self::read`] into several places, in order. What lies in them may be wrong as long as they are not filled, if it
     /// [is checked](Self::is_checked).
     pub(crate) fn read_vectored(&mut self, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        let out = Out { fd: &self.fd, packets: self.packets };
         match &mut self.over {
             Over::Nothing => Ok(rustix::io::readv(&self.fd, slices)?),
-            Over::Tls(tls) => tls.read_vectored(&self.fd, slices),
+            Over::Tls(tls) => tls.read_vectored(out, slices),
             Over::Checked(checked) => checked.read_vectored(&self.fd, slices),
         }
     }
 
     /// Hands over as much as goes now.
     pub(crate) fn write(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        let out = Out { fd: &self.fd, is_apart: self.is_apart };
+        let out = Out { fd: &self.fd, packets: self.packets };
         match &mut self.over {
             Over::Nothing => out.send(slices),
             Over::Tls(tls) => tls.write(out, slices),
             Over::Checked(checked) => checked.write(out, slices),
         }
-    }
-
-    /// What is written from now on goes in packets of its own each time, or no longer.
-    pub(crate) fn keep_apart(&mut self, is_apart: bool) {
-        self.is_apart = is_apart;
     }
 
     /// Hands over the whole of a short message; the buffer of a new socket takes it.
@@ -187,16 +196,17 @@ impl Carrier {
 
     /// Sends what has been handed over, as far as it goes now.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
+        let out = Out { fd: &self.fd, packets: self.packets };
         match &mut self.over {
             Over::Nothing => Ok(()),
-            Over::Tls(tls) => tls.flush(Out::usual(&self.fd)),
-            Over::Checked(checked) => checked.flush(Out::usual(&self.fd)),
+            Over::Tls(tls) => tls.flush(out),
+            Over::Checked(checked) => checked.flush(out),
         }
     }
 }
 
 impl Tls {
-    fn read(&mut self, fd: &OwnedFd, into: &mut [u8], from_socket: bool) -> io::Result<usize> {
+    fn read(&mut self, out: Out<'_>, into: &mut [u8], from_socket: bool) -> io::Result<usize> {
         let mut count = 0;
         while count < into.len() {
             if self.readable > 0 {
@@ -208,7 +218,7 @@ impl Tls {
             if !from_socket || (count > 0 && self.is_drained) {
                 break;
             }
-            match self.take_in(fd) {
+            match self.take_in(out) {
                 Ok(true) => {}
                 Ok(false) => return Ok(count),
                 Err(error) if count > 0 && error.kind() == io::ErrorKind::WouldBlock => break,
@@ -222,11 +232,11 @@ impl Tls {
         }
     }
 
-    fn read_vectored(&mut self, fd: &OwnedFd, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+    fn read_vectored(&mut self, out: Out<'_>, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         let mut count = 0;
         for slice in slices.iter_mut().filter(|slice| !slice.is_empty()) {
             let from_socket = count == 0 || !self.is_drained;
-            match self.read(fd, slice, from_socket) {
+            match self.read(out, slice, from_socket) {
                 Ok(0) => break,
                 Ok(got) => {
                     count += got;
@@ -243,8 +253,8 @@ impl Tls {
     }
 
     /// Reads from the socket once and decrypts. Whether there may be more.
-    fn take_in(&mut self, fd: &OwnedFd) -> io::Result<bool> {
-        let mut bare = Bare { out: Out::usual(fd), came_short: false };
+    fn take_in(&mut self, out: Out<'_>) -> io::Result<bool> {
+        let mut bare = Bare { out, came_short: false };
         let came = self.connection.read_tls(&mut bare)?;
         self.is_drained = bare.came_short;
         if came == 0 {
@@ -252,7 +262,7 @@ impl Tls {
         }
         let state = self.connection.process_new_packets();
         // Also what tells the other side what is wrong with it.
-        let flushed = self.flush(Out::usual(fd));
+        let flushed = self.flush(out);
         let state = state
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, format!("TLS: {error}")))?;
         flushed?;
@@ -324,27 +334,109 @@ impl Write for Bare<'_> {
 #[derive(Clone, Copy)]
 pub(crate) struct Out<'a> {
     fd: &'a OwnedFd,
-    /// What is sent next begins another packet, even if this one has not left.
-    is_apart: bool,
+    packets: Packets,
 }
 
 impl<'a> Out<'a> {
-    /// Packets are as full as they can be.
+    #[cfg(test)]
     pub(crate) const fn usual(fd: &'a OwnedFd) -> Self {
-        Self { fd, is_apart: false }
+        Self { fd, packets: Packets::Full }
     }
 
     /// `writev` without SIGPIPE.
     pub(crate) fn send(self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self.packets {
+            Packets::Full => self.send_with(SendFlags::empty(), slices),
+            Packets::Apart => self.send_with(SendFlags::EOR, slices),
+            Packets::Many(most) => self.send_divided(slices, most as usize),
+        }
+    }
+
+    fn send_with(self, flags: SendFlags, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         let mut control = SendAncillaryBuffer::default();
-        let ends = if self.is_apart { SendFlags::EOR } else { SendFlags::empty() };
-        Ok(rustix::net::sendmsg(self.fd, slices, &mut control, SendFlags::NOSIGNAL | ends)?)
+        Ok(rustix::net::sendmsg(self.fd, slices, &mut control, SendFlags::NOSIGNAL | flags)?)
+    }
+
+    fn send_divided(self, slices: &[IoSlice<'_>], most: usize) -> io::Result<usize> {
+        let all: usize = slices.iter().map(|slice| slice.len()).sum();
+        // Each slice may have a shorter one at its end.
+        let piece = all.div_ceil(most.saturating_sub(slices.len()).max(1)).max(1);
+        let mut sent = 0;
+        for part in slices.iter().flat_map(|slice| slice.chunks(piece)) {
+            match self.send_with(SendFlags::EOR, &[IoSlice::new(part)]) {
+                Ok(count) if count == part.len() => sent += count,
+                Ok(count) => return Ok(sent + count),
+                // Told again by the next call.
+                Err(_) if sent > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(sent)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gridmpi_sock::TcpInfo;
+    use gridmpi_wire::JobKey;
+    use std::net::{TcpListener, TcpStream};
+
+    fn connected() -> [Carrier; 2] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        [near, listener.accept().unwrap().0].map(|end| {
+            end.set_nonblocking(true).unwrap();
+            end.set_nodelay(true).unwrap();
+            Carrier::bare(end.into())
+        })
+    }
+
+    fn came_in(carrier: &Carrier) -> u32 {
+        TcpInfo::of(&carrier.fd).unwrap().data_segs_in
+    }
+
+    #[test]
+    fn what_is_sent_is_divided_into_so_many_packets_at_most_and_arrives_as_it_was() {
+        for (lens, most) in [(&[97][..], 8), (&[1, 0, 60, 36], 8), (&[3], 20), (&[5, 5, 5], 2)] {
+            let [mut near, mut far] = connected();
+            near.packets = Packets::Many(most);
+            let pieces: Vec<Vec<u8>> = lens.iter().map(|&len| (0..len).collect()).collect();
+            let slices: Vec<_> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
+            let all = pieces.concat();
+            assert_eq!(near.write(&slices).unwrap(), all.len());
+            let packets = came_in(&far);
+            assert!((2..=most.max(lens.len() as u32)).contains(&packets), "{lens:?}: {packets}");
+            let mut came = [0; 100];
+            assert_eq!(far.read(&mut came).unwrap(), all.len());
+            assert_eq!(came[..all.len()], all);
+            near.packets = Packets::Full;
+            near.write(&slices).unwrap();
+            assert_eq!(came_in(&far), packets + 1);
+        }
+    }
+
+    #[test]
+    fn tls_begins_in_many_packets_as_in_few() {
+        let security = Security::of_job([7; 16], &JobKey::new([9; 32])).unwrap();
+        let [mut near, mut far] = connected();
+        near.secure_dialled(&security).unwrap();
+        far.secure_accepted(&security).unwrap();
+        near.packets = Packets::Many(18);
+        near.write_all(b"proof").unwrap();
+        let before = came_in(&far);
+        let mut came = [0; 9];
+        let mut read = |carrier: &mut Carrier| match carrier.read(&mut came) {
+            Ok(count) => Some(came[..count].to_vec()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+            Err(error) => panic!("{error}"),
+        };
+        // What TLS says goes between reads, in three turns.
+        assert_eq!((read(&mut far), read(&mut near)), (None, None));
+        assert_eq!(read(&mut far).as_deref(), Some(&b"proof"[..]));
+        let packets = came_in(&far) - before;
+        assert!((9..=18).contains(&packets), "{packets}");
+    }
 
     #[test]
     fn what_is_written_and_what_is_on_the_wire() {

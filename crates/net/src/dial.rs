@@ -14,7 +14,7 @@ use rustix::net::{RecvFlags, SendFlags, recv};
 use socket2::{Domain, Protocol, SockRef, Socket as RawSocket, Type};
 
 use crate::attempt::{Attempt, Stage};
-use crate::carrier::Carrier;
+use crate::carrier::{Carrier, Packets};
 use crate::crossing::Deference;
 use crate::failure::Target;
 use crate::handshake::{Ask, AskStep, Claim};
@@ -395,6 +395,7 @@ impl State {
                         AskStep::More => {}
                         AskStep::Send(proof) => {
                             attempt.proven = Some(Instant::now());
+                            self.open_by_handshake(&mut attempt.carrier, attempt.peer, false);
                             attempt.carrier.write_all(&proof).map_err(DialError::Io)?;
                         }
                         AskStep::Welcomed(resume) => return Ok(Some(resume)),
@@ -405,7 +406,7 @@ impl State {
     }
 
     /// The connection is made: the first words on it.
-    fn greet(&self, attempt: &mut Attempt) -> Result<Stage, DialError> {
+    fn greet(&mut self, attempt: &mut Attempt) -> Result<Stage, DialError> {
         match attempt.target {
             Target::Direct(_) => Ok(Stage::Handshake(self.say_hello(attempt)?)),
             Target::Relay(_) => {
@@ -420,10 +421,13 @@ impl State {
 
     /// The first words to the peer itself. TLS begins right behind the hello, which saves a round trip; its answer does behind the
     /// challenge.
-    fn say_hello(&self, attempt: &mut Attempt) -> Result<Ask, DialError> {
+    fn say_hello(&mut self, attempt: &mut Attempt) -> Result<Ask, DialError> {
         let (ask, hello) = Ask::new(&self.us, attempt.peer, nonce()?);
         attempt.asked = Instant::now();
+        self.open_by_handshake(&mut attempt.carrier, attempt.peer, false);
         attempt.carrier.write_all(&hello).map_err(DialError::Io)?;
+        // What TLS begins with, in clear, is as everybody's.
+        attempt.carrier.packets = Packets::Full;
         if let Some(security) = &self.config.security
             && self.must_be_secure(attempt.peer)
         {
@@ -435,7 +439,7 @@ impl State {
     }
 
     /// Goes on at the relay. Whether there may be more to read.
-    fn leg_of_attempt(&self, attempt: &mut Attempt) -> Result<bool, DialError> {
+    fn leg_of_attempt(&mut self, attempt: &mut Attempt) -> Result<bool, DialError> {
         let asker = self.asker().ok_or(DialError::Closed)?;
         let (Stage::Leg(ask) | Stage::Opening(ask, _)) = &mut attempt.stage else {
             return Ok(true);

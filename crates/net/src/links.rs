@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use gridmpi_engine::PeerMisbehaved;
 use gridmpi_wire::{ProcId, Strand};
 
-use crate::carrier::Carrier;
+use crate::carrier::{Carrier, Packets};
 use crate::link::{Link, Read};
 use crate::losses::PAUSE_MOST;
 use crate::options::{
@@ -32,9 +32,10 @@ impl State {
     pub(crate) fn establish(
         &mut self,
         (id, strand): (ProcId, Strand),
-        carrier: Carrier,
+        mut carrier: Carrier,
         Met { address, answer }: Met,
     ) {
+        carrier.packets = Packets::Full;
         self.end_dial(id, strand);
         let token = self.sockets.reserve();
         if let Err(error) = self.poller.add(&carrier.fd, token, Interest::Read) {

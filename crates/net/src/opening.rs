@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 
 use gridmpi_wire::ProcId;
 
+use crate::carrier::{Carrier, Packets};
 use crate::link::{Left, Link, Most, Written};
+use crate::options::packets_to_open;
 use crate::poller::{Interest, Token};
 use crate::state::{Socket, State};
 use crate::timers::Due;
@@ -112,6 +114,14 @@ impl State {
         }
     }
 
+    /// What a handshake says next, perhaps as its last word, opens the window of the connection that is being made, if what will go there needs it.
+    pub(crate) fn open_by_handshake(&mut self, carrier: &mut Carrier, peer: ProcId, is_last: bool) {
+        let paced = self.paces.cluster_of(peer).and_then(|cluster| self.paces.get(cluster));
+        let rate = paced.map(|paced| paced.pacer.rate() as u64);
+        let many = rate.and_then(|rate| packets_to_open(&carrier.fd, rate, is_last));
+        carrier.packets = many.map_or(Packets::Full, Packets::Many);
+    }
+
     fn narrow(&mut self, cluster: u16) -> Option<&mut Narrow> {
         self.paces.get(cluster)?.narrow.as_mut()
     }
@@ -190,7 +200,7 @@ impl State {
     /// Words, each in a packet of its own. Whether the last one has left, and what they are on the wire.
     fn say_nothing(&mut self, link: &mut Link, count: u32) -> (io::Result<Left>, usize) {
         let mut on_wire = 0;
-        link.carrier.keep_apart(true);
+        link.carrier.packets = Packets::Apart;
         let mut left = Ok(Left::Nothing);
         for _ in 0..count {
             self.endpoint.pong(link.peer, link.strand);
@@ -203,7 +213,7 @@ impl State {
                 break;
             }
         }
-        link.carrier.keep_apart(false);
+        link.carrier.packets = Packets::Full;
         (left, on_wire)
     }
 }
@@ -220,11 +230,13 @@ impl Narrow {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::links::Met;
     use crate::options::try_congestion_control;
     use crate::paces::tests::{link, meet, state_among, wait_on};
     use gridmpi_sock::TcpInfo;
     use gridmpi_wire::Strand;
     use std::io::Read as _;
+    use std::net::{TcpListener, TcpStream};
     use std::os::fd::OwnedFd;
 
     #[test]
@@ -275,6 +287,35 @@ mod tests {
         }
         assert_eq!(link(&mut state, other).written, before);
         assert_eq!(state.narrow(1).unwrap().pause, BUSY_MOST);
+    }
+
+    #[test]
+    fn a_handshake_opens_the_window_of_a_long_path_and_what_follows_it_does_not_wait() {
+        // As above, loopback is a long path to the other cluster; it is paced, ours is not.
+        let mut state = state_among(vec![0, 1, 0], 1e16);
+        let [ours, other] = [2, 1].map(ProcId);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let _far = listener.accept().unwrap();
+        let mut carrier = Carrier::bare(near.into());
+        let mut packets = |state: &mut State, peer, is_last| {
+            state.open_by_handshake(&mut carrier, peer, is_last);
+            carrier.packets
+        };
+        assert_eq!(packets(&mut state, other, false), Packets::Many(8));
+        assert_eq!(packets(&mut state, ours, false), Packets::Full);
+        // As many as the window holds may follow the last word.
+        assert_eq!(packets(&mut state, other, true), Packets::Full);
+        state.open_by_handshake(&mut carrier, other, false);
+        state.endpoint.connected(other, Strand::FIRST, 1).unwrap();
+        state.establish((other, Strand::FIRST), carrier, Met::default());
+        assert_eq!(link(&mut state, other).carrier.packets, Packets::Full);
+        // On a short one any window is enough.
+        let mut state = state_among(vec![0, 1], 1000.0);
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut carrier = Carrier::bare(near.into());
+        state.open_by_handshake(&mut carrier, other, false);
+        assert_eq!(carrier.packets, Packets::Full);
     }
 
     #[test]

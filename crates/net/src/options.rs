@@ -53,6 +53,11 @@ const SPARE: f64 = 1.5;
 const SPARE_ALONE: f64 = 1.25;
 const FILLED: f64 = 0.85;
 
+/// So many packets that are not divided follow what is said in the midst of a handshake, and behind its last word as many as in any other
+/// connection that has just been made: none is to wait for a round trip.
+const BEHIND_A_WORD: u32 = 2;
+const BEHIND_THE_LAST: u32 = BEGINNING as u32;
+
 /// What every window begins with, and rests at, segments (RFC 6928).
 const BEGINNING: f64 = 10.0;
 /// What of an empty one leaves at once, bytes.
@@ -183,12 +188,8 @@ impl CongestionControl {
         if !is_at_rest || self.own.is_none() || self.lacks_opener {
             return None;
         }
-        let info = TcpInfo::of(fd).ok().filter(|info| info.min_rtt != u32::MAX)?;
-        let path = Duration::from_micros(info.min_rtt.into());
-        let lacks = wanted(rate, path, info.snd_mss, SPARE_ALONE).saturating_sub(info.snd_cwnd);
-        if lacks == 0 || is_short(&info, rate) {
-            return None;
-        }
+        let info = TcpInfo::of(fd).ok()?;
+        let lacks = lacks(&info, rate)?;
         if self.state == Control::Fresh && !open(fd, &mut self.lacks_opener) {
             return None;
         }
@@ -369,6 +370,25 @@ fn covers(info: &TcpInfo, rate: u64, turn: usize) -> bool {
 fn is_short(info: &TcpInfo, rate: u64) -> bool {
     let on_the_way = rate as f64 * f64::from(info.min_rtt) / 1e6;
     SPARE * on_the_way <= BEGINNING * f64::from(info.snd_mss)
+}
+
+/// How many segments the window lacks for this rate; `None` where it has enough, or any has.
+fn lacks(info: &TcpInfo, rate: u64) -> Option<u32> {
+    if info.min_rtt == u32::MAX || is_short(info, rate) {
+        return None;
+    }
+    let path = Duration::from_micros(info.min_rtt.into());
+    let lacks = wanted(rate, path, info.snd_mss, SPARE_ALONE).saturating_sub(info.snd_cwnd);
+    (lacks > 0).then_some(lacks)
+}
+
+/// Into how many packets what is said next is to be divided while a connection is made that will send so many bytes per second. Its window opens
+/// by one for each that arrives, whatever it carries, if more than half of the window is filled with them (`tcp_is_cwnd_limited`).
+pub(crate) fn packets_to_open(fd: &OwnedFd, rate: u64, is_last: bool) -> Option<u32> {
+    let info = TcpInfo::of(fd).ok()?;
+    let kept = if is_last { BEHIND_THE_LAST } else { BEHIND_A_WORD };
+    let room = info.snd_cwnd.saturating_sub(in_flight(&info) + kept);
+    Some(lacks(&info, rate)?.min(room)).filter(|&packets| packets > 1)
 }
 
 /// Whether a lone connection has about as much on the way as it can at this rate.
