@@ -204,8 +204,10 @@ ALL = [
     *(_connected(name) for name in ("large", "storm", "collectives", "unexpected", "synchronous", "threads")),
     _c("storm", case="connections-paced", connections=8, env=(("GRIDMPI_PACING", "auto"),), bandwidth="160 Mbit/s", ways=("two", "three", "lab"),
        seconds=120),
-    # Its argument is what must come of the job file's rate and the environment's.
+    # Its first argument is what must come of the job file's rate and the environment's, the second a rate that cannot be.
     _c("mpi_t", case="job-file", args=("20000000",), matb="20 Mbit/s", ways=("two", "three")),
+    _c("mpi_t", case="too-low", args=("20000000", "99999"), matb="20 Mbit/s", ways=("two", "three"),
+       each_rank_says=("gridmpi: gridmpi_matb: 99999 bit/s is too low for a job to get on; nothing is changed. Write 100000 or more",)),
     _c("mpi_t", case="environment", args=("30000000",), matb="20 Mbit/s", env=(("GRIDMPI_MATB", "30M"),), ways=("two", "three")),
     _c("mpi_t", case="beyond-interface", args=("1000000000",), env=(("GRIDMPI_MATB", "2G"),), interface="1 Gbit/s", ways=("two", "three"),
        each_cluster_says=("gridmpi: GRIDMPI_MATB: 2000000000 bit/s is more than the node's interface carries (`interface_bandwidth`); "

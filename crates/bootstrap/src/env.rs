@@ -29,10 +29,8 @@ pub const CREDIT: &str = "GRIDMPI_CREDIT";
 pub const YIELD: &str = "GRIDMPI_YIELD";
 /// Whether what leaves for other clusters is held to a rate: `off`, `static` or `auto`.
 pub const PACING: &str = "GRIDMPI_PACING";
-/// The congestion control of paced connections, as the kernel names it, or [`SYSTEM_CONGESTION`]; without it the system's, and bbr while they rest.
+/// The congestion control of paced connections, as the kernel names it, or `system`; without it the system's, and bbr while they rest.
 pub const CONGESTION: &str = "GRIDMPI_CONGESTION";
-/// The system's at all times.
-pub const SYSTEM_CONGESTION: &str = "system";
 /// What each node may send to each other cluster, bits per second with an optional suffix k, M or G (powers of 1000): a
 /// rate of the user's own, whatever is known of links.
 pub const MATB: &str = "GRIDMPI_MATB";

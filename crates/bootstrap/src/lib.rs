@@ -40,7 +40,7 @@ mod strangers;
 mod taking;
 
 pub use client::{Control, abort, register, suspect};
-pub use env::{EnvError, JobEnv, SYSTEM_CONGESTION, Settings, Yielding};
+pub use env::{EnvError, JobEnv, Settings, Yielding};
 pub use error::BootstrapError;
 pub use join::{JoinControl, JoinOrder, JoinRequest, JoinTerms, join};
 pub use listen::{EVERYWHERE, listen};

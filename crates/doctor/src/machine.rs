@@ -73,10 +73,9 @@ pub fn look(node: Node, wanted: Option<String>, told: Vec<SocketAddr>) -> Machin
     }
 }
 
-/// The congestion control that the user wants instead of what the system has.
+/// What the user names as congestion control.
 fn congestion() -> Option<String> {
-    let name = std::env::var("GRIDMPI_CONGESTION").ok()?;
-    (!name.is_empty() && name != "system").then_some(name)
+    std::env::var("GRIDMPI_CONGESTION").ok().filter(|name| !name.is_empty())
 }
 
 /// Containers on one host have its kernel, but interfaces of their own.

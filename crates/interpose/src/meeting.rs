@@ -11,7 +11,9 @@ use gridmpi_bootstrap::{
     Control, DataModel, JobEnv, JobTable, ProcInfo, Registration, Via, Yielding,
 };
 use gridmpi_engine::{Communicator, JobMap};
-use gridmpi_net::{Bound, Limits, Listen, Lost, Net, NetConfig, Relays, Security, UNSAID, Way};
+use gridmpi_net::{
+    Bound, Congestion, Limits, Listen, Lost, Net, NetConfig, Relays, Security, UNSAID, Way,
+};
 use gridmpi_wire::ProcId;
 use std::ffi::{c_char, c_int, c_void};
 use std::net::SocketAddr;
@@ -315,7 +317,7 @@ fn start_net(
     ours: usize,
     bound: Bound,
 ) -> Result<Net, Reason> {
-    let congestion = env.settings.congestion.clone();
+    let congestion = env.settings.congestion.as_deref().map(Congestion::named).unwrap_or_default();
     let matb = env.settings.matb.or(table.network.matb(ours));
     let speaks_for_node = pacing::is_first_of_node(table, ours, me);
     let wish = Wish { setting, congestion, matb }.checked(table, ours, |text| {

@@ -1,7 +1,7 @@
 //! How fast this process may send to each other cluster.
 
 use crate::error::tell;
-use gridmpi_bootstrap::{JobTable, Pacing as Setting, ProcInfo, Registration, SYSTEM_CONGESTION};
+use gridmpi_bootstrap::{JobTable, Pacing as Setting, ProcInfo, Registration};
 use gridmpi_net::{Congestion, Online, Pacing};
 use gridmpi_rate::{ClusterId, Network, NodeId, Rate};
 use gridmpi_wire::ProcId;
@@ -12,7 +12,7 @@ use std::io::ErrorKind;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wish {
     pub(crate) setting: Setting,
-    pub(crate) congestion: Option<String>,
+    pub(crate) congestion: Congestion,
     /// Of each node, bits per second.
     pub(crate) matb: Option<u64>,
 }
@@ -29,8 +29,7 @@ impl Wish {
             ));
             self.matb = Some(interface);
         }
-        if let Some(name) = &self.congestion
-            && name != SYSTEM_CONGESTION
+        if let Congestion::Named(name) = &self.congestion
             && let Err(error) = gridmpi_net::try_congestion_control(name)
         {
             let problem = match error.kind() {
@@ -42,7 +41,7 @@ impl Wish {
                 "GRIDMPI_CONGESTION: no `{name}`: {problem}; connections go on with what the system has. Name one of \
                  `sysctl net.ipv4.tcp_allowed_congestion_control`; `gridmpi doctor` says how to have another"
             ));
-            self.congestion = None;
+            self.congestion = Congestion::Usual;
         }
         self
     }
@@ -57,11 +56,6 @@ pub(crate) fn of(wish: Wish, table: &JobTable, ours: usize, me: ProcId) -> Pacin
         (None, Setting::Off) => (vec![None; table.clusters.len()], None),
         (None, Setting::Static) => (static_rates(table, ours, me), None),
         (None, Setting::Auto) => (static_rates(table, ours, me), online(table)),
-    };
-    let congestion = match congestion {
-        None => Congestion::Usual,
-        Some(name) if name == SYSTEM_CONGESTION => Congestion::System,
-        Some(name) => Congestion::Named(name),
     };
     Pacing { clusters: clusters(table), rates, congestion, online }
 }
@@ -240,32 +234,20 @@ mod tests {
     }
 
     #[test]
-    fn the_congestion_control_is_the_usual_one_the_systems_or_what_was_named() {
-        let named = |name: Option<&str>| {
-            let wish = Wish { congestion: name.map(str::to_owned), ..Wish::default() };
-            of(wish, &table(), 1, ProcId(1)).congestion
-        };
-        assert_eq!(named(None), Congestion::Usual);
-        assert_eq!(named(Some("system")), Congestion::System);
-        assert_eq!(named(Some("reno")), Congestion::Named("reno".into()));
-    }
-
-    #[test]
     fn what_cannot_be_is_put_right_and_said() {
         let said = std::cell::RefCell::new(Vec::new());
-        let checked = |matb, congestion: Option<&str>| {
-            let wish = Wish { matb, congestion: congestion.map(str::to_owned), ..Wish::default() };
+        let usual = || Congestion::Usual;
+        let checked = |matb, congestion| {
+            let wish = Wish { matb, congestion, ..Wish::default() };
             let wish = wish.checked(&table(), 1, |text| said.borrow_mut().push(text.to_owned()));
             (wish.matb, wish.congestion)
         };
-        assert_eq!(
-            checked(Some(50_000_000), Some("reno")),
-            (Some(50_000_000), Some("reno".into()))
-        );
+        let reno = || Congestion::named("reno");
+        assert_eq!(checked(Some(50_000_000), reno()), (Some(50_000_000), reno()));
         assert!(said.borrow().is_empty());
-        assert_eq!(checked(Some(50_000_001), None), (Some(50_000_000), None));
-        assert_eq!(checked(None, Some("system")), (None, Some("system".into())));
-        assert_eq!(checked(None, Some("nonsense")), (None, None));
+        assert_eq!(checked(Some(50_000_001), usual()), (Some(50_000_000), usual()));
+        assert_eq!(checked(None, Congestion::named("system")), (None, Congestion::System));
+        assert_eq!(checked(None, Congestion::named("nonsense")), (None, usual()));
         let said = said.into_inner();
         assert!(said[0].starts_with("GRIDMPI_MATB: 50000001 bit/s is more"), "{said:?}");
         assert!(said[1].contains("no `nonsense`: this node's kernel does not have it"), "{said:?}");

@@ -258,12 +258,11 @@ impl State {
                 AnswerStep::More => {}
                 AnswerStep::Send(challenge) => {
                     pending.hello = Some(Instant::now());
-                    if let Some(from) = pending.answer.from() {
-                        self.open_by_handshake(&mut pending.carrier, from, false);
-                    }
-                    pending.carrier.write_all(&challenge).map_err(DialError::Io)?;
-                    // TLS answers right behind that.
-                    pending.carrier.packets = Packets::Full;
+                    let (fd, from) = (&pending.carrier.fd, pending.answer.from());
+                    let packets = from.map_or(Packets::Full, |from| {
+                        self.packets_of_handshake(fd, from, self.pending.len())
+                    });
+                    pending.carrier.say(&challenge, packets).map_err(DialError::Io)?;
                 }
                 AnswerStep::Refuse(challenge) => {
                     pending.carrier.write_all(&challenge).map_err(DialError::Io)?;
@@ -323,7 +322,6 @@ impl State {
             return;
         }
         let welcome = proven.welcome(&self.us, verdict, expects);
-        self.open_by_handshake(&mut pending.carrier, id, true);
         if pending.carrier.write_all(&welcome).is_err() {
             self.endpoint.disconnected(id, strand);
             self.redial(id, false);

@@ -96,6 +96,14 @@ pub enum Congestion {
     Named(String),
 }
 
+impl Congestion {
+    /// What a user asks for who names this: `system`, or one that the kernel may have.
+    #[must_use]
+    pub fn named(name: &str) -> Self {
+        if name == "system" { Self::System } else { Self::Named(name.to_owned()) }
+    }
+}
+
 /// What rates that follow demand are found from.
 #[derive(Clone, Debug)]
 pub struct Online {

@@ -14,7 +14,7 @@ use rustix::net::{RecvFlags, SendFlags, recv};
 use socket2::{Domain, Protocol, SockRef, Socket as RawSocket, Type};
 
 use crate::attempt::{Attempt, Stage};
-use crate::carrier::{Carrier, Packets};
+use crate::carrier::Carrier;
 use crate::crossing::Deference;
 use crate::failure::Target;
 use crate::handshake::{Ask, AskStep, Claim};
@@ -158,6 +158,7 @@ impl State {
         // For one that is awaited there is nothing to do but to give it up then.
         let wait = if self.is_awaited(id) { total } else { wait };
         let due = now + wait;
+        self.dialling += 1;
         self.peer(id).dials.push(Dial {
             strand,
             is_extra,
@@ -216,6 +217,7 @@ impl State {
         let peer = self.peer(id);
         let at = peer.dials.iter().position(|dial| dial.strand == strand)?;
         let dial = peer.dials.swap_remove(at);
+        self.dialling -= 1;
         if let Some(token) = dial.attempt {
             self.sockets.release(token);
         }
@@ -395,7 +397,10 @@ impl State {
                         AskStep::More => {}
                         AskStep::Send(proof) => {
                             attempt.proven = Some(Instant::now());
-                            self.open_by_handshake(&mut attempt.carrier, attempt.peer, false);
+                            // So is what TLS says before it, when the challenge has been read.
+                            let (fd, peer) = (&attempt.carrier.fd, attempt.peer);
+                            attempt.carrier.packets =
+                                self.packets_of_handshake(fd, peer, self.dialling);
                             attempt.carrier.write_all(&proof).map_err(DialError::Io)?;
                         }
                         AskStep::Welcomed(resume) => return Ok(Some(resume)),
@@ -424,10 +429,9 @@ impl State {
     fn say_hello(&mut self, attempt: &mut Attempt) -> Result<Ask, DialError> {
         let (ask, hello) = Ask::new(&self.us, attempt.peer, nonce()?);
         attempt.asked = Instant::now();
-        self.open_by_handshake(&mut attempt.carrier, attempt.peer, false);
-        attempt.carrier.write_all(&hello).map_err(DialError::Io)?;
+        let packets = self.packets_of_handshake(&attempt.carrier.fd, attempt.peer, self.dialling);
         // What TLS begins with, in clear, is as everybody's.
-        attempt.carrier.packets = Packets::Full;
+        attempt.carrier.say(&hello, packets).map_err(DialError::Io)?;
         if let Some(security) = &self.config.security
             && self.must_be_secure(attempt.peer)
         {

@@ -7,11 +7,12 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use gridmpi_wire::ProcId;
 
-use crate::carrier::{Carrier, Packets};
+use crate::carrier::Packets;
 use crate::link::{Left, Link, Most, Written};
 use crate::options::packets_to_open;
 use crate::poller::{Interest, Token};
@@ -114,12 +115,17 @@ impl State {
         }
     }
 
-    /// What a handshake says next, perhaps as its last word, opens the window of the connection that is being made, if what will go there needs it.
-    pub(crate) fn open_by_handshake(&mut self, carrier: &mut Carrier, peer: ProcId, is_last: bool) {
+    /// How a handshake with this process goes on, so that what it says opens the window of the connection that is being made. So many share what
+    /// this process may send, while they are made.
+    pub(crate) fn packets_of_handshake(
+        &mut self,
+        fd: &OwnedFd,
+        peer: ProcId,
+        sharing: usize,
+    ) -> Packets {
         let paced = self.paces.cluster_of(peer).and_then(|cluster| self.paces.get(cluster));
-        let rate = paced.map(|paced| paced.pacer.rate() as u64);
-        let many = rate.and_then(|rate| packets_to_open(&carrier.fd, rate, is_last));
-        carrier.packets = many.map_or(Packets::Full, Packets::Many);
+        let rate = paced.map(|paced| paced.pacer.rate() as u64 / sharing.max(1) as u64);
+        rate.and_then(|rate| packets_to_open(fd, rate)).map_or(Packets::Full, Packets::Many)
     }
 
     fn narrow(&mut self, cluster: u16) -> Option<&mut Narrow> {
@@ -230,9 +236,10 @@ impl Narrow {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::links::Met;
     use crate::options::try_congestion_control;
-    use crate::paces::tests::{link, meet, state_among, wait_on};
+    use crate::paces::tests::{config, link, meet, state_among, wait_on};
+    use crate::{Listen, NetConfig, Security, Way, bind};
+    use gridmpi_rate::Rate;
     use gridmpi_sock::TcpInfo;
     use gridmpi_wire::Strand;
     use std::io::Read as _;
@@ -289,33 +296,68 @@ mod tests {
         assert_eq!(state.narrow(1).unwrap().pause, BUSY_MOST);
     }
 
+    /// Two processes of these clusters, between which loopback is a long path, once the first has connected to the second with TLS: what the kernel
+    /// says of the connection, at either end, and whether it is young.
+    fn connected(clusters: [u16; 2]) -> [(TcpInfo, bool); 2] {
+        let listen = Listen { interface: Some("127.0.0.1".into()), port: 0 };
+        let bound = [(); 2].map(|()| bind(&listen).unwrap());
+        let peers = bound.each_ref().map(|it| vec![Way::Direct(it.addresses().to_vec())]).to_vec();
+        let mut me = 0;
+        let mut states = bound.map(|bound| {
+            let mut config = NetConfig { peers: peers.clone(), ..config(ProcId(me)) };
+            me += 1;
+            config.security = Some(Security::of_job(config.job, &config.key).unwrap());
+            config.pacing.clusters = clusters.to_vec();
+            config.pacing.rates = vec![Rate::from_bits_per_second(1e16); 2];
+            config.pacing.rates[usize::from(clusters[me as usize - 1])] = None;
+            State::new(bound, config).unwrap()
+        });
+        states[0].dial(ProcId(1));
+        let has_met = |state: &State| state.peers.values().any(|peer| peer.has_link());
+        let until = Instant::now() + Duration::from_secs(20);
+        while !states.iter().all(has_met) {
+            assert!(Instant::now() < until, "they do not meet");
+            for state in &mut states {
+                let mut ready = Vec::new();
+                state.poller.wait(Some(Duration::from_millis(1)), &mut ready).unwrap();
+                state.handle(&ready, true);
+            }
+        }
+        assert_eq!([0, 1].map(|state| states[state].dialling), [0; 2]);
+        states.map(|mut state| {
+            let other = ProcId(1 - state.us.me.0);
+            let link = link(&mut state, other);
+            assert_eq!(link.carrier.packets, Packets::Full);
+            (TcpInfo::of(&link.carrier.fd).unwrap(), link.is_young())
+        })
+    }
+
     #[test]
-    fn a_handshake_opens_the_window_of_a_long_path_and_what_follows_it_does_not_wait() {
-        // As above, loopback is a long path to the other cluster; it is paced, ours is not.
-        let mut state = state_among(vec![0, 1, 0], 1e16);
-        let [ours, other] = [2, 1].map(ProcId);
+    fn a_handshake_opens_windows_between_clusters() {
+        let [near, far] = connected([0, 1]);
+        // Hello in eight, what TLS begins with, a change of ciphers, and what proves who it is in as many as the window lets out, of ten at least.
+        // How it opens shows only where acknowledgements take a while.
+        assert!((17..=29).contains(&near.0.data_segs_out), "{:?}", near.0);
+        // Challenge in eight, what TLS answers, the welcome.
+        assert!((10..=12).contains(&far.0.data_segs_out), "{:?}", far.0);
+        assert!(!near.1 && !far.1, "the kernel spaces out from the first segment on");
+    }
+
+    #[test]
+    fn within_a_cluster_a_handshake_is_as_short_as_it_can_be() {
+        let [near, far] = connected([0, 0]);
+        assert!(near.0.data_segs_out <= 2 && far.0.data_segs_out <= 2, "{near:?} {far:?}");
+    }
+
+    #[test]
+    fn who_connects_to_many_opens_no_more_than_they_share() {
+        // Loopback is a long path, but not for as little as that.
+        let mut state = state_among(vec![0, 1], 1e16);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let _far = listener.accept().unwrap();
-        let mut carrier = Carrier::bare(near.into());
-        let mut packets = |state: &mut State, peer, is_last| {
-            state.open_by_handshake(&mut carrier, peer, is_last);
-            carrier.packets
-        };
-        assert_eq!(packets(&mut state, other, false), Packets::Many(8));
-        assert_eq!(packets(&mut state, ours, false), Packets::Full);
-        // As many as the window holds may follow the last word.
-        assert_eq!(packets(&mut state, other, true), Packets::Full);
-        state.open_by_handshake(&mut carrier, other, false);
-        state.endpoint.connected(other, Strand::FIRST, 1).unwrap();
-        state.establish((other, Strand::FIRST), carrier, Met::default());
-        assert_eq!(link(&mut state, other).carrier.packets, Packets::Full);
-        // On a short one any window is enough.
-        let mut state = state_among(vec![0, 1], 1000.0);
-        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let mut carrier = Carrier::bare(near.into());
-        state.open_by_handshake(&mut carrier, other, false);
-        assert_eq!(carrier.packets, Packets::Full);
+        let near: OwnedFd = TcpStream::connect(listener.local_addr().unwrap()).unwrap().into();
+        let mut packets = |sharing| state.packets_of_handshake(&near, ProcId(1), sharing);
+        assert_eq!([1, 2].map(&mut packets), [Packets::Many(8); 2]);
+        assert_eq!(packets(1 << 50), Packets::Full);
     }
 
     #[test]

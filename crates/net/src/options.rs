@@ -53,13 +53,14 @@ const SPARE: f64 = 1.5;
 const SPARE_ALONE: f64 = 1.25;
 const FILLED: f64 = 0.85;
 
-/// So many packets that are not divided follow what is said in the midst of a handshake, and behind its last word as many as in any other
-/// connection that has just been made: none is to wait for a round trip.
-const BEHIND_A_WORD: u32 = 2;
-const BEHIND_THE_LAST: u32 = BEGINNING as u32;
+/// So many packets beside what is divided of a handshake are not to wait for a round trip.
+const BESIDE: u32 = 2;
 
 /// What every window begins with, and rests at, segments (RFC 6928).
 const BEGINNING: f64 = 10.0;
+/// So many segments of a connection the kernel does not space out, whatever is in them (`tcp_update_skb_after_send`).
+const UNSPACED: u32 = 10;
+
 /// What of an empty one leaves at once, bytes.
 const LET_OUT: u64 = BEGINNING as u64 * SEGMENT as u64;
 
@@ -182,18 +183,19 @@ impl CongestionControl {
     }
 
     /// How many packets open the window of a connection at rest as far as they can, so that it sends so many bytes per second: it opens by one for
-    /// each that arrives, with the opener, and is not forgotten. `None` where it is wide enough, or there is no opener.
+    /// each that arrives, with the opener, and is not forgotten. `None` where it is wide enough, also if that is not forgotten only from now on, or
+    /// there is no opener.
     pub(crate) fn words_to_open(&mut self, fd: &OwnedFd, rate: u64) -> Option<Words> {
         let is_at_rest = matches!(self.state, Control::Fresh | Control::Resting);
         if !is_at_rest || self.own.is_none() || self.lacks_opener {
             return None;
         }
-        let info = TcpInfo::of(fd).ok()?;
-        let lacks = lacks(&info, rate)?;
+        let info = TcpInfo::of(fd).ok().filter(|info| is_long(info, rate))?;
         if self.state == Control::Fresh && !open(fd, &mut self.lacks_opener) {
             return None;
         }
         self.state = Control::Resting;
+        let lacks = lacks(&info, rate)?;
         let room = info.snd_cwnd.saturating_sub(info.unacked);
         let round = Duration::from_micros(info.rtt.into()) * 5 / 4;
         Some(Words { count: room.min(lacks), round })
@@ -322,6 +324,8 @@ fn progress_of(info: &TcpInfo) -> Progress {
 pub(crate) struct Carried {
     /// Bytes that have been acknowledged.
     pub(crate) acknowledged: u64,
+    /// So many bytes are still sent before the kernel spaces anything out.
+    pub(crate) unspaced: u64,
     /// Segments that were sent again, and the bytes of a full one.
     pub(crate) resent: u64,
     pub(crate) segment: u32,
@@ -340,7 +344,8 @@ pub(crate) fn carried(fd: &OwnedFd) -> io::Result<Carried> {
     let (resent, is_on_its_way) = (info.total_retrans.into(), info.unacked > 0);
     let segment = info.snd_mss;
     let queued = Duration::from_micros(info.rtt.saturating_sub(info.min_rtt).into());
-    Ok(Carried { acknowledged, resent, segment, is_all, queued, is_on_its_way })
+    let unspaced = u64::from(UNSPACED.saturating_sub(info.data_segs_out)) * SEGMENT as u64;
+    Ok(Carried { acknowledged, unspaced, resent, segment, is_all, queued, is_on_its_way })
 }
 
 /// What each of a connection's frames has of headers, bytes on the wire.
@@ -372,9 +377,14 @@ fn is_short(info: &TcpInfo, rate: u64) -> bool {
     SPARE * on_the_way <= BEGINNING * f64::from(info.snd_mss)
 }
 
+/// Whether it is known that not any window covers the path.
+fn is_long(info: &TcpInfo, rate: u64) -> bool {
+    info.min_rtt != u32::MAX && !is_short(info, rate)
+}
+
 /// How many segments the window lacks for this rate; `None` where it has enough, or any has.
 fn lacks(info: &TcpInfo, rate: u64) -> Option<u32> {
-    if info.min_rtt == u32::MAX || is_short(info, rate) {
+    if !is_long(info, rate) {
         return None;
     }
     let path = Duration::from_micros(info.min_rtt.into());
@@ -382,13 +392,14 @@ fn lacks(info: &TcpInfo, rate: u64) -> Option<u32> {
     (lacks > 0).then_some(lacks)
 }
 
-/// Into how many packets what is said next is to be divided while a connection is made that will send so many bytes per second. Its window opens
-/// by one for each that arrives, whatever it carries, if more than half of the window is filled with them (`tcp_is_cwnd_limited`).
-pub(crate) fn packets_to_open(fd: &OwnedFd, rate: u64, is_last: bool) -> Option<u32> {
+/// Into how many packets what a handshake says next is to be divided, on a connection that will send so many bytes per second: all that its window
+/// lacks, as far as it lets them out. The window opens by one for each that arrives, whatever it carries, but only if they fill more than half of it
+/// (Linux, `tcp_is_cwnd_limited`). `None` where it has enough, or would not open.
+pub(crate) fn packets_to_open(fd: &OwnedFd, rate: u64) -> Option<u32> {
     let info = TcpInfo::of(fd).ok()?;
-    let kept = if is_last { BEHIND_THE_LAST } else { BEHIND_A_WORD };
-    let room = info.snd_cwnd.saturating_sub(in_flight(&info) + kept);
-    Some(lacks(&info, rate)?.min(room)).filter(|&packets| packets > 1)
+    let room = info.snd_cwnd.saturating_sub(in_flight(&info) + BESIDE);
+    let least = info.snd_cwnd / 2 + 1;
+    Some(lacks(&info, rate)?.max(least).min(room)).filter(|&packets| packets >= least)
 }
 
 /// Whether a lone connection has about as much on the way as it can at this rate.

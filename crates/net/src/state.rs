@@ -130,6 +130,8 @@ pub(crate) struct State {
     pub(crate) wake: Arc<OwnedFd>,
     pub(crate) sockets: Slots<Socket>,
     pub(crate) peers: HashMap<ProcId, Peer>,
+    /// How many connections we try to make.
+    pub(crate) dialling: usize,
     pub(crate) timers: Timers,
     pub(crate) paces: Paces,
     pub(crate) paths: Paths,
@@ -184,6 +186,7 @@ impl State {
             wake: Arc::new(eventfd(0, flags)?),
             sockets: Slots::default(),
             peers: HashMap::new(),
+            dialling: 0,
             timers: Timers::new()?,
             paces,
             paths: Paths::default(),
@@ -373,6 +376,7 @@ impl State {
         for (_, token) in links {
             self.release_link(token);
         }
+        self.dialling -= dials.len();
         for token in dials.into_iter().filter_map(|dial| dial.attempt) {
             self.sockets.release(token);
         }

@@ -1,7 +1,7 @@
 /* The tools interface (MPI 4.1 chapter 15): the vendor's variables are there as ever, and GridMPI's after them. What is set is seen at
  * once, by attribute too, and what crosses between clusters follows it and is counted.
  *
- * With an argument the job must hold each node to so many bits per second.
+ * With an argument the job must hold each node to so many bits per second; a second one is a rate that is too low.
  *
  * Open MPI 4.1 crashes when it is asked anything after MPI_Finalize, so this program ends the interface before. */
 #include "check.h"
@@ -340,6 +340,11 @@ int main(int argc, char **argv)
     if (in_job) {
         /* What was written before MPI_Init counts. */
         CHECK(!across || read_matb() == 24000000, "%llu", read_matb());
+        if (argc > 2) {
+            /* Too low for a job to get on: it is said, and nothing changes. */
+            write_matb(strtoull(argv[2], NULL, 10));
+            SAME(read_matb(), 24000000);
+        }
         write_matb(0);
         if (argc > 1) SAME(read_matb(), strtoull(argv[1], NULL, 10));
         ask_for_little();

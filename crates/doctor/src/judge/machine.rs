@@ -6,6 +6,8 @@ use crate::finding::{Finding, Place, Severity};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use gridmpi_net::Congestion;
+
 /// Descriptors that a process has beside its connections.
 const OTHER_FILES: u64 = 100;
 /// With fewer than so many open files nobody gets far.
@@ -220,7 +222,7 @@ fn congestion(machine: &Machine) -> Vec<Finding> {
     let [available, allowed] = [AVAILABLE, ALLOWED].map(|name| machine.setting(name));
     let now = machine.setting("net.ipv4.tcp_congestion_control");
     let mut all = Vec::new();
-    if let Some(name) = &machine.congestion {
+    if let Some(Congestion::Named(name)) = machine.congestion.as_deref().map(Congestion::named) {
         let what =
             format!("the congestion control `{name}` that GRIDMPI_CONGESTION names cannot be used");
         let finding = Finding::new(
@@ -230,9 +232,9 @@ fn congestion(machine: &Machine) -> Vec<Finding> {
             what,
             format!("available: {available}; allowed: {allowed}"),
         );
-        if lacks(available, name) {
+        if lacks(available, &name) {
             all.push(finding.remedy(format!("modprobe tcp_{name}, or unset GRIDMPI_CONGESTION")));
-        } else if lacks(allowed, name) {
+        } else if lacks(allowed, &name) {
             let line = format!("sysctl -w {ALLOWED}=\"{allowed} {name}\"");
             all.push(finding.remedy(line));
         }

@@ -66,7 +66,12 @@ fn bbr_is_missed_only_where_connections_between_clusters_would_rest_with_it() {
     facts.paths.clear();
     facts.links[0].between = ["b".into(), "c".into()];
     assert_eq!(wrong(&facts), [], "its cluster has no link");
+    let mut facts = allowing("reno cubic", "reno cubic");
+    facts.machines[0].congestion = Some("system".into());
+    assert_eq!(wrong(&facts), [], "the system's is wanted at all times, which everybody has");
     // Nobody knows what a machine alone is for.
+    let mut facts = allowing("reno cubic", "reno cubic");
+    facts.paths.clear();
     facts.links.clear();
     expect(&only(&facts), Severity::Note, "no-bbr", "modprobe tcp_bbr");
 }
