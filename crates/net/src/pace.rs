@@ -333,6 +333,11 @@ impl Pacer {
         self.last.filter(|_| self.level > 0.0)
     }
 
+    /// Whose turn was last. Its window may have held back what should have left by now.
+    pub(crate) const fn last(&self) -> Option<ProcId> {
+        self.last
+    }
+
     /// Whether what the window holds back of the turn that was given last would leave in another's: where others wait; and after a rest,
     /// when nobody knows yet whether others will.
     pub(crate) fn is_bounded_by_window(&self) -> bool {

@@ -109,9 +109,11 @@ impl Paced {
         self.pacer.owe(payload_bits(self.claims.debt()));
         // What is left in the kernel when nothing more is to be sent leaves as it was to.
         let is_other = rate != before && self.claims.has_some();
-        let peer = self.pacer.writer().filter(|_| is_other)?;
+        let is_faster = rate > before;
+        let writer = if is_faster { self.pacer.writer() } else { self.pacer.last() };
+        let peer = writer.filter(|_| is_other)?;
         let needs_none = self.pacer.needs_no_more_spacing();
-        Some(Repaced { peer, rate: (rate as u64).max(1), is_faster: rate > before, needs_none })
+        Some(Repaced { peer, rate: (rate as u64).max(1), is_faster, needs_none })
     }
 }
 

@@ -172,6 +172,31 @@ fn what_follows_while_the_last_leaves_is_claimed_anew_unless_that_is_young() {
 }
 
 #[test]
+fn what_the_window_has_held_back_leaves_at_a_lower_rate_too() {
+    let (mut state, _ends, [_, far]) = with_broker();
+    state.claim(1, far, true);
+    let paced = state.paces.get(1).unwrap();
+    let mut now = Instant::now();
+    let mut grant = |paced: &mut Paced, rate| {
+        now += Duration::from_secs(1);
+        let rate = Rate::from_bits_per_second(rate).unwrap();
+        paced.claims.grant(Grant { rate, node: rate, is_settled: true, is_quiet: false }, now);
+        // As with the broker's own, which hears of it at once.
+        paced.claims.debt();
+        let repaced = paced.follow_claims(now).map(|it| (it.peer, it.is_faster));
+        let Turn::Now(most) = paced.pacer.ask(far, all_of(1 << 20), now) else {
+            panic!("it waits")
+        };
+        paced.pacer.wrote(far, most, now);
+        repaced
+    };
+    assert_eq!(grant(paced, 40e6), None, "what has left is no matter");
+    // As it is reckoned all has left long ago.
+    assert_eq!(grant(paced, 20e6), Some((far, false)));
+    assert_eq!(grant(paced, 40e6), None, "it is told with what it is handed next");
+}
+
+#[test]
 fn short_messages_are_claimed_where_many_of_them_wait() {
     let (mut state, _ends, [_, far]) = with_broker_among(vec![0, 0, 1, 1, 1]);
     let peers = [2, 3, 4].map(ProcId);
