@@ -70,8 +70,6 @@ pub(crate) struct Link {
     pub(crate) control: Option<CongestionControl>,
     /// Bytes written since the connection stands.
     pub(crate) written: u64,
-    /// So many are sent before the kernel spaces out what it is given.
-    pub(crate) young: u64,
     /// What had come of that when it was looked at, and how much was written when all of it had arrived then.
     pub(crate) carried: Carried,
     pub(crate) looked_at: u64,
@@ -155,7 +153,6 @@ impl Link {
             carried: Carried::default(),
             looked_at: 0,
             written: 0,
-            young: 0,
             headers: HEADERS,
             weight: Weight::USUAL,
             speed: Speed::new(since),
@@ -175,11 +172,6 @@ impl Link {
     /// Its full segments carry so many bytes now.
     pub(crate) fn weigh(&mut self, segment: u32) {
         self.weight = Weight::new(segment, self.headers);
-    }
-
-    /// The kernel does not space out what is sent, since it has sent so little.
-    pub(crate) const fn is_young(&self) -> bool {
-        self.written < self.young
     }
 
     /// What so many bytes take of the wire, TLS records and all, by bytes in usual frames.

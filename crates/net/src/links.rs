@@ -51,10 +51,7 @@ impl State {
             link.control = Some(CongestionControl::new(&link.carrier.fd, wanted, rate));
             link.headers = headers(&link.carrier.fd);
             // One that cannot be asked fails by itself.
-            if let Ok(now) = carried(&link.carrier.fd) {
-                link.weigh(now.segment);
-                link.young = now.unspaced;
-            }
+            carried(&link.carrier.fd).iter().for_each(|now| link.weigh(now.segment));
         }
         link.is_far = self.paces.is_far(id);
         link.may_hold = !link.is_far && holds_briefly(&link.carrier.fd);

@@ -58,8 +58,6 @@ const BESIDE: u32 = 2;
 
 /// What every window begins with, and rests at, segments (RFC 6928).
 const BEGINNING: f64 = 10.0;
-/// So many segments of a connection the kernel does not space out, whatever is in them (`tcp_update_skb_after_send`).
-const UNSPACED: u32 = 10;
 
 /// What of an empty one leaves at once, bytes.
 const LET_OUT: u64 = BEGINNING as u64 * SEGMENT as u64;
@@ -324,8 +322,6 @@ fn progress_of(info: &TcpInfo) -> Progress {
 pub(crate) struct Carried {
     /// Bytes that have been acknowledged.
     pub(crate) acknowledged: u64,
-    /// So many bytes are still sent before the kernel spaces anything out.
-    pub(crate) unspaced: u64,
     /// Segments that were sent again, and the bytes of a full one.
     pub(crate) resent: u64,
     pub(crate) segment: u32,
@@ -344,8 +340,7 @@ pub(crate) fn carried(fd: &OwnedFd) -> io::Result<Carried> {
     let (resent, is_on_its_way) = (info.total_retrans.into(), info.unacked > 0);
     let segment = info.snd_mss;
     let queued = Duration::from_micros(info.rtt.saturating_sub(info.min_rtt).into());
-    let unspaced = u64::from(UNSPACED.saturating_sub(info.data_segs_out)) * SEGMENT as u64;
-    Ok(Carried { acknowledged, unspaced, resent, segment, is_all, queued, is_on_its_way })
+    Ok(Carried { acknowledged, resent, segment, is_all, queued, is_on_its_way })
 }
 
 /// What each of a connection's frames has of headers, bytes on the wire.

@@ -17,6 +17,10 @@ use crate::poller::{Interest, Slots, Token};
 use crate::state::{Socket, State};
 use crate::timers::Due;
 
+/// The kernel does not space out the first ten segments of a connection. Where a handshake had those it does, by its own pace, which the window
+/// of a connection that has just been made lets be no more than a part of the rate: a turn would last into the next one's.
+pub(crate) const YOUNG: u64 = 10 * SEGMENT as u64;
+
 /// The pacers, by cluster.
 #[derive(Debug, Default)]
 pub(crate) struct Paces {
@@ -373,7 +377,7 @@ impl State {
             backlog,
             left,
             frame,
-            is_young: link.is_young(),
+            is_young: link.written < YOUNG,
             // Of what goes as it is nobody asks.
             is_untold: !pacer.need_no_spacing(backlog) && link.is_untold(backlog),
             share,
@@ -402,7 +406,7 @@ impl State {
         // once told of any rate the kernel has a timer for each packet.
         let is_other = |known| backlog > SMALL || known < told || known == u64::MAX && backlog > 0;
         let needs_spacing =
-            !link.is_young() && !pacer.is_unspaced() && !pacer.need_no_spacing(backlog);
+            link.written >= YOUNG && !pacer.is_unspaced() && !pacer.need_no_spacing(backlog);
         if link.paced_to.map_or(needs_spacing, is_other) {
             link.pace(Pace { told, rate, is_behind })?;
             self.begin_opening(cluster, now);

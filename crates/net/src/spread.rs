@@ -10,7 +10,7 @@ use crate::NetConfig;
 use crate::link::{Left, Link, Most, Pace};
 use crate::options::window;
 use crate::pace::{Ask, SMALL, Turn};
-use crate::paces::{Paced, Paces};
+use crate::paces::{Paced, Paces, YOUNG};
 use crate::paths::{Came, Lag, Path};
 use crate::poller::{Interest, Slots, Token};
 use crate::state::{Peer, Socket, State};
@@ -417,7 +417,7 @@ impl State {
     ) -> io::Result<Left> {
         let mut most = most;
         if turn.is_counted {
-            if link.is_young() {
+            if link.written < YOUNG {
                 most = most.min(YOUNG_TURN);
             }
             if turn.is_bounded {

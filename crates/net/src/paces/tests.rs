@@ -14,9 +14,6 @@ use crate::{Bound, Limits, Listen, Net, NetConfig, Online, Way, bind};
 
 pub(crate) const FAR: ProcId = ProcId(1);
 
-/// Who has sent so much that it spaces out what it sends, where there was no handshake, bytes.
-pub(crate) const YOUNG: u64 = 10 * SEGMENT as u64;
-
 pub(crate) fn config(me: ProcId) -> NetConfig {
     NetConfig {
         me,

@@ -11,7 +11,7 @@ use gridmpi_wire::{ContextId, Rank};
 use super::*;
 use crate::pace::Slack;
 use crate::pace::tests::all_of;
-use crate::paces::tests::{FAR, YOUNG, meet, state};
+use crate::paces::tests::{FAR, meet, state};
 
 /// A process with so many connections to another, and much to send to it; and their far ends.
 fn with_links(count: usize) -> (State, Vec<TcpStream>) {
