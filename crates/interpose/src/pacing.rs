@@ -234,6 +234,18 @@ mod tests {
     }
 
     #[test]
+    fn the_congestion_control_is_the_usual_one_the_systems_or_what_was_named() {
+        let named = |name: Option<&str>| {
+            let congestion = name.map(Congestion::named).unwrap_or_default();
+            let wish = Wish { congestion, ..Wish::default() };
+            of(wish, &table(), 1, ProcId(1)).congestion
+        };
+        assert_eq!(named(None), Congestion::Usual);
+        assert_eq!(named(Some("system")), Congestion::System);
+        assert_eq!(named(Some("reno")), Congestion::Named("reno".into()));
+    }
+
+    #[test]
     fn what_cannot_be_is_put_right_and_said() {
         let said = std::cell::RefCell::new(Vec::new());
         let usual = || Congestion::Usual;

@@ -411,7 +411,7 @@ impl State {
     }
 
     /// The connection is made: the first words on it.
-    fn greet(&mut self, attempt: &mut Attempt) -> Result<Stage, DialError> {
+    fn greet(&self, attempt: &mut Attempt) -> Result<Stage, DialError> {
         match attempt.target {
             Target::Direct(_) => Ok(Stage::Handshake(self.say_hello(attempt)?)),
             Target::Relay(_) => {
@@ -426,7 +426,7 @@ impl State {
 
     /// The first words to the peer itself. TLS begins right behind the hello, which saves a round trip; its answer does behind the
     /// challenge.
-    fn say_hello(&mut self, attempt: &mut Attempt) -> Result<Ask, DialError> {
+    fn say_hello(&self, attempt: &mut Attempt) -> Result<Ask, DialError> {
         let (ask, hello) = Ask::new(&self.us, attempt.peer, nonce()?);
         attempt.asked = Instant::now();
         let packets = self.packets_of_handshake(&attempt.carrier.fd, attempt.peer, self.dialling);
@@ -443,7 +443,7 @@ impl State {
     }
 
     /// Goes on at the relay. Whether there may be more to read.
-    fn leg_of_attempt(&mut self, attempt: &mut Attempt) -> Result<bool, DialError> {
+    fn leg_of_attempt(&self, attempt: &mut Attempt) -> Result<bool, DialError> {
         let asker = self.asker().ok_or(DialError::Closed)?;
         let (Stage::Leg(ask) | Stage::Opening(ask, _)) = &mut attempt.stage else {
             return Ok(true);

@@ -45,9 +45,8 @@ impl State {
             return;
         }
         let mut link = Link::new(carrier, (id, strand), address, self.is_relayed(id));
-        if let Some(cluster) = self.paces.cluster_of(id) {
+        if let Some(rate) = self.paces.rate_to(id) {
             let wanted = &self.config.pacing.congestion;
-            let rate = self.paces.get(cluster).map_or(0.0, |paced| paced.pacer.rate()) as u64;
             link.control = Some(CongestionControl::new(&link.carrier.fd, wanted, rate));
             link.headers = headers(&link.carrier.fd);
             // One that cannot be asked fails by itself.

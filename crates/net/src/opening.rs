@@ -118,13 +118,12 @@ impl State {
     /// How a handshake with this process goes on, so that what it says opens the window of the connection that is being made. So many share what
     /// this process may send, while they are made.
     pub(crate) fn packets_of_handshake(
-        &mut self,
+        &self,
         fd: &OwnedFd,
         peer: ProcId,
         sharing: usize,
     ) -> Packets {
-        let paced = self.paces.cluster_of(peer).and_then(|cluster| self.paces.get(cluster));
-        let rate = paced.map(|paced| paced.pacer.rate() as u64 / sharing.max(1) as u64);
+        let rate = self.paces.rate_to(peer).map(|rate| rate / sharing.max(1) as u64);
         rate.and_then(|rate| packets_to_open(fd, rate)).map_or(Packets::Full, Packets::Many)
     }
 
@@ -351,11 +350,11 @@ mod tests {
     #[test]
     fn who_connects_to_many_opens_no_more_than_they_share() {
         // Loopback is a long path, but not for as little as that.
-        let mut state = state_among(vec![0, 1], 1e16);
+        let state = state_among(vec![0, 1], 1e16);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let near: OwnedFd = TcpStream::connect(listener.local_addr().unwrap()).unwrap().into();
-        let mut packets = |sharing| state.packets_of_handshake(&near, ProcId(1), sharing);
-        assert_eq!([1, 2].map(&mut packets), [Packets::Many(8); 2]);
+        let packets = |sharing| state.packets_of_handshake(&near, ProcId(1), sharing);
+        assert_eq!([1, 2].map(packets), [Packets::Many(8); 2]);
         assert_eq!(packets(1 << 50), Packets::Full);
     }
 

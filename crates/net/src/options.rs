@@ -188,7 +188,7 @@ impl CongestionControl {
         if !is_at_rest || self.own.is_none() || self.lacks_opener {
             return None;
         }
-        let info = TcpInfo::of(fd).ok().filter(|info| is_long(info, rate))?;
+        let info = of_long_path(fd, rate)?;
         if self.state == Control::Fresh && !open(fd, &mut self.lacks_opener) {
             return None;
         }
@@ -372,16 +372,13 @@ fn is_short(info: &TcpInfo, rate: u64) -> bool {
     SPARE * on_the_way <= BEGINNING * f64::from(info.snd_mss)
 }
 
-/// Whether it is known that not any window covers the path.
-fn is_long(info: &TcpInfo, rate: u64) -> bool {
-    info.min_rtt != u32::MAX && !is_short(info, rate)
+/// What the kernel says of a connection whose path is known to be so long that not any window covers it at this rate.
+fn of_long_path(fd: &OwnedFd, rate: u64) -> Option<TcpInfo> {
+    TcpInfo::of(fd).ok().filter(|info| info.min_rtt != u32::MAX && !is_short(info, rate))
 }
 
-/// How many segments the window lacks for this rate; `None` where it has enough, or any has.
+/// How many segments the window lacks for this rate; `None` where it has enough.
 fn lacks(info: &TcpInfo, rate: u64) -> Option<u32> {
-    if !is_long(info, rate) {
-        return None;
-    }
     let path = Duration::from_micros(info.min_rtt.into());
     let lacks = wanted(rate, path, info.snd_mss, SPARE_ALONE).saturating_sub(info.snd_cwnd);
     (lacks > 0).then_some(lacks)
@@ -391,7 +388,7 @@ fn lacks(info: &TcpInfo, rate: u64) -> Option<u32> {
 /// lacks, as far as it lets them out. The window opens by one for each that arrives, whatever it carries, but only if they fill more than half of it
 /// (Linux, `tcp_is_cwnd_limited`). `None` where it has enough, or would not open.
 pub(crate) fn packets_to_open(fd: &OwnedFd, rate: u64) -> Option<u32> {
-    let info = TcpInfo::of(fd).ok()?;
+    let info = of_long_path(fd, rate)?;
     let room = info.snd_cwnd.saturating_sub(in_flight(&info) + BESIDE);
     let least = info.snd_cwnd / 2 + 1;
     Some(lacks(&info, rate)?.max(least).min(room)).filter(|&packets| packets >= least)

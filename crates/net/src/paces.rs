@@ -198,17 +198,23 @@ impl Paces {
 
     /// The peer's cluster, if what goes there is paced.
     pub(crate) fn cluster_of(&self, peer: ProcId) -> Option<u16> {
-        let cluster = self.place_of(peer)?;
-        self.paced.get(usize::from(cluster))?.as_ref()?;
-        Some(cluster)
+        self.towards(peer).and(self.place_of(peer))
     }
 
     /// How long an acknowledgement of `peer`'s may wait for its turn: it goes with what `peer` sends to us, and all of our cluster may have
     /// turns of its before that. We know only how long ours are.
     pub(crate) fn cycle(&self, peer: ProcId) -> Duration {
-        let paced =
-            self.cluster_of(peer).and_then(|cluster| self.paced[usize::from(cluster)].as_ref());
-        paced.map_or(Duration::ZERO, |paced| turn_time(paced.least()).saturating_mul(self.count))
+        self.towards(peer)
+            .map_or(Duration::ZERO, |paced| turn_time(paced.least()).saturating_mul(self.count))
+    }
+
+    /// How fast what goes to the peer's cluster may go, payload, bytes per second; `None` where it is not paced.
+    pub(crate) fn rate_to(&self, peer: ProcId) -> Option<u64> {
+        self.towards(peer).map(|paced| paced.pacer.rate() as u64)
+    }
+
+    fn towards(&self, peer: ProcId) -> Option<&Paced> {
+        self.paced.get(usize::from(self.place_of(peer)?))?.as_ref()
     }
 
     /// What this process may send to each cluster, bits per second.
