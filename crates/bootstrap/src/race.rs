@@ -477,12 +477,15 @@ pub(crate) mod tests {
     use crate::relay::RelayToken;
     use crate::secret::Secret;
     use gridmpi_leg::{Host, HostStep, Request};
-    use std::net::{TcpListener, TcpStream};
+    use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
     use std::thread::JoinHandle;
 
     fn soon() -> Instant {
         Instant::now() + Duration::from_secs(20)
     }
+
+    /// Where nobody listens: no system gives this port away, so that no listener of another test has it meanwhile.
+    const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
 
     fn local() -> (TcpListener, SocketAddr) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -565,13 +568,12 @@ pub(crate) mod tests {
     #[test]
     fn a_refused_address_does_not_hide_a_good_one() {
         let secret = Secret::random().unwrap();
-        let closed = local().1;
         let (good, answer) = answering(&secret);
-        let won = go(&secret, &[closed, good], soon()).ok().unwrap();
+        let won = go(&secret, &[NOBODY, good], soon()).ok().unwrap();
         assert!(won.address == good && !won.is_relayed && answer.join().unwrap());
-        let lost = go(&secret, &[closed], soon()).err().unwrap();
-        assert_eq!(lost.failures(), [(closed, "connection refused".to_owned())]);
-        assert!(lost.deserted() == [closed] && !lost.is_passing());
+        let lost = go(&secret, &[NOBODY], soon()).err().unwrap();
+        assert_eq!(lost.failures(), [(NOBODY, "connection refused".to_owned())]);
+        assert!(lost.deserted() == [NOBODY] && !lost.is_passing());
     }
 
     #[test]
@@ -623,11 +625,10 @@ pub(crate) mod tests {
         let access = RelayAccess { names: vec![full.to_string()], token };
         let won = race(&secret, &[silent.1], Some(&access), soon()).ok().unwrap();
         assert!(won.address == full && answer.join().unwrap());
-        let closed = local().1;
         for verdict in [LegVerdict::Full, LegVerdict::Draining] {
             let at = relay(&access.token, vec![verdict], good);
             let access = RelayAccess { names: vec![at.to_string()], token: access.token.clone() };
-            let lost = race(&secret, &[closed], Some(&access), soon()).err().unwrap();
+            let lost = race(&secret, &[NOBODY], Some(&access), soon()).err().unwrap();
             assert!(lost.is_passing() && !lost.is_nowhere(), "it may know him");
         }
     }
@@ -636,17 +637,16 @@ pub(crate) mod tests {
     fn a_relay_where_nobody_listens_may_come_again() {
         let secret = Secret::random().unwrap();
         let token = RelayToken::random().unwrap();
-        let closed = local().1;
-        let access = RelayAccess { names: vec![closed.to_string()], token };
+        let access = RelayAccess { names: vec![NOBODY.to_string()], token };
         let lost = go_through(&secret, &access).err().unwrap();
-        assert!(lost.is_passing() && lost.deserted() == [closed]);
+        assert!(lost.is_passing() && lost.deserted() == [NOBODY]);
     }
 
     #[test]
     fn a_relay_that_does_not_know_him_may_yet() {
         let secret = Secret::random().unwrap();
         let token = RelayToken::random().unwrap();
-        let at = relay(&token, vec![LegVerdict::NoRoute], local().1);
+        let at = relay(&token, vec![LegVerdict::NoRoute], NOBODY);
         let access = RelayAccess { names: vec![at.to_string()], token };
         let lost = go_through(&secret, &access).err().unwrap();
         assert!(lost.is_passing() && lost.deserted().is_empty());
@@ -665,8 +665,7 @@ pub(crate) mod tests {
         assert!(won.address == at && answer.join().unwrap());
         let (good, answer) = answering(&secret);
         assert!(race(&secret, &[good], Some(&access), soon()).is_ok() && answer.join().unwrap());
-        let closed = local().1;
-        let lost = race(&secret, &[closed], Some(&access), soon()).err().unwrap();
+        let lost = race(&secret, &[NOBODY], Some(&access), soon()).err().unwrap();
         assert!(lost.unknown[0].contains("no.such.host.invalid") && !lost.is_nowhere());
     }
 
@@ -674,12 +673,11 @@ pub(crate) mod tests {
     fn he_is_nowhere_where_no_address_and_no_relay_leads_to_him() {
         let secret = Secret::random().unwrap();
         let token = RelayToken::random().unwrap();
-        let at = relay(&token, vec![LegVerdict::NoRoute], local().1);
+        let at = relay(&token, vec![LegVerdict::NoRoute], NOBODY);
         let access = RelayAccess { names: vec![at.to_string()], token };
-        let closed = local().1;
-        assert!(race(&secret, &[closed], Some(&access), soon()).err().unwrap().is_nowhere());
+        assert!(race(&secret, &[NOBODY], Some(&access), soon()).err().unwrap().is_nowhere());
         let ((_silent, silent), at) = (local(), Instant::now() + Duration::from_millis(100));
-        assert!(!go(&secret, &[closed, silent], at).err().unwrap().is_nowhere());
+        assert!(!go(&secret, &[NOBODY, silent], at).err().unwrap().is_nowhere());
     }
 
     #[test]
@@ -699,11 +697,11 @@ pub(crate) mod tests {
     #[test]
     fn somebody_else_at_one_address_hides_nothing_of_the_others() {
         let (ours, other) = (Secret::random().unwrap(), Secret::random().unwrap());
-        let (closed, (at, answer)) = (local().1, answering(&other));
-        let lost = go(&ours, &[closed, at], soon()).err().unwrap();
+        let (at, answer) = answering(&other);
+        let lost = go(&ours, &[NOBODY, at], soon()).err().unwrap();
         assert!(lost.other().is_none() && !answer.join().unwrap());
         let told = lost.failures();
-        assert_eq!(told[0], (closed, "connection refused".to_owned()));
+        assert_eq!(told[0], (NOBODY, "connection refused".to_owned()));
         assert!(told[1].0 == at && told[1].1.starts_with("belongs to another job: "), "{told:?}");
     }
 

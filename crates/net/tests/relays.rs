@@ -6,7 +6,7 @@ mod relay;
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -16,6 +16,9 @@ use gridmpi_leg::{Ask, AskStep, Asker};
 use gridmpi_net::Net;
 use gridmpi_wire::{Errand, JobKey, ProcId, Strand};
 use relay::{Relay, TOKEN, relayed, use_relays};
+
+/// Where nobody listens: no system gives this port away, so that no listener of another test has it meanwhile.
+const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
 
 fn relays() -> Vec<Relay> {
     (0..2).map(|_| Relay::new(JobKey::new(TOKEN))).collect()
@@ -294,10 +297,9 @@ fn circuits_that_say_nothing_make_room_for_those_that_wait() {
 #[test]
 fn one_relay_that_does_not_listen_holds_nobody_up() {
     let relays = relays();
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     for at in 0..2 {
         let nets = relayed(&relays, |config| {
-            config.relays.as_mut().unwrap().addresses[at] = nobody;
+            config.relays.as_mut().unwrap().addresses[at] = NOBODY;
         });
         exchange(&nets, 9, 10_000);
         shutdown(nets);
@@ -389,14 +391,13 @@ fn who_looks_for_a_peer_in_vain_finds_it_through_a_relay_that_comes() {
 fn what_is_no_relay_of_ours_is_no_way_however_often_it_is_told() {
     let relays = [Relay::new(JobKey::new(TOKEN))];
     let stranger = Relay::new(JobKey::new([77; 32]));
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     // Takes connections and says nothing.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     silent.set_nonblocking(true).unwrap();
     let nets = relayed(&relays, |_| {});
     eventually("both are registered", || relays[0].registered() == 2);
     let silent_at = silent.local_addr().unwrap();
-    for address in [stranger.address, nobody, silent_at].repeat(100) {
+    for address in [stranger.address, NOBODY, silent_at].repeat(100) {
         relays[0].tell(address);
     }
     let mut round = 0;

@@ -9,9 +9,12 @@ use gridmpi_probe::{Conductor, Gathering, How, Options, Way};
 use gridmpi_wire::{CircuitId, Errand, JobKey, LegNotice, LegVerdict};
 use std::collections::HashMap;
 use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+/// Where nobody listens: no system gives this port away, so that no listener of another test has it meanwhile.
+const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
 
 /// What waits at the relay.
 #[derive(Default)]
@@ -139,11 +142,10 @@ fn access(name: impl ToString, token: &RelayToken) -> Option<RelayAccess> {
 
 #[test]
 fn each_direction_is_looked_at_and_strangers_are_told_from_nodes() {
-    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     // Something else that talks, and something that takes connections and says nothing.
     let talks = TcpListener::bind("127.0.0.1:0").unwrap();
     let mute = TcpListener::bind("127.0.0.1:0").unwrap();
-    let wrong = [closed, talks.local_addr().unwrap(), mute.local_addr().unwrap()];
+    let wrong = [NOBODY, talks.local_addr().unwrap(), mute.local_addr().unwrap()];
     std::thread::spawn(move || {
         for mut stream in talks.incoming().flatten() {
             let _ = stream.write_all(b"220 mail.example ESMTP ready\r\n");
@@ -184,9 +186,8 @@ fn circuits_through_a_relay_lead_to_the_right_node() {
 fn what_circuits_carry_is_measured_from_the_side_whose_relay_leads_somewhere() {
     let token = RelayToken::random().unwrap();
     let at = relay(&token);
-    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let both =
-        RelayAccess { names: vec![closed.to_string(), at.to_string()], token: token.clone() };
+        RelayAccess { names: vec![NOBODY.to_string(), at.to_string()], token: token.clone() };
     let bandwidth = Some(Options { limit: Duration::from_secs(1), ..Options::default() });
     let how = How { bandwidth, ..How::default() };
     for relays in [[Some(both.clone()), access(at, &token)], [access(at, &token), Some(both)]] {
@@ -200,7 +201,7 @@ fn what_circuits_carry_is_measured_from_the_side_whose_relay_leads_somewhere() {
         // The other one is gone, and is told of as such.
         assert!(all.iter().all(|finding| finding.severity != Severity::Error));
     }
-    let facts = look_how([access(closed, &token), access(closed, &token)], &[], true, &how);
+    let facts = look_how([access(NOBODY, &token), access(NOBODY, &token)], &[], true, &how);
     assert_eq!(facts.links[0].measured, None);
 }
 
@@ -236,9 +237,8 @@ fn relays_that_cannot_be_used_say_why() {
     let codes: Vec<_> =
         findings(&facts).iter().filter(|f| f.severity == Severity::Error).map(|f| f.code).collect();
     assert!(codes.contains(&"relay-token") && codes.contains(&"relay-name"), "{codes:?}");
-    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let fresh = relay(&token);
-    let facts = look([access(closed, &token), access(fresh, &token)], &[], true);
+    let facts = look([access(NOBODY, &token), access(fresh, &token)], &[], true);
     assert!(matches!(facts.relays[0].problem, Some(RelayProblem::Connect(_))));
     let far = facts.circuits.iter().find(|circuit| circuit.from.cluster == "b").unwrap();
     assert_eq!(far.problem, Some(RelayProblem::NoRoute));
