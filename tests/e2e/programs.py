@@ -148,8 +148,7 @@ ALL = [
     _c("probe", chosen=True),
     _c("wildcard", chosen=True),
     _c("order", chosen=True),
-    # Intel MPI's ranks spin, twice as many as there are cores: mostly it takes a second or two, and a minute now and then.
-    _c("progress", chosen=True, seconds=150),
+    _c("progress", chosen=True),
     # As where there are cores enough: in the tests ranks outnumber them.
     _c("progress", case="spin", env=(("GRIDMPI_YIELD", "off"),), ways=("two", "three", "lab")),
     _c("contexts"),
