@@ -9,6 +9,8 @@ use nix::net::if_::InterfaceFlags;
 use socket2::{Domain, Protocol, Socket, Type};
 use thiserror::Error;
 
+use crate::options::shorten_timeouts;
+
 /// How many connections the kernel holds until we accept them.
 const BACKLOG: i32 = 1024;
 
@@ -152,6 +154,7 @@ fn listen_on(address: SocketAddr) -> Result<(OwnedFd, SocketAddr), BindError> {
         if address.is_ipv6() {
             socket.set_only_v6(!address.ip().is_unspecified())?;
         }
+        shorten_timeouts(&socket);
         socket.bind(&address.into())?;
         socket.listen(BACKLOG)?;
         let local = socket.local_addr()?.as_socket();
@@ -225,6 +228,7 @@ fn in_network(ip: IpAddr, network: IpAddr, prefix: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gridmpi_sock::TcpInfo;
 
     fn on(name: &str, ip: &str) -> Interface {
         Interface { name: name.into(), ip: ip.parse().unwrap() }
@@ -240,6 +244,22 @@ mod tests {
             assert!(!fits(&eth, wanted), "{wanted}");
         }
         assert!(fits(&on("e", "fd00::1"), "fd00::/16") && !fits(&on("e", "fd00::1"), "fe00::/16"));
+    }
+
+    #[test]
+    fn who_is_accepted_waits_no_longer_for_a_first_acknowledgement_than_who_has_dialled() {
+        let loopback = Listen { interface: Some("127.0.0.1".into()), port: 0 };
+        let bound = bind(&loopback).unwrap();
+        let address = bound.addresses()[0];
+        let kind = Type::STREAM.cloexec();
+        let dialler = Socket::new(Domain::IPV4, kind, Some(Protocol::TCP)).unwrap();
+        shorten_timeouts(&dialler);
+        dialler.connect(&address.into()).unwrap();
+        let listener = Socket::from(bound.into_listeners().remove(0));
+        listener.set_nonblocking(false).unwrap();
+        let accepted = listener.accept().unwrap().0;
+        let timeout = |socket: &Socket| TcpInfo::of(socket).unwrap().rto;
+        assert_eq!(timeout(&accepted), timeout(&dialler));
     }
 
     #[test]
