@@ -377,7 +377,8 @@ impl<'a> Out<'a> {
             match self.send_with(SendFlags::EOR, &[IoSlice::new(piece)]) {
                 Ok(taken) if taken == piece.len() => sent += taken,
                 Ok(taken) => return Ok(sent + taken),
-                Err(error) if sent > 0 && error.kind() == io::ErrorKind::WouldBlock => break,
+                // What is wrong is said to who comes with the rest.
+                Err(_) if sent > 0 => break,
                 Err(error) => return Err(error),
             }
         }

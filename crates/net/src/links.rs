@@ -48,11 +48,13 @@ impl State {
         if let Some(rate) = self.paces.rate_to(id) {
             let wanted = &self.config.pacing.congestion;
             link.control = Some(CongestionControl::new(&link.carrier.fd, wanted, rate));
-            link.headers = headers(&link.carrier.fd);
-            // One that cannot be asked fails by itself.
-            carried(&link.carrier.fd).iter().for_each(|now| link.weigh(now.segment));
         }
         link.is_far = self.paces.is_far(id);
+        if link.is_far {
+            // Also where nothing is paced: the program may put a rate later. One that cannot be asked fails by itself.
+            link.headers = headers(&link.carrier.fd);
+            carried(&link.carrier.fd).iter().for_each(|now| link.weigh(now.segment));
+        }
         link.may_hold = !link.is_far && holds_briefly(&link.carrier.fd);
         self.peer(id).links.push((strand, token));
         self.bound_links(id, &link);

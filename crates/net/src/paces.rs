@@ -163,17 +163,20 @@ impl Paces {
         }
     }
 
-    /// What goes to each other cluster is to keep to the program's own rate, or no longer; it does when the claims are followed.
-    fn hold(&mut self, rate: Option<Rate>) {
-        let now = Instant::now();
+    /// What goes to each other cluster is to keep to the program's own rate, or no longer; it does when the claims are followed. The clusters
+    /// of which it is the first rate.
+    fn hold(&mut self, rate: Option<Rate>) -> Vec<u16> {
+        let (now, mut begun) = (Instant::now(), Vec::new());
         for (cluster, (paced, &cursor)) in (0..).zip(self.paced.iter_mut().zip(&self.cursors)) {
             if paced.is_none() && rate.is_some() && cluster != self.ours {
                 *paced = Some(Paced::new(Rate::UNBOUNDED, cursor, now));
+                begun.push(cluster);
             }
             if let Some(paced) = paced {
                 paced.claims.hold(rate);
             }
         }
+        begun
     }
 
     /// The clusters that nothing holds any more, and for which the job has chosen no rate: they are as before the program put one.
@@ -199,6 +202,12 @@ impl Paces {
     /// The peer's cluster, if what goes there is paced.
     pub(crate) fn cluster_of(&self, peer: ProcId) -> Option<u16> {
         self.towards(peer).and(self.place_of(peer))
+    }
+
+    /// What the link to each cluster is believed to carry, bits per second; `None` where nobody looks.
+    pub(crate) fn links(&self) -> Vec<Option<f64>> {
+        let of = |paced: &Option<Paced>| Some(paced.as_ref()?.claims.link()?.bits_per_second());
+        self.paced.iter().map(of).collect()
     }
 
     /// How long an acknowledgement of `peer`'s may wait for its turn: it goes with what `peer` sends to us, and all of our cluster may have
@@ -269,21 +278,19 @@ impl Paces {
 impl State {
     /// What goes to each other cluster keeps to the program's own rate from now on, or no longer.
     pub(crate) fn hold(&mut self, rate: Option<Rate>) {
-        self.paces.hold(rate);
+        let begun = self.paces.hold(rate);
         for cluster in self.paces.take_unbounded() {
             self.let_go(cluster);
         }
         let now = Instant::now();
         self.follow_claims(now);
+        begun.into_iter().for_each(|cluster| self.slow_down(cluster));
         self.open_again(now);
     }
 
     /// What goes to this cluster is paced no longer: nobody would name those who waited for their turn.
     fn let_go(&mut self, cluster: u16) {
-        let peers = self.peers.keys().copied();
-        let peers: Vec<_> =
-            peers.filter(|&peer| self.paces.place_of(peer) == Some(cluster)).collect();
-        for peer in peers {
+        for peer in self.peers_of(cluster) {
             let links = self.peers.get(&peer).map_or(&[][..], |peer| &peer.links);
             for &(_, token) in links {
                 if let Some(Socket::Link(link)) = self.sockets.get(token) {
@@ -291,6 +298,29 @@ impl State {
                 }
             }
             self.transmit(peer);
+        }
+    }
+
+    fn peers_of(&self, cluster: u16) -> Vec<ProcId> {
+        let is_there = |&peer: &ProcId| self.paces.place_of(peer) == Some(cluster);
+        self.peers.keys().copied().filter(is_there).collect()
+    }
+
+    /// What goes to this cluster was not paced so far: what the kernel has of it leaves at the rate, too, of each connection at its part.
+    fn slow_down(&mut self, cluster: u16) {
+        let peers = self.peers_of(cluster).into_iter();
+        let links = peers.flat_map(|peer| self.peers.get(&peer).map_or(&[][..], |it| &it.links));
+        let tokens: Vec<Token> = links.map(|&(_, token)| token).collect();
+        let sockets = &mut self.sockets;
+        let keeps = |token: &Token| progress_of(sockets, *token).is_some_and(|it| it.unsent > 0);
+        let kept: Vec<Token> = tokens.into_iter().filter(keeps).collect();
+        let Some(paced) = self.paces.get(cluster) else { return };
+        let rate = (paced.pacer.rate() as u64 / kept.len().max(1) as u64).max(1);
+        for token in kept {
+            if let Some(Socket::Link(link)) = self.sockets.get(token) {
+                // A connection that fails says so by itself.
+                let _ = link.pace(Pace::plain(rate));
+            }
         }
     }
 

@@ -122,6 +122,22 @@ fn where_the_program_names_a_rate_nothing_goes_by_parts() {
 }
 
 #[test]
+fn a_first_rate_counts_for_what_the_kernel_has_already() {
+    let rates = vec![None; 2];
+    let mut state = state_paced(Pacing { clusters: vec![0, 1, 1], rates, ..Pacing::default() });
+    let idle = ProcId(2);
+    let _ends = [FAR, idle].map(|peer| meet(&mut state, (peer, Strand::FIRST)));
+    let much = SendBuffer::from_bytes(Bytes::from(vec![0; 16 << 20]));
+    state.endpoint.send(FAR, ContextId::WORLD, Rank(0), 1, Mode::Standard, much);
+    state.transmit(FAR);
+    assert!(state.unsent_for(FAR) > 0, "nobody reads it");
+    state.hold(Rate::from_bits_per_second(8e6));
+    let told = |state: &mut State, peer| link(state, peer).paced_to;
+    assert!(told(&mut state, FAR).is_some_and(|rate| (900_000..1_000_000).contains(&rate)));
+    assert_eq!(told(&mut state, idle), None, "the kernel has nothing of it");
+}
+
+#[test]
 fn a_claim_leaves_before_what_it_is_for() {
     let (mut state, _ends, peers) = with_broker();
     let before = peers.map(|peer| written(&mut state, peer));
