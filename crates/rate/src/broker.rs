@@ -175,9 +175,14 @@ impl Broker {
         let senders = self.ours.entry((from, to)).or_default();
         let is_first = senders.is_empty();
         let count = senders.entry(process).or_default();
+        let is_once_more = *count > 0;
         *count = count.saturating_add(1);
         self.has_changed = true;
         let cluster = self.network.cluster(to);
+        if is_once_more && let Some((rate, _)) = self.granted.get_mut(&(process, cluster)) {
+            // It asks what that is.
+            *rate = f64::NAN;
+        }
         if self.crowds.begin(process, cluster, self.members.len()) {
             self.links.begin(cluster);
             self.young.push_back(now + YOUNG);

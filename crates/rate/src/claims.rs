@@ -67,8 +67,9 @@ pub struct Claims {
     claims: BTreeMap<NodeId, Claim>,
     /// What the program wants instead.
     held: Option<Rate>,
-    /// What the broker has granted to all of them together, since there were some.
+    /// What the broker has granted to all of them together, since there were some; and when it has last said so.
     granted: Option<Grant>,
+    heard: Option<Instant>,
     /// Since when they wait for their first grant; and whether the broker has left some without one, and has said nothing since.
     asked: Option<Instant>,
     is_unanswered: bool,
@@ -151,6 +152,7 @@ impl Claims {
             claims: BTreeMap::new(),
             held: None,
             granted: None,
+            heard: None,
             asked: None,
             is_unanswered: false,
             lag: Duration::ZERO,
@@ -174,6 +176,12 @@ impl Claims {
     #[must_use]
     pub fn is_young(&self) -> bool {
         self.granted.is_none_or(|grant| !grant.is_settled)
+    }
+
+    /// What the link is believed to carry, while there is a broker.
+    #[must_use]
+    pub fn link(&self) -> Option<Rate> {
+        self.path.map(|path| path.link)
     }
 
     /// How many processes something waits for.
@@ -353,7 +361,7 @@ impl Claims {
         }
         let before = self.rate().bits_per_second();
         let Grant { rate, is_settled, .. } = grant;
-        self.granted = Some(grant);
+        (self.granted, self.heard) = (Some(grant), Some(now));
         let part = rate.bits_per_second() / self.least.bits_per_second();
         if part < FAIR {
             (self.one_of_all_until, self.less_until) = (None, Some(now + KNOWN));
@@ -378,7 +386,23 @@ impl Claims {
         let waits = |asked| now.saturating_duration_since(asked) >= UNANSWERED;
         let is_new = !self.is_unanswered && self.asked.is_some_and(waits);
         self.is_unanswered |= is_new;
-        self.demand.used(bits, self.least, now) || is_new
+        let asks = self.ask_again(now);
+        self.demand.used(bits, self.least, now) || is_new || asks
+    }
+
+    /// Who has more than everybody's share asks now and then whether that is so still, by a transfer that is over at once: one that hangs takes
+    /// nothing back.
+    fn ask_again(&mut self, now: Instant) -> bool {
+        let has_more = self.granted.is_some_and(|grant| grant.rate > self.least);
+        let is_long_ago =
+            |heard| now.saturating_duration_since(heard) >= UNANSWERED && self.asked.is_none();
+        let first = self.claims.keys().next().copied();
+        let Some(to) = first.filter(|_| has_more && self.heard.is_some_and(is_long_ago)) else {
+            return false;
+        };
+        self.told.extend([true, false].map(|is_active| Claimed { to, is_active }));
+        self.asked = Some(now);
+        true
     }
 
     /// So many bits of what is granted are taken up by what goes beside transfers, such as acknowledgements of what comes from there.
@@ -429,6 +453,7 @@ impl Claims {
         match (self.held, self.granted) {
             (Some(held), _) => held,
             (None, None) => base,
+            (None, Some(Grant { rate, .. })) if self.is_unanswered => rate.min(self.least),
             (None, Some(Grant { rate, is_settled: false, .. })) => rate.min(ahead(base)),
             (None, Some(Grant { rate, is_settled: true, .. })) => rate,
         }

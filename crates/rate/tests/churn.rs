@@ -2,8 +2,8 @@
 //! what everybody was granted fits together and is what one who knew all would have granted, and nothing is said any more.
 
 use gridmpi_rate::{
-    Allocator, Broker, Claims, ClusterId, Network, NodeId, Notice, Order, Parts, Process, Rate,
-    Transfer,
+    Allocator, Broker, Claimed, Claims, ClusterId, Network, NodeId, Notice, Order, Parts, Process,
+    Rate, Transfer,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZero;
@@ -101,7 +101,9 @@ struct World {
     /// Who cannot send faster.
     able: BTreeMap<(Process, ClusterId), f64>,
     epoch: Instant,
+    /// How many orders said something new; and what each was granted last, bits per second, and whether that was settled.
     orders: usize,
+    said: BTreeMap<(Process, ClusterId), (f64, bool)>,
     /// When the last one was given.
     last_order: u64,
 }
@@ -176,6 +178,7 @@ impl World {
             able: BTreeMap::new(),
             epoch: Instant::now(),
             orders: 0,
+            said: BTreeMap::new(),
             last_order: 0,
         }
     }
@@ -212,8 +215,12 @@ impl World {
             self.active.insert((process, to));
             claims.begin(to, 0, now);
         }
-        for claimed in claims.told() {
-            let (to, is_active) = (claimed.to, claimed.is_active);
+        let told = claims.told();
+        self.say(process, told);
+    }
+
+    fn say(&mut self, process: Process, told: Vec<Claimed>) {
+        for Claimed { to, is_active } in told {
             self.at(self.now + LOCAL_US, Event::Said { process, to, is_active });
         }
     }
@@ -389,8 +396,10 @@ impl World {
             self.step_at(broker, after.max(self.now + STEP_US));
         }
         for (process, order) in orders {
-            self.orders += 1;
-            self.last_order = self.now;
+            if self.is_news(process, order) {
+                self.orders += 1;
+                self.last_order = self.now;
+            }
             self.at(self.now + LOCAL_US, Event::Ordered { process, order });
         }
         for (cluster, notice) in self.brokers[broker].notices() {
@@ -408,9 +417,10 @@ impl World {
         let claims = self.claims.get_mut(&(process, to)).unwrap();
         let able = self.able.get(&(process, to)).copied().unwrap_or(f64::INFINITY);
         let rate = able.min(claims.rate().bits_per_second());
-        if claims.used(rate * LOOK_US as f64 / 1e6, now)
-            && let Some(rate) = claims.demand()
-        {
+        let has_news = claims.used(rate * LOOK_US as f64 / 1e6, now);
+        let (told, demand) = (claims.told(), claims.demand().filter(|_| has_news));
+        self.say(process, told);
+        if let Some(rate) = demand {
             self.at(self.now + LOCAL_US, Event::Wants { process, to, rate });
         }
         self.at(self.now + LOOK_US, Event::Looks { process, to });
@@ -436,6 +446,15 @@ impl World {
         if !self.events.range(..(time + 1, 0)).any(|(_, event)| is_its(event)) {
             self.at(time, Event::Step(broker));
         }
+    }
+
+    /// Whether it says something else than before: who has more than everybody's share asks now and then, and is told the same.
+    fn is_news(&mut self, process: Process, order: Order) -> bool {
+        let Order::Grant { to, grant } = order else { return true };
+        let now = (grant.rate.bits_per_second(), grant.is_settled);
+        let before = self.said.insert((process, to), now);
+        let is_same = |rate: f64| rate == now.0 || (rate - now.0).abs() < 0.01 * rate;
+        before.is_none_or(|(rate, is_settled)| is_settled != now.1 || !is_same(rate))
     }
 
     fn obey(&mut self, process: Process, order: Order) {

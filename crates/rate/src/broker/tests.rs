@@ -285,6 +285,29 @@ fn it_is_quiet_where_no_other_has_sent_for_long() {
 }
 
 #[test]
+fn who_asks_what_it_is_granted_is_told_and_stays_what_it_is() {
+    let (network, ids, nodes, now) = site(2);
+    let mut broker = Broker::new(ids[0], network, Parts::ALL);
+    let (from, to) = (nodes[0][0], nodes[1][0]);
+    broker.begin(0, from, to, now);
+    let settled = now + YOUNG;
+    assert_eq!(rates(&broker.step(settled)), [(0, 50.0)]);
+    broker.begin(0, from, to, settled);
+    broker.end(0, from, to);
+    assert!(broker.wants_step(settled));
+    let orders = broker.step(settled);
+    assert!(matches!(
+        orders[..],
+        [(0, Order::Grant { grant: Grant { is_settled: true, .. }, .. })]
+    ));
+    assert_eq!(rates(&orders), [(0, 50.0)]);
+    broker.end(0, from, to);
+    broker.begin(1, nodes[0][1], to, settled);
+    let after = rates(&broker.step(settled + YOUNG));
+    assert!(after.contains(&(1, 50.0)) && !after.contains(&(0, 50.0)), "{after:?}");
+}
+
+#[test]
 fn what_changes_nothing_for_a_process_is_not_told() {
     let (network, ids, nodes, now) = site(2);
     let mut broker = Broker::new(ids[0], network, Parts::ALL);

@@ -87,6 +87,32 @@ fn a_broker_that_does_not_answer_is_taken_for_none_until_it_does() {
 }
 
 #[test]
+fn who_has_more_than_everybodys_share_asks_whether_that_is_so_still() {
+    let (mut claims, nodes, now) = claims();
+    claims.begin(nodes[0], 0, now);
+    claims.told();
+    let asks = |claims: &mut Claims, now| {
+        claims.used(0.0, now);
+        claims.told().iter().map(|it| (it.to, it.is_active)).collect::<Vec<_>>()
+    };
+    let question = [(nodes[0], true), (nodes[0], false)];
+    grant(&mut claims, mbit(50.0), true, now);
+    assert_eq!(asks(&mut claims, now + UNANSWERED / 2), []);
+    assert_eq!(asks(&mut claims, now + UNANSWERED), question);
+    let answered = now + UNANSWERED + UNANSWERED / 2;
+    assert_eq!(asks(&mut claims, answered), [], "it has asked");
+    grant(&mut claims, mbit(50.0), true, answered);
+    assert_eq!(asks(&mut claims, answered + UNANSWERED), question);
+    assert_eq!(claims.rate(), mbit(50.0));
+    // It hangs.
+    assert_eq!(asks(&mut claims, answered + 2 * UNANSWERED), []);
+    assert_eq!(claims.rate(), mbit(20.0));
+    let now = answered + 3 * UNANSWERED;
+    grant(&mut claims, mbit(20.0), true, now);
+    assert_eq!(asks(&mut claims, now + 2 * UNANSWERED), [], "that is everybody's");
+}
+
+#[test]
 fn the_programs_own_rate_counts_before_all_others() {
     let (mut claims, nodes, now) = claims();
     claims.hold(Some(mbit(7.0)));
