@@ -6,6 +6,7 @@ use crate::error::BenchError;
 use crate::figure::{self, Figure};
 use crate::group::{Group, When};
 use crate::programs::Fitness;
+use crate::rates::programs::own::Own;
 use crate::relays::{crowd, ends};
 use crate::session::{self, Limits, Session, Wishes};
 use crate::{bound, grid, network, p2p, rates, relays};
@@ -72,7 +73,7 @@ struct Options {
     json: Option<PathBuf>,
 
     /// Measure only these groups (p2p: inside, latency, cable, fast, slow, overlap, memory; rates: pairs, lone, all, both, row,
-    /// faster, pause, collectives, incast, exactness, churn, leftover, wrong, grants, short, programs, npb; relays: latency, throughput, trunks, failover,
+    /// faster, pause, collectives, incast, exactness, churn, leftover, wrong, grants, short, programs, npb, run; relays: latency, throughput, trunks, failover,
     /// tls, scale)
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
@@ -123,6 +124,19 @@ struct RatesOptions {
     #[arg(long, value_name = "DIR")]
     npb: Option<PathBuf>,
 
+    /// Measure this program of yours, built with the MPI of both clusters, in every mode; what follows `--` are its arguments. Its time
+    /// is what it prints last as `@seconds S`, or else that of the whole run, launching included
+    #[arg(long, value_name = "PROGRAM")]
+    run: Option<PathBuf>,
+
+    /// So many ranks of that, one half in each cluster, on up to 8 + 8 nodes
+    #[arg(long, value_name = "N", default_value_t = 8, requires = "run", value_parser = clap::value_parser!(u32).range(2..=64))]
+    ranks: u32,
+
+    /// What that program is given
+    #[arg(last = true, value_name = "ARGUMENTS", requires = "run")]
+    arguments: Vec<String>,
+
     /// Draw a burst of each pattern, place and mode, and a run of each program, into this directory, millisecond by millisecond; of a
     /// run of more than a second the busiest one, and the whole in another picture
     #[arg(long, value_name = "DIR")]
@@ -132,15 +146,17 @@ struct RatesOptions {
 impl RatesOptions {
     /// What both suites have, and the rest.
     fn split(self) -> (Options, Wishes) {
-        let Self { mut common, programs, program, rounds, until_told, delay, npb, pictures } = self;
+        let Self { mut common, programs, program, rounds, until_told, .. } = self;
+        let Self { delay, npb, run, ranks, arguments, pictures, .. } = self;
         let wants_programs = programs || program.is_some();
-        let named = [("programs", wants_programs), ("npb", npb.is_some())];
+        let named = [("programs", wants_programs), ("npb", npb.is_some()), ("run", run.is_some())];
         let named = named.iter().filter(|(name, is)| *is && !common.only.iter().any(|o| o == name));
         let named: Vec<_> = named.map(|(name, _)| (*name).to_owned()).collect();
         common.only.extend(named);
         let [rounds, most_rounds] = [rounds, until_told].map(|it| it.map(|it| it as usize));
+        let own = run.map(|program| Own { program, arguments, ranks });
         let wishes =
-            Wishes { npb, pictures, program, rounds, most_rounds, delays: delay, case: None };
+            Wishes { npb, own, pictures, program, rounds, most_rounds, delays: delay, case: None };
         (common, wishes)
     }
 }

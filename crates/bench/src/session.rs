@@ -4,6 +4,7 @@ use crate::error::BenchError;
 use crate::place::{Job, Lab, Route};
 use crate::process::Said;
 use crate::programs::{Fitness, Mpi, Programs};
+use crate::rates::programs::own::Own;
 use crate::samples::Samples;
 use gridmpi_report::terminal::tell;
 use std::path::PathBuf;
@@ -61,6 +62,8 @@ pub struct Wishes {
     pub case: Option<String>,
     /// Where the binaries of the NAS Parallel Benchmarks are.
     pub npb: Option<PathBuf>,
+    /// A program of the user's own.
+    pub own: Option<Own>,
 }
 
 /// One run.

@@ -13,14 +13,14 @@ mod mode;
 mod npb;
 mod patterns;
 mod picture;
-mod programs;
+pub(crate) mod programs;
 mod sites;
 mod wrong;
 
 use crate::group::{Group, When};
 
 /// All groups, in the order in which they are run.
-pub const GROUPS: [Group; 17] = [
+pub const GROUPS: [Group; 18] = [
     Group {
         name: "pairs",
         about: "8 pairs, 256 KiB at once",
@@ -122,5 +122,11 @@ pub const GROUPS: [Group; 17] = [
         about: "the NAS Parallel Benchmarks",
         when: When::Named,
         measure: npb::measure,
+    },
+    Group {
+        name: "run",
+        about: "a program of yours",
+        when: When::Named,
+        measure: programs::own::measure,
     },
 ];

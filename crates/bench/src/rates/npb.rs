@@ -44,7 +44,7 @@ fn run(session: &mut Session, binary: &Binary) -> Vec<Figure> {
         variables: &[],
         directory: None,
         enough: None,
-        read: &|said| read(&binary.name, said),
+        read: &|said, _| read(&binary.name, said),
         peers: OF_ALL,
     };
     trial::measure(session, &trial)

@@ -3,6 +3,7 @@
 mod found;
 mod hpcc;
 mod imb;
+pub(crate) mod own;
 pub(super) mod trial;
 
 use crate::error::BenchError;
@@ -168,7 +169,7 @@ fn run(session: &mut Session, program: &Program) -> Result<Vec<Figure>, BenchErr
         variables: &ready.variables,
         directory: ready.directory.as_deref(),
         enough,
-        read: &|said| (program.read)(program.arguments, said),
+        read: &|said, _| (program.read)(program.arguments, said),
         peers: program.peers,
     };
     Ok(trial::measure(session, &trial))

@@ -14,6 +14,7 @@ use crate::session::Session;
 use crate::watched::Watched;
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// Most nodes of a cluster; more ranks share them.
 const MOST_NODES: u32 = 8;
@@ -79,8 +80,8 @@ pub(crate) struct Enough<'a> {
     pub(crate) text: &'a str,
 }
 
-/// Reads what a program has said, or its file if it is not run to its end; its own verdict, too.
-pub(crate) type Read<'a> = &'a dyn Fn(&str) -> Result<Vec<Reading>, BenchError>;
+/// Reads what a program has said, or its file if it is not run to its end; its own verdict, too. And how long its run has taken.
+pub(crate) type Read<'a> = &'a dyn Fn(&str, Duration) -> Result<Vec<Reading>, BenchError>;
 
 /// A program, unmodified, and how it is run.
 pub(crate) struct Trial<'a> {
@@ -236,10 +237,12 @@ fn run(
         relayed: None,
     };
     let watch = session.lab(route)?.watch(&SENDERS)?;
+    let began = Instant::now();
     let said = carry_out(session, route, &job, trial.enough)?;
+    let took = began.elapsed();
     let watched = session.lab(route)?.watched(&watch)?;
     // Both or neither: a reading and what was seen of its run belong together.
-    outcome.readings.push((trial.read)(&said)?);
+    outcome.readings.push((trial.read)(&said, took)?);
     outcome.watched.push(watched);
     if trial.enough.is_some() {
         // What still runs of it.
@@ -421,7 +424,7 @@ mod tests {
             variables: &[],
             directory: None,
             enough: None,
-            read: &|_| Ok(Vec::new()),
+            read: &|_, _| Ok(Vec::new()),
             peers,
         };
         figures(&trial, &Site { delay_ms: 10, ..SITE }, &Conditions::none(), outcomes)
