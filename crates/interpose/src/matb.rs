@@ -29,10 +29,11 @@ const KB: f64 = 8_000.0;
 /// What this process's node may send.
 #[derive(Debug)]
 pub(crate) struct Matb {
-    /// The bandwidth that the cluster's nodes share towards each cluster, as the job says, bits per second; `None`: it is not known, or is that of ours.
-    said: Vec<Option<u64>>,
-    /// `YAMPI_PSP_MAXRATE` and `YAMPI_PSP_MATB`, KB/s, as the program was last shown them.
-    shown_max: Box<AtomicI32>,
+    /// The bandwidth that the cluster's nodes share, bits per second; `None`: it is not known.
+    shared: Option<u64>,
+    /// `YAMPI_PSP_MAXRATE`: the same in KB/s.
+    max_rate: Option<Box<c_int>>,
+    /// `YAMPI_PSP_MATB`, KB/s, as the program was last shown it.
     shown: Box<AtomicI32>,
     /// Of the node's interface, bits per second.
     interface: Option<u64>,
@@ -141,10 +142,11 @@ impl Hint {
 impl Matb {
     pub(crate) fn new(table: &JobTable, ours: usize, me: ProcId) -> Self {
         let (nodes, mates) = pacing::mates(table, ours, me);
-        let carried = |to| table.network.carried(ours, to).filter(|_| to != ours);
+        let others = (0..table.clusters.len()).filter(|&to| to != ours);
+        let shared = others.filter_map(|to| table.network.carried(ours, to)).min();
         Self {
-            said: (0..table.clusters.len()).map(carried).collect(),
-            shown_max: Box::default(),
+            shared,
+            max_rate: shared.map(|bits| Box::new(kilobytes(bits as f64))),
             shown: Box::default(),
             interface: table.network.interface(ours),
             nodes,
@@ -153,26 +155,16 @@ impl Matb {
         }
     }
 
-    /// What the nodes share, bits per second: the least towards another cluster, as it was found (`links`, by cluster), or said where it was not.
-    fn shared(&self, links: &[Option<f64>]) -> Option<f64> {
-        let found = |to: usize| links.get(to).copied().flatten().filter(|bits| bits.is_finite());
-        let known = self.said.iter().enumerate();
-        let known =
-            known.filter_map(|(to, said)| said.map(|said| found(to).unwrap_or(said as f64)));
-        known.reduce(f64::min)
-    }
-
-    /// The address of `YAMPI_PSP_MAXRATE`, as it is now.
-    pub(crate) fn max_rate(&self, net: &Net) -> Option<*const c_int> {
-        self.shown_max.store(kilobytes(self.shared(&net.links())?), Relaxed);
-        Some(self.shown_max.as_ptr())
+    /// The address of `YAMPI_PSP_MAXRATE`.
+    pub(crate) fn max_rate(&self) -> Option<*const c_int> {
+        self.max_rate.as_deref().map(std::ptr::from_ref)
     }
 
     /// What the node may send now, bits per second: the least towards another cluster, and where nothing is paced what the
     /// nodes share.
     pub(crate) fn rate(&self, net: &Net) -> Option<f64> {
         let least = net.node_rates(self.mates).into_iter().flatten().reduce(f64::min);
-        least.filter(|rate| rate.is_finite()).or_else(|| self.shared(&net.links()))
+        least.filter(|rate| rate.is_finite()).or(self.shared.map(|bits| bits as f64))
     }
 
     /// The address of `YAMPI_PSP_MATB`, as it is now.
@@ -219,7 +211,7 @@ impl Matb {
         hints: Vec<(Hint, String)>,
         tell: impl Fn(&str),
     ) {
-        if let Some((node, key, value)) = self.chosen(hints, self.shared(&net.links()), tell) {
+        if let Some((node, key, value)) = self.chosen(hints, tell) {
             self.keep_to(net, Some(node), Some(Followed { on, key, value }));
         }
     }
@@ -228,10 +220,9 @@ impl Matb {
     fn chosen(
         &self,
         hints: Vec<(Hint, String)>,
-        shared: Option<f64>,
         tell: impl Fn(&str),
     ) -> Option<(Rate, &'static CStr, String)> {
-        let asked = |(hint, text)| Some((hint, text, self.asked(hint, shared, &tell)?));
+        let asked = |(hint, text)| Some((hint, text, self.asked(hint, &tell)?));
         let mut sound = hints.into_iter().filter_map(asked);
         let (hint, text, wanted): (Hint, String, Rate) = sound.next()?;
         let name = hint.name();
@@ -246,9 +237,9 @@ impl Matb {
     }
 
     /// The rate that a hint asks for, if it can be one.
-    fn asked(&self, hint: Hint, shared: Option<f64>, tell: impl Fn(&str)) -> Option<Rate> {
+    fn asked(&self, hint: Hint, tell: impl Fn(&str)) -> Option<Rate> {
         let name = hint.name();
-        let Some(wanted) = self.wanted(hint, shared) else {
+        let Some(wanted) = self.wanted(hint) else {
             tell(&format!(
                 "{name}: the bandwidth of the link is not known, and so nothing to be shared; it is ignored"
             ));
@@ -260,11 +251,10 @@ impl Matb {
     }
 
     /// What a hint asks for, bits per second; `None` where no link is known.
-    fn wanted(&self, hint: Hint, shared: Option<f64>) -> Option<u64> {
+    fn wanted(&self, hint: Hint) -> Option<u64> {
         match hint {
             Hint::Rate(bits) => Some(bits),
-            // The conversion saturates.
-            Hint::Senders(senders) => Some(shared? as u64 / senders.of(self.nodes)),
+            Hint::Senders(senders) => Some(self.shared? / senders.of(self.nodes)),
         }
     }
 
@@ -336,8 +326,8 @@ mod tests {
     /// Of a cluster of four nodes that share a link of 160 Mbit/s.
     fn matb(interface: u64) -> Matb {
         Matb {
-            said: vec![None, Some(160_000_000), Some(200_000_000)],
-            shown_max: Box::default(),
+            shared: Some(160_000_000),
+            max_rate: None,
             shown: Box::default(),
             interface: Some(interface),
             nodes: 4,
@@ -360,9 +350,7 @@ mod tests {
         hints: &[(Hint, String)],
     ) -> (Option<(f64, &'static CStr, String)>, Vec<String>) {
         let said = RefCell::new(Vec::new());
-        let chosen = matb.chosen(hints.to_vec(), matb.shared(&[]), |text| {
-            said.borrow_mut().push(text.to_owned())
-        });
+        let chosen = matb.chosen(hints.to_vec(), |text| said.borrow_mut().push(text.to_owned()));
         let chosen = chosen.map(|(node, key, value)| (node.bits_per_second(), key, value));
         (chosen, said.into_inner())
     }
@@ -405,23 +393,12 @@ mod tests {
             let both = chosen(&one, &[rate("20M"), pattern(text)]);
             assert_eq!(both, (of_rate.clone(), vec![ignored.to_owned()]), "{text}");
         }
-        let unknown = Matb { said: vec![None; 3], ..matb(1_000_000_000) };
+        let unknown = Matb { shared: None, ..matb(1_000_000_000) };
         let (counts, said) = chosen(&unknown, &[rate("20M"), pattern("half")]);
         assert_eq!(counts, of_rate);
         assert!(said[0].starts_with("gridmpi_pattern: the bandwidth of the link"), "{said:?}");
         assert_eq!(said.len(), 1);
         assert_eq!(chosen(&one, &[]), (None, vec![]));
-    }
-
-    #[test]
-    fn what_the_nodes_share_is_what_was_found_of_the_link_that_carries_least() {
-        let one = matb(1_000_000_000);
-        assert_eq!(one.shared(&[None; 3]), Some(160e6));
-        assert_eq!(one.shared(&[Some(1e6), Some(180e6), None]), Some(180e6));
-        assert_eq!(one.shared(&[None, None, Some(16e6)]), Some(16e6));
-        assert_eq!(one.shared(&[None, Some(f64::INFINITY), None]), Some(160e6));
-        // What nobody has said is not shared.
-        assert_eq!(Matb { said: vec![None; 3], ..one }.shared(&[None, Some(1e6), None]), None);
     }
 
     #[test]
@@ -432,7 +409,7 @@ mod tests {
         assert_eq!(counts, Some((40e6, Hint::PATTERN, "4".to_owned())));
         let more = "gridmpi_pattern: 5 is more than the nodes of this cluster; it is 4 now";
         assert_eq!(said, [more]);
-        let narrow = Matb { said: vec![None, Some(399_999)], ..one };
+        let narrow = Matb { shared: Some(399_999), ..one };
         let (counts, said) = chosen(&narrow, &[pattern("all")]);
         assert_eq!(counts, None);
         let low =

@@ -112,7 +112,7 @@ impl Net {
     }
 
     /// Lets what this process sends to each other cluster keep to a rate of the program's own from now on, headers included,
-    /// whatever was found or granted; `None`: no longer. What the kernel has already of one turn may be sent as it was to be.
+    /// whatever was found or granted; `None`: no longer. What the kernel has already may be sent as it was to be.
     ///
     /// # Panics
     /// In a child made by `fork`.
@@ -124,11 +124,6 @@ impl Net {
     /// How fast this process may send to each cluster now, bits per second, headers included; `None` where it is not paced.
     pub fn rates(&self) -> Vec<Option<f64>> {
         self.shared.state.lock().paces.rates()
-    }
-
-    /// What the link to each cluster is believed to carry now, bits per second; `None` where it is not paced, or nobody looks at what it carries.
-    pub fn links(&self) -> Vec<Option<f64>> {
-        self.shared.state.lock().paces.links()
     }
 
     /// And its node, on which there are so many processes of the job, itself among them: what it may send to each cluster now, by what this process

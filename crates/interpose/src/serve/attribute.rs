@@ -37,7 +37,7 @@ pub(crate) fn of_job<A: Abi>(
 /// The address of the value, if it is known, of an attribute about rates; `None` for another one.
 pub(crate) fn of_rates<A: Abi>(rt: &Runtime<A>, keyval: c_int) -> Option<Option<*const c_int>> {
     match keyval {
-        YAMPI_PSP_MAXRATE => Some(rt.job().matb.max_rate(&rt.job().net)),
+        YAMPI_PSP_MAXRATE => Some(rt.job().matb.max_rate()),
         YAMPI_PSP_MATB => Some(rt.job().matb.get(&rt.job().net)),
         _ => None,
     }
