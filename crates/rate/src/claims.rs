@@ -178,12 +178,6 @@ impl Claims {
         self.granted.is_none_or(|grant| !grant.is_settled)
     }
 
-    /// What the link is believed to carry, while there is a broker.
-    #[must_use]
-    pub fn link(&self) -> Option<Rate> {
-        self.path.map(|path| path.link)
-    }
-
     /// How many processes something waits for.
     #[must_use]
     pub fn users(&self) -> usize {
@@ -349,6 +343,7 @@ impl Claims {
     /// The broker has granted this to all together; whether that is a rate that counts now. Where no claim stands, or all and that not settled, it
     /// says no more than whether it is quiet.
     pub fn grant(&mut self, grant: Grant, now: Instant) -> bool {
+        let before = self.rate().bits_per_second();
         self.is_unanswered = false;
         self.unclaimed.hear(grant.is_quiet, now);
         let is_of_a_rate = grant.is_settled || grant.rate < Rate::UNBOUNDED;
@@ -359,7 +354,6 @@ impl Claims {
             let lag = now.saturating_duration_since(asked).min(LAG_MOST);
             self.lag = if self.lag.is_zero() { lag } else { (3 * self.lag + lag) / 4 };
         }
-        let before = self.rate().bits_per_second();
         let Grant { rate, is_settled, .. } = grant;
         (self.granted, self.heard) = (Some(grant), Some(now));
         let part = rate.bits_per_second() / self.least.bits_per_second();
@@ -385,7 +379,10 @@ impl Claims {
     pub fn used(&mut self, bits: f64, now: Instant) -> bool {
         let waits = |asked| now.saturating_duration_since(asked) >= UNANSWERED;
         let is_new = !self.is_unanswered && self.asked.is_some_and(waits);
-        self.is_unanswered |= is_new;
+        if is_new {
+            self.is_unanswered = true;
+            self.demand.pause();
+        }
         let asks = self.ask_again(now);
         self.demand.used(bits, self.least, now) || is_new || asks
     }
@@ -393,7 +390,8 @@ impl Claims {
     /// Who has more than everybody's share asks now and then whether that is so still, by a transfer that is over at once: one that hangs takes
     /// nothing back.
     fn ask_again(&mut self, now: Instant) -> bool {
-        let has_more = self.granted.is_some_and(|grant| grant.rate > self.least);
+        let most = SAME * self.least.bits_per_second();
+        let has_more = self.granted.is_some_and(|grant| grant.rate.bits_per_second() > most);
         let is_long_ago =
             |heard| now.saturating_duration_since(heard) >= UNANSWERED && self.asked.is_none();
         let first = self.claims.keys().next().copied();
@@ -453,7 +451,7 @@ impl Claims {
         match (self.held, self.granted) {
             (Some(held), _) => held,
             (None, None) => base,
-            (None, Some(Grant { rate, .. })) if self.is_unanswered => rate.min(self.least),
+            (None, Some(Grant { rate, .. })) if self.is_unanswered => rate.min(base),
             (None, Some(Grant { rate, is_settled: false, .. })) => rate.min(ahead(base)),
             (None, Some(Grant { rate, is_settled: true, .. })) => rate,
         }
@@ -478,8 +476,8 @@ impl Claims {
         let rate = self.rate();
         match (self.held, self.granted) {
             (Some(held), _) => all(held),
-            (None, Some(Grant { node, .. })) => node.max(rate),
-            (None, None) => all(self.least).max(rate),
+            (None, Some(Grant { node, .. })) if !self.is_unanswered => node.max(rate),
+            (None, _) => all(self.least).max(rate),
         }
     }
 

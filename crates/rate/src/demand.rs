@@ -105,6 +105,12 @@ impl Demand {
         *self = Self::default();
     }
 
+    /// Less is sent than is granted, until more is granted anew: that says nothing of what could be.
+    pub(crate) fn pause(&mut self) {
+        self.span = None;
+        (self.lows, self.most) = (0, 0.0);
+    }
+
     /// So many bits of what is granted were taken up by something else, such as acknowledgements of what comes.
     pub(crate) fn taken(&mut self, bits: f64) {
         if let Some(span) = &mut self.span {

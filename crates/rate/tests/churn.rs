@@ -104,6 +104,8 @@ struct World {
     /// How many orders said something new; and what each was granted last, bits per second, and whether that was settled.
     orders: usize,
     said: BTreeMap<(Process, ClusterId), (f64, bool)>,
+    /// Who has asked what that is, and was not told yet.
+    asked: BTreeSet<(Process, ClusterId)>,
     /// When the last one was given.
     last_order: u64,
 }
@@ -179,6 +181,7 @@ impl World {
             epoch: Instant::now(),
             orders: 0,
             said: BTreeMap::new(),
+            asked: BTreeSet::new(),
             last_order: 0,
         }
     }
@@ -419,6 +422,9 @@ impl World {
         let rate = able.min(claims.rate().bits_per_second());
         let has_news = claims.used(rate * LOOK_US as f64 / 1e6, now);
         let (told, demand) = (claims.told(), claims.demand().filter(|_| has_news));
+        if !told.is_empty() {
+            self.asked.insert((process, to));
+        }
         self.say(process, told);
         if let Some(rate) = demand {
             self.at(self.now + LOCAL_US, Event::Wants { process, to, rate });
@@ -448,13 +454,15 @@ impl World {
         }
     }
 
-    /// Whether it says something else than before: who has more than everybody's share asks now and then, and is told the same.
+    /// Whether it is more than the answer that all is as before, to who has more than everybody's share and asks now and then.
     fn is_news(&mut self, process: Process, order: Order) -> bool {
         let Order::Grant { to, grant } = order else { return true };
         let now = (grant.rate.bits_per_second(), grant.is_settled);
         let before = self.said.insert((process, to), now);
         let is_same = |rate: f64| rate == now.0 || (rate - now.0).abs() < 0.01 * rate;
-        before.is_none_or(|(rate, is_settled)| is_settled != now.1 || !is_same(rate))
+        let is_answer = self.asked.remove(&(process, to));
+        let is_other = before.is_none_or(|(rate, settled)| settled != now.1 || !is_same(rate));
+        is_other || !is_answer
     }
 
     fn obey(&mut self, process: Process, order: Order) {

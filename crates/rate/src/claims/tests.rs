@@ -91,8 +91,9 @@ fn who_has_more_than_everybodys_share_asks_whether_that_is_so_still() {
     let (mut claims, nodes, now) = claims();
     claims.begin(nodes[0], 0, now);
     claims.told();
+    // All that it may.
     let asks = |claims: &mut Claims, now| {
-        claims.used(0.0, now);
+        claims.used(1e8, now);
         claims.told().iter().map(|it| (it.to, it.is_active)).collect::<Vec<_>>()
     };
     let question = [(nodes[0], true), (nodes[0], false)];
@@ -107,6 +108,11 @@ fn who_has_more_than_everybodys_share_asks_whether_that_is_so_still() {
     // It hangs.
     assert_eq!(asks(&mut claims, answered + 2 * UNANSWERED), []);
     assert_eq!(claims.rate(), mbit(20.0));
+    // It uses what it may, which is no word on what it could.
+    for looks in 1..20 {
+        claims.used(2e6, answered + 2 * UNANSWERED + looks * Duration::from_millis(100));
+    }
+    assert_eq!(claims.demand(), None);
     let now = answered + 3 * UNANSWERED;
     grant(&mut claims, mbit(20.0), true, now);
     assert_eq!(asks(&mut claims, now + 2 * UNANSWERED), [], "that is everybody's");
