@@ -112,7 +112,7 @@ impl Net {
     }
 
     /// Lets what this process sends to each other cluster keep to a rate of the program's own from now on, headers included,
-    /// whatever was found or granted; `None`: no longer. What the kernel has already may be sent as it was to be.
+    /// whatever was found or granted; `None`: no longer. What the kernel has already of a turn may be sent as it was to be.
     ///
     /// # Panics
     /// In a child made by `fork`.

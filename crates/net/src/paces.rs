@@ -163,20 +163,23 @@ impl Paces {
         }
     }
 
-    /// What goes to each other cluster is to keep to the program's own rate, or no longer; it does when the claims are followed. The clusters
-    /// of which it is the first rate.
-    fn hold(&mut self, rate: Option<Rate>) -> Vec<u16> {
-        let (now, mut begun) = (Instant::now(), Vec::new());
+    /// What goes to each other cluster is to keep to the program's own rate, or no longer; it does when the claims are followed.
+    fn hold(&mut self, rate: Option<Rate>) {
+        let now = Instant::now();
         for (cluster, (paced, &cursor)) in (0..).zip(self.paced.iter_mut().zip(&self.cursors)) {
             if paced.is_none() && rate.is_some() && cluster != self.ours {
                 *paced = Some(Paced::new(Rate::UNBOUNDED, cursor, now));
-                begun.push(cluster);
             }
             if let Some(paced) = paced {
                 paced.claims.hold(rate);
             }
         }
-        begun
+    }
+
+    /// The clusters of whose messages nothing is claimed: whose turn is last there need not be all that the kernel has.
+    fn unclaimed(&self) -> Vec<u16> {
+        let is_one = |paced: &Option<Paced>| paced.as_ref().is_some_and(|it| !it.claims.has_some());
+        (0..).zip(&self.paced).filter(|(_, paced)| is_one(paced)).map(|(it, _)| it).collect()
     }
 
     /// The clusters that nothing holds any more, and for which the job has chosen no rate: they are as before the program put one.
@@ -202,12 +205,6 @@ impl Paces {
     /// The peer's cluster, if what goes there is paced.
     pub(crate) fn cluster_of(&self, peer: ProcId) -> Option<u16> {
         self.towards(peer).and(self.place_of(peer))
-    }
-
-    /// What the link to each cluster is believed to carry, bits per second; `None` where nobody looks.
-    pub(crate) fn links(&self) -> Vec<Option<f64>> {
-        let of = |paced: &Option<Paced>| Some(paced.as_ref()?.claims.link()?.bits_per_second());
-        self.paced.iter().map(of).collect()
     }
 
     /// How long an acknowledgement of `peer`'s may wait for its turn: it goes with what `peer` sends to us, and all of our cluster may have
@@ -278,13 +275,13 @@ impl Paces {
 impl State {
     /// What goes to each other cluster keeps to the program's own rate from now on, or no longer.
     pub(crate) fn hold(&mut self, rate: Option<Rate>) {
-        let begun = self.paces.hold(rate);
+        self.paces.hold(rate);
         for cluster in self.paces.take_unbounded() {
             self.let_go(cluster);
         }
         let now = Instant::now();
         self.follow_claims(now);
-        begun.into_iter().for_each(|cluster| self.slow_down(cluster));
+        self.paces.unclaimed().into_iter().for_each(|cluster| self.repace_all(cluster));
         self.open_again(now);
     }
 
@@ -306,8 +303,8 @@ impl State {
         self.peers.keys().copied().filter(is_there).collect()
     }
 
-    /// What goes to this cluster was not paced so far: what the kernel has of it leaves at the rate, too, of each connection at its part.
-    fn slow_down(&mut self, cluster: u16) {
+    /// What the kernel has for this cluster leaves at the rate, too, of each connection at its part, until it has something to say.
+    fn repace_all(&mut self, cluster: u16) {
         let peers = self.peers_of(cluster).into_iter();
         let links = peers.flat_map(|peer| self.peers.get(&peer).map_or(&[][..], |it| &it.links));
         let tokens: Vec<Token> = links.map(|&(_, token)| token).collect();

@@ -368,6 +368,48 @@ fn in_a_collective_the_clusters_that_it_sends_to_share_the_uplink() {
     shutdown(nets);
 }
 
+#[test]
+fn brokers_of_two_clusters_share_the_way_into_a_third() {
+    let mut network = Network::new();
+    let clusters = [(); 3].map(|()| network.add_cluster());
+    let nodes = clusters.map(|cluster| network.add_node(cluster, Rate::UNBOUNDED)).to_vec();
+    let [a, b, c] = clusters;
+    let rate = Rate::from_bits_per_second(80e6);
+    network.add_link(rate.unwrap(), &[(a, c), (b, c)]);
+    let nets = nets_with(3, |config| {
+        let online = Online {
+            network: network.clone(),
+            nodes: nodes.clone(),
+            brokers: (0..3).map(ProcId).collect(),
+            names: ["a", "b", "c"].map(str::to_owned).to_vec(),
+            warn: |_| {},
+        };
+        let rates = vec![None, None, rate];
+        config.pacing = Pacing { clusters: vec![0, 1, 2], rates, ..Pacing::default() };
+        config.pacing.online = Some(online);
+    });
+    let into = |from: usize| nets[from].rates()[2].unwrap() / 1e6;
+    let begin = |from: u32, len: usize| {
+        let came = receive(&nets[2], from, 1, len);
+        (came, send(&nets[from as usize], from, 2, 1, vec![1; len]))
+    };
+    // Of what brokers share they grant a little less.
+    let has_all = |from| (76.0..=80.0).contains(&into(from));
+    let has_half = |from| (38.0..=40.0).contains(&into(from));
+    let first = begin(0, 15_000_000);
+    eventually("it is alone", || has_all(0));
+    let second = begin(1, 30_000_000);
+    eventually("it shares with one of another cluster", || has_half(0) && has_half(1));
+    let end = |from: usize, (came, sent)| {
+        assert_eq!(finish(&nets[2], came).0.error, None);
+        finish(&nets[from], sent);
+    };
+    end(0, first);
+    eventually("the other is alone", || has_all(1));
+    end(1, second);
+    shutdown(nets);
+}
+
 /// The link is said to carry 20 Mbit/s and carries much more. When all has gone well for ten seconds more is tried: so what each process sees of
 /// its connections has come to the broker.
 #[test]
