@@ -125,11 +125,11 @@ struct RatesOptions {
     npb: Option<PathBuf>,
 
     /// Measure this program of yours, built with the MPI of both clusters, in every mode; what follows `--` are its arguments. Its time
-    /// is what it prints last as `@seconds S`, or else that of the whole run, launching included
+    /// is what it prints last as `@seconds S`, or else that of the whole run, launching included. A run may take five minutes
     #[arg(long, value_name = "PROGRAM")]
     run: Option<PathBuf>,
 
-    /// So many ranks of that, one half in each cluster, on up to 8 + 8 nodes
+    /// So many ranks of that, one half in each cluster, on up to 8 + 8 nodes: an even number up to 16, or a multiple of 16
     #[arg(long, value_name = "N", default_value_t = 8, requires = "run", value_parser = clap::value_parser!(u32).range(2..=64))]
     ranks: u32,
 

@@ -1,7 +1,7 @@
 //! A program of the user's own.
 
 use super::found;
-use super::trial::{self, OF_ALL, Reading, Trial};
+use super::trial::{self, MOST_NODES, OF_ALL, Reading, Trial};
 use crate::error::BenchError;
 use crate::figure::Figure;
 use crate::samples::Samples;
@@ -32,13 +32,19 @@ pub(crate) fn measure(session: &mut Session) -> Result<Vec<Figure>, BenchError> 
     let path = path_of(&program)?;
     let words = program.file_name().into_iter().map(|name| name.to_string_lossy().into_owned());
     let name: Vec<_> = words.chain(arguments.iter().cloned()).collect();
-    let first = ranks.div_ceil(2);
+    let first = ranks / 2;
+    if !fills_nodes(ranks) {
+        let message = format!(
+            "--ranks {ranks}: nodes are to have as many ranks each as others: name an even number up to 16, or a multiple of 16"
+        );
+        return Err(BenchError::Output(message));
+    }
     let trial = Trial {
         name: &name.join(" "),
         mpi: session.mpi.clone(),
         program: &path,
         arguments: &arguments,
-        ranks: [first, ranks - first],
+        ranks: [first; 2],
         variables: &[],
         directory: Some(&here),
         enough: None,
@@ -53,10 +59,18 @@ fn path_of(program: &Path) -> Result<PathBuf, BenchError> {
     if program.components().count() == 1 && !program.is_file() {
         return found::installed(&program.to_string_lossy());
     }
-    std::fs::canonicalize(program).map_err(|error| {
+    // By the name it was given: programs go by it, as Python does by its environment.
+    let found = std::fs::metadata(program).and_then(|_| std::path::absolute(program));
+    found.map_err(|error| {
         let what = format!("cannot find the program {}", program.display());
         BenchError::File { what, error }
     })
+}
+
+/// Whether as many ranks run on each node of both clusters.
+const fn fills_nodes(ranks: u32) -> bool {
+    let all = 2 * MOST_NODES;
+    ranks.is_multiple_of(2) && (ranks <= all || ranks.is_multiple_of(all))
 }
 
 /// The time that it says itself, or that its run has taken, launching included.
@@ -76,6 +90,12 @@ mod tests {
         let took = Duration::from_millis(2500);
         let value = |said| read(said, took).unwrap()[0].value;
         assert_eq!([value(""), value("@seconds 0.5\n"), value("@seconds x\n")], [2.5, 0.5, 2.5]);
+    }
+
+    #[test]
+    fn nodes_have_as_many_ranks_each() {
+        let fit = [2, 3, 8, 9, 16, 18, 20, 32, 64].map(fills_nodes);
+        assert_eq!(fit, [true, false, true, false, true, false, false, true, true]);
     }
 
     #[test]

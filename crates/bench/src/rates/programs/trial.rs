@@ -17,7 +17,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Most nodes of a cluster; more ranks share them.
-const MOST_NODES: u32 = 8;
+pub(super) const MOST_NODES: u32 = 8;
 /// A figure of less than so many seconds is measured in so many rounds at least, where nothing else is wished: one alone says little of 2 %.
 const SHORT_SECONDS: f64 = 2.0;
 const ROUNDS_OF_SHORT: usize = 5;
