@@ -18,6 +18,7 @@ const FEW_LOCKED: u64 = 64 << 20;
 const OPENER: &str = "bbr";
 
 const AVAILABLE: &str = "net.ipv4.tcp_available_congestion_control";
+const AFTER_IDLE: &str = "net.ipv4.tcp_slow_start_after_idle";
 const ALLOWED: &str = "net.ipv4.tcp_allowed_congestion_control";
 
 pub(super) fn judge(machine: &Machine, facts: &Facts) -> Vec<Finding> {
@@ -266,7 +267,8 @@ fn opener(machine: &Machine, facts: &Facts) -> Option<Finding> {
     let load = if lacks(available, OPENER) { "modprobe tcp_bbr; " } else { "" };
     Some(finding.remedy(format!(
         "on every node: {load}sysctl -w {ALLOWED}=\"{allowed} {OPENER}\"; to keep it over a reboot: \
-         echo tcp_bbr >/etc/modules-load.d/gridmpi.conf; echo '{ALLOWED} = {allowed} {OPENER}' >/etc/sysctl.d/gridmpi.conf"
+         echo tcp_bbr >/etc/modules-load.d/gridmpi.conf; echo '{ALLOWED} = {allowed} {OPENER}' >/etc/sysctl.d/gridmpi.conf. \
+         Where there is no such module: sysctl -w {AFTER_IDLE}=0, by which all of a node's connections keep their windows"
     )))
 }
 

@@ -44,6 +44,7 @@ fn windows_that_nothing_keeps_over_pauses_are_noted_with_how_to_have_bbr_also_af
     for kept in [
         "echo tcp_bbr >/etc/modules-load.d/gridmpi.conf",
         "echo 'net.ipv4.tcp_allowed_congestion_control = reno cubic bbr' >/etc/sysctl.d/gridmpi.conf",
+        "sysctl -w net.ipv4.tcp_slow_start_after_idle=0",
     ] {
         expect(&finding, Severity::Note, "no-bbr", kept);
     }
