@@ -485,7 +485,7 @@ pub(crate) mod tests {
     }
 
     /// Where nobody listens: no system gives this port away, so that no listener of another test has it meanwhile.
-    const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
+    pub(crate) const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
 
     fn local() -> (TcpListener, SocketAddr) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

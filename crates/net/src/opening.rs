@@ -98,8 +98,7 @@ impl State {
     }
 
     fn open_all(&mut self, cluster: u16, now: Instant) {
-        let there = |&peer: &ProcId| self.paces.place_of(peer) == Some(cluster);
-        let peers = self.peers.keys().copied().filter(there).collect();
+        let peers = self.peers_of(cluster).into();
         if let Some(paced) = self.paces.get(cluster) {
             paced.narrow = Some(Narrow { peers, pause: BUSY });
             self.timers.move_to(now + BUSY, Due::Open(cluster));

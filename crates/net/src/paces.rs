@@ -298,7 +298,8 @@ impl State {
         }
     }
 
-    fn peers_of(&self, cluster: u16) -> Vec<ProcId> {
+    /// Those of a cluster of whom something is known.
+    pub(crate) fn peers_of(&self, cluster: u16) -> Vec<ProcId> {
         let is_there = |&peer: &ProcId| self.paces.place_of(peer) == Some(cluster);
         self.peers.keys().copied().filter(is_there).collect()
     }

@@ -322,15 +322,17 @@ fn who_alone_sends_in_collectives_in_which_all_may_begins_with_what_it_was_grant
     shutdown(nets);
 }
 
-#[test]
-fn in_a_collective_the_clusters_that_it_sends_to_share_the_uplink() {
+/// Three clusters of a process each, which is its broker. Between these, by their numbers, there is one link of 80 Mbit/s, which is what each sends
+/// at to those that are receivers of any.
+fn over_one_link(pairs: [[usize; 2]; 2]) -> Vec<Net> {
     let mut network = Network::new();
     let clusters = [(); 3].map(|()| network.add_cluster());
     let nodes = clusters.map(|cluster| network.add_node(cluster, Rate::UNBOUNDED)).to_vec();
-    let [ours, others @ ..] = clusters;
-    let rate = Rate::from_bits_per_second(80e6);
-    network.add_link(rate.unwrap(), &others.map(|other| (ours, other)));
-    let nets = nets_with(3, |config| {
+    let rate = Rate::from_bits_per_second(80e6).unwrap();
+    network.add_link(rate, &pairs.map(|[from, to]| (clusters[from], clusters[to])));
+    let mut rates = vec![None; 3];
+    pairs.iter().for_each(|&[_, to]| rates[to] = Some(rate));
+    nets_with(3, |config| {
         let online = Online {
             network: network.clone(),
             nodes: nodes.clone(),
@@ -338,14 +340,15 @@ fn in_a_collective_the_clusters_that_it_sends_to_share_the_uplink() {
             names: ["a", "b", "c"].map(str::to_owned).to_vec(),
             warn: |_| {},
         };
-        let rates = vec![None, rate, rate];
-        config.pacing = Pacing {
-            clusters: vec![0, 1, 2],
-            rates,
-            congestion: Congestion::Usual,
-            online: Some(online),
-        };
-    });
+        let (clusters, online) = (vec![0, 1, 2], Some(online));
+        let congestion = Congestion::Usual;
+        config.pacing = Pacing { clusters, rates: rates.clone(), congestion, online };
+    })
+}
+
+#[test]
+fn in_a_collective_the_clusters_that_it_sends_to_share_the_uplink() {
+    let nets = over_one_link([[0, 1], [0, 2]]);
     let enter = |to: &[u32]| {
         let sends = to.iter().map(|&to| (ProcId(to), 600_000));
         nets[0].enter(sends, [ProcId(0)], true).unwrap()
@@ -370,24 +373,7 @@ fn in_a_collective_the_clusters_that_it_sends_to_share_the_uplink() {
 
 #[test]
 fn brokers_of_two_clusters_share_the_way_into_a_third() {
-    let mut network = Network::new();
-    let clusters = [(); 3].map(|()| network.add_cluster());
-    let nodes = clusters.map(|cluster| network.add_node(cluster, Rate::UNBOUNDED)).to_vec();
-    let [a, b, c] = clusters;
-    let rate = Rate::from_bits_per_second(80e6);
-    network.add_link(rate.unwrap(), &[(a, c), (b, c)]);
-    let nets = nets_with(3, |config| {
-        let online = Online {
-            network: network.clone(),
-            nodes: nodes.clone(),
-            brokers: (0..3).map(ProcId).collect(),
-            names: ["a", "b", "c"].map(str::to_owned).to_vec(),
-            warn: |_| {},
-        };
-        let rates = vec![None, None, rate];
-        config.pacing = Pacing { clusters: vec![0, 1, 2], rates, ..Pacing::default() };
-        config.pacing.online = Some(online);
-    });
+    let nets = over_one_link([[0, 2], [1, 2]]);
     let into = |from: usize| nets[from].rates()[2].unwrap() / 1e6;
     let begin = |from: u32, len: usize| {
         let came = receive(&nets[2], from, 1, len);

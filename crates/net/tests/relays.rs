@@ -6,7 +6,7 @@ mod relay;
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -16,9 +16,6 @@ use gridmpi_leg::{Ask, AskStep, Asker};
 use gridmpi_net::Net;
 use gridmpi_wire::{Errand, JobKey, ProcId, Strand};
 use relay::{Relay, TOKEN, relayed, use_relays};
-
-/// Where nobody listens: no system gives this port away, so that no listener of another test has it meanwhile.
-const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
 
 fn relays() -> Vec<Relay> {
     (0..2).map(|_| Relay::new(JobKey::new(TOKEN))).collect()

@@ -192,9 +192,7 @@ fn a_process_that_ends_without_closing_is_a_failure() {
 #[test]
 fn nobody_at_the_address_is_a_failure_within_the_time_set() {
     let nets = nets_with(1, |config| {
-        // No system gives this port away.
-        let nobody = "127.0.0.1:1".parse().unwrap();
-        config.peers.push(vec![Way::Direct(vec![nobody])]);
+        config.peers.push(vec![Way::Direct(vec![NOBODY])]);
         config.limits.dial_refused = Duration::from_millis(100);
     });
     let sent = send(&nets[0], 0, 1, 0, vec![0; 1 << 20]);

@@ -377,8 +377,7 @@ impl Claims {
     /// So many bits have arrived at the cluster since this was last said. Whether the broker is to be told by
     /// [`demand`](Self::demand) that less can be used, or more again, or the rate is another since the broker does not answer.
     pub fn used(&mut self, bits: f64, now: Instant) -> bool {
-        let waits = |asked| now.saturating_duration_since(asked) >= UNANSWERED;
-        let is_new = !self.is_unanswered && self.asked.is_some_and(waits);
+        let is_new = !self.is_unanswered && self.asked.is_some_and(|asked| is_long_ago(asked, now));
         if is_new {
             self.is_unanswered = true;
             self.demand.pause();
@@ -392,12 +391,10 @@ impl Claims {
     fn ask_again(&mut self, now: Instant) -> bool {
         let most = SAME * self.least.bits_per_second();
         let has_more = self.granted.is_some_and(|grant| grant.rate.bits_per_second() > most);
-        let is_long_ago =
-            |heard| now.saturating_duration_since(heard) >= UNANSWERED && self.asked.is_none();
+        let is_due =
+            self.asked.is_none() && self.heard.is_some_and(|heard| is_long_ago(heard, now));
         let first = self.claims.keys().next().copied();
-        let Some(to) = first.filter(|_| has_more && self.heard.is_some_and(is_long_ago)) else {
-            return false;
-        };
+        let Some(to) = first.filter(|_| has_more && is_due) else { return false };
         self.told.extend([true, false].map(|is_active| Claimed { to, is_active }));
         self.asked = Some(now);
         true
@@ -537,6 +534,10 @@ impl Claims {
         let path = self.path.filter(|_| self.held.is_none());
         path.map_or(Rate::UNBOUNDED, |path| path.interface)
     }
+}
+
+fn is_long_ago(then: Instant, now: Instant) -> bool {
+    now.saturating_duration_since(then) >= UNANSWERED
 }
 
 /// So much more.

@@ -1,7 +1,7 @@
 //! Several processes' networks in one process, over loopback.
 #![allow(dead_code)] // each test file uses its part
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,9 @@ use gridmpi_wire::{ContextId, JobKey, ProcId, Rank};
 
 /// A bound for everything that must happen at all; far above what it takes.
 pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Where nobody listens: no system gives this port away, so that no listener of another test has it meanwhile.
+pub const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
 
 pub const JOB: [u8; 16] = [7; 16];
 

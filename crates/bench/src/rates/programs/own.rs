@@ -32,7 +32,6 @@ pub(crate) fn measure(session: &mut Session) -> Result<Vec<Figure>, BenchError> 
     let path = path_of(&program)?;
     let words = program.file_name().into_iter().map(|name| name.to_string_lossy().into_owned());
     let name: Vec<_> = words.chain(arguments.iter().cloned()).collect();
-    let first = ranks / 2;
     if !fills_nodes(ranks) {
         let message = format!(
             "--ranks {ranks}: nodes are to have as many ranks each as others: name an even number up to 16, or a multiple of 16"
@@ -44,7 +43,7 @@ pub(crate) fn measure(session: &mut Session) -> Result<Vec<Figure>, BenchError> 
         mpi: session.mpi.clone(),
         program: &path,
         arguments: &arguments,
-        ranks: [first; 2],
+        ranks: [ranks / 2; 2],
         variables: &[],
         directory: Some(&here),
         enough: None,
