@@ -40,6 +40,10 @@ const SILENT_MS: u32 = 2;
 /// paced they take their own pace for the path's and open it slowly. In the long run BBR sends a thirtieth less than it may, and
 /// without pacing loses several times as much as cubic where senders meet.
 const OPENER: &str = "bbr";
+/// Where it has settled for less than this part of the rate it opens nothing any more. In turns it has a quarter less than what it has settled for.
+const SETTLED: f64 = 0.6;
+/// Until it has settled this is where slow start is to end (linux/tcp.h).
+const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
 /// So many windows in a round trip it begins with (BBR, high gain: 2/ln 2).
 const OPENS_BY: f64 = 2.885;
 /// Every kernel lets a socket have this.
@@ -146,6 +150,14 @@ impl CongestionControl {
         match self.state {
             Control::Opening if is_short || is_open && fills(&info, rate, turn) => {
                 let _ = setsockopt(fd, TcpCongestion, own);
+                self.state = Control::Own { rate, is_short };
+            }
+            Control::Opening if !self.lacks_opener && has_settled_below(&info, rate) => {
+                let _ = setsockopt(fd, TcpCongestion, own);
+                // What slow start is to end at is forgotten with this.
+                if open(fd, &mut self.lacks_opener) {
+                    let _ = setsockopt(fd, TcpCongestion, own);
+                }
                 self.state = Control::Own { rate, is_short };
             }
             Control::Fresh if is_short => self.state = Control::Own { rate, is_short },
@@ -357,6 +369,12 @@ fn covers(info: &TcpInfo, rate: u64, turn: usize) -> bool {
     window >= spare * on_the_way.min(turn as f64)
 }
 
+/// Whether an opener takes less than the rate for what the path carries: others of whom nobody here knows had their part of an interface while it
+/// looked, or the peer did not read. It would not try for more before eight round trips.
+fn has_settled_below(info: &TcpInfo, rate: u64) -> bool {
+    info.snd_ssthresh < INFINITE_SSTHRESH && (info.pacing_rate as f64) < SETTLED * rate as f64
+}
+
 /// Whether the path is so short that the window which every connection begins with covers it. An opener would take the share that it
 /// gets of an interface beside others for the path's bandwidth, and a queue there for more than it may have on the way.
 fn is_short(info: &TcpInfo, rate: u64) -> bool {
@@ -489,6 +507,37 @@ mod tests {
             .is_ok_and(|name| name.as_encoded_bytes().starts_with(b"bbr"));
         assert_eq!(info().pacing_rate > 4_000_000, has_opener, "{:?}", info());
         assert!(info().pacing_rate <= 5_000_000, "{:?}", info());
+    }
+
+    #[test]
+    fn an_opener_that_has_settled_for_less_than_the_rate_is_taken_away() {
+        let (mut stream, mut far, fd) = connected();
+        let name = || getsockopt(&fd, TcpCongestion).unwrap();
+        let (own, info) = (name(), || TcpInfo::of(&fd).unwrap());
+        let mut control = CongestionControl::new(&fd, &Congestion::Usual, FAST);
+        control.work(&fd, FAST, usize::MAX, u64::MAX);
+        let (opener, has_opener) = (name(), name() != own);
+        set_pacing_rate(&fd, 10_000_000).unwrap();
+        let reader = std::thread::spawn(move || while far.read(&mut [0; 1 << 16]).unwrap() > 0 {});
+        let end = Instant::now() + Duration::from_secs(30);
+        while has_opener && info().snd_ssthresh == INFINITE_SSTHRESH {
+            assert!(Instant::now() < end, "{:?}", info());
+            stream.write_all(&[0; 1 << 16]).unwrap();
+        }
+        assert_eq!(name(), opener);
+        control.work(&fd, FAST, usize::MAX, u64::MAX);
+        assert_eq!(name(), own);
+        assert!(!has_opener || info().snd_ssthresh == INFINITE_SSTHRESH, "{:?}", info());
+        // At rest it comes again.
+        control.rest(&fd);
+        assert_eq!(name(), opener);
+        // What it has in its turns of the rate is not less, and before it has settled nothing is.
+        let is_below = |snd_ssthresh, pacing_rate| {
+            has_settled_below(&TcpInfo { snd_ssthresh, pacing_rate, ..info() }, 1000)
+        };
+        assert!(is_below(20, 500) && !is_below(20, 740) && !is_below(INFINITE_SSTHRESH, 500));
+        drop((stream, fd));
+        reader.join().unwrap();
     }
 
     #[test]
