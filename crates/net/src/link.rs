@@ -14,7 +14,7 @@ use rustix::net::{RecvFlags, recv};
 use crate::LinkError;
 use crate::carrier::Carrier;
 use crate::opening::{Opening, Words};
-use crate::options::{Carried, CongestionControl, set_pacing_rate};
+use crate::options::{Carried, CongestionControl, Work, set_pacing_rate};
 use crate::poller::Interest;
 use crate::pulse::Pulse;
 use crate::spread::Speed;
@@ -194,11 +194,10 @@ impl Link {
         if rate == u64::MAX { rate } else { self.weight.rate(rate) }
     }
 
-    /// More is to be sent than goes at once: at so many bytes per second, at most so many at a time before others have their turn; all
-    /// ones: there are no others. `all` is what there is.
-    pub(crate) fn work(&mut self, rate: u64, turn: usize, all: u64) {
+    /// More is to be sent than goes at once.
+    pub(crate) fn work(&mut self, work: Work) {
         if let Some(control) = &mut self.control {
-            control.work(&self.carrier.fd, rate, turn, all);
+            control.work(&self.carrier.fd, work);
         }
     }
 

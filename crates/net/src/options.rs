@@ -40,9 +40,10 @@ const SILENT_MS: u32 = 2;
 /// paced they take their own pace for the path's and open it slowly. In the long run BBR sends a thirtieth less than it may, and
 /// without pacing loses several times as much as cubic where senders meet.
 const OPENER: &str = "bbr";
-/// Where it has settled for less than this part of the rate it opens nothing any more. In turns it has a quarter less than what it has settled for.
+/// Where it has settled and paces by less than this part of the rate it opens nothing any more. Every eighth round trip is at ¾ of what it has settled for;
+/// at first, where others have a queue on the way, some are at a third.
 const SETTLED: f64 = 0.6;
-/// Until it has settled this is where slow start is to end (linux/tcp.h).
+/// Until it has settled this is where slow start is to end (include/net/tcp.h).
 const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
 /// So many windows in a round trip it begins with (BBR, high gain: 2/ln 2).
 const OPENS_BY: f64 = 2.885;
@@ -83,6 +84,27 @@ pub(crate) struct CongestionControl {
     state: Control,
     /// The kernel does not have the opener, or not for us; or it is not wanted.
     lacks_opener: bool,
+}
+
+/// What a connection has to send, which is more than goes at once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Work {
+    /// Bytes per second.
+    pub(crate) rate: u64,
+    /// At most so many bytes at a time before others have their turn; all ones: there are no others.
+    pub(crate) turn: usize,
+    /// All that there is, bytes.
+    pub(crate) all: u64,
+    /// It is the peer's only connection, and no relay is on the way, which would hold it back.
+    pub(crate) is_direct: bool,
+}
+
+impl Work {
+    /// For ever, with no others.
+    #[cfg(test)]
+    pub(crate) const fn alone(rate: u64) -> Self {
+        Self { rate, turn: usize::MAX, all: u64::MAX, is_direct: true }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -130,9 +152,9 @@ impl CongestionControl {
         }
     }
 
-    /// More is to be sent than goes at once, at so many bytes per second, at most so many bytes at a time before others have their turn;
-    /// all ones: there are no others. `all` is what there is.
-    pub(crate) fn work(&mut self, fd: &OwnedFd, rate: u64, turn: usize, all: u64) {
+    /// More is to be sent than goes at once.
+    pub(crate) fn work(&mut self, fd: &OwnedFd, work: Work) {
+        let Work { rate, turn, all, is_direct } = work;
         let Some(own) = &self.own else { return };
         if self.state == Control::Resting {
             self.state = Control::Opening;
@@ -152,7 +174,12 @@ impl CongestionControl {
                 let _ = setsockopt(fd, TcpCongestion, own);
                 self.state = Control::Own { rate, is_short };
             }
-            Control::Opening if !self.lacks_opener && has_settled_below(&info, rate) => {
+            Control::Opening
+                if is_direct
+                    && !self.lacks_opener
+                    && own != OPENER
+                    && has_settled_below(&info, rate) =>
+            {
                 let _ = setsockopt(fd, TcpCongestion, own);
                 // What slow start is to end at is forgotten with this.
                 if open(fd, &mut self.lacks_opener) {
@@ -370,7 +397,7 @@ fn covers(info: &TcpInfo, rate: u64, turn: usize) -> bool {
 }
 
 /// Whether an opener takes less than the rate for what the path carries: others of whom nobody here knows had their part of an interface while it
-/// looked, or the peer did not read. It would not try for more before eight round trips.
+/// looked, or the peer did not read. It tries for a quarter more in one of eight round trips.
 fn has_settled_below(info: &TcpInfo, rate: u64) -> bool {
     info.snd_ssthresh < INFINITE_SSTHRESH && (info.pacing_rate as f64) < SETTLED * rate as f64
 }
@@ -488,7 +515,7 @@ mod tests {
     fn a_higher_rate_counts_before_the_next_acknowledgement_where_there_is_an_opener() {
         let (mut stream, mut far, fd) = connected();
         let mut control = CongestionControl::new(&fd, &Congestion::Usual, FAST);
-        control.work(&fd, FAST, usize::MAX, u64::MAX);
+        control.work(&fd, Work::alone(FAST));
         control.rest(&fd);
         set_pacing_rate(&fd, 100_000).unwrap();
         stream.write_all(&[0; 1000]).unwrap();
@@ -515,7 +542,7 @@ mod tests {
         let name = || getsockopt(&fd, TcpCongestion).unwrap();
         let (own, info) = (name(), || TcpInfo::of(&fd).unwrap());
         let mut control = CongestionControl::new(&fd, &Congestion::Usual, FAST);
-        control.work(&fd, FAST, usize::MAX, u64::MAX);
+        control.work(&fd, Work::alone(FAST));
         let (opener, has_opener) = (name(), name() != own);
         set_pacing_rate(&fd, 10_000_000).unwrap();
         let reader = std::thread::spawn(move || while far.read(&mut [0; 1 << 16]).unwrap() > 0 {});
@@ -524,8 +551,9 @@ mod tests {
             assert!(Instant::now() < end, "{:?}", info());
             stream.write_all(&[0; 1 << 16]).unwrap();
         }
-        assert_eq!(name(), opener);
-        control.work(&fd, FAST, usize::MAX, u64::MAX);
+        control.work(&fd, Work { is_direct: false, ..Work::alone(FAST) });
+        assert_eq!(name(), opener, "a relay on the way may hold it back");
+        control.work(&fd, Work::alone(FAST));
         assert_eq!(name(), own);
         assert!(!has_opener || info().snd_ssthresh == INFINITE_SSTHRESH, "{:?}", info());
         // At rest it comes again.
@@ -609,7 +637,7 @@ mod tests {
         let own = name();
         // Until there is more to send than goes at once, or it is to be spaced out, it rests as it is.
         let mut control = CongestionControl::new(&fd, &Congestion::Usual, FAST);
-        control.work(&fd, FAST, usize::MAX, 1000);
+        control.work(&fd, Work { all: 1000, ..Work::alone(FAST) });
         control.rest(&fd);
         assert_eq!(name(), own);
         control.space_out();
@@ -617,7 +645,7 @@ mod tests {
         let spaced = name();
         let _ = setsockopt(&fd, TcpCongestion, &own);
         let mut control = CongestionControl::new(&fd, &Congestion::Usual, FAST);
-        control.work(&fd, FAST, usize::MAX, u64::MAX);
+        control.work(&fd, Work::alone(FAST));
         control.rest(&fd);
         let opener = name();
         assert_eq!(spaced, opener);
@@ -625,7 +653,7 @@ mod tests {
         far.read_exact(&mut [0; 1000]).unwrap();
         far.write_all(&[0; 1000]).unwrap();
         stream.read_exact(&mut [0; 1000]).unwrap();
-        control.work(&fd, 1_000_000, usize::MAX, u64::MAX);
+        control.work(&fd, Work::alone(1_000_000));
         assert_eq!(name(), own);
         control.rest(&fd);
         assert_eq!(name(), own);
@@ -635,7 +663,7 @@ mod tests {
         control.rest(&fd);
         assert_eq!(name(), own);
         // At a rate for which that path is a long one the opener comes again, if there is one.
-        control.work(&fd, FAST, usize::MAX, u64::MAX);
+        control.work(&fd, Work::alone(FAST));
         assert_eq!(name(), opener);
     }
 
@@ -659,7 +687,7 @@ mod tests {
         let mut control = CongestionControl::new(&fd, &Congestion::Usual, FAST);
         assert_eq!(control.words_to_open(&fd, 1000), None);
         assert_eq!(control.words_to_open(&fd, FAST).is_some(), has_opener);
-        control.work(&fd, FAST, usize::MAX, u64::MAX);
+        control.work(&fd, Work::alone(FAST));
         assert_eq!(control.words_to_open(&fd, FAST), None);
         control.rest(&fd);
         assert_eq!(control.words_to_open(&fd, FAST).is_some(), has_opener);
@@ -672,7 +700,7 @@ mod tests {
         let own = name();
         let mut control = CongestionControl::new(&fd, &Congestion::System, FAST);
         for _ in 0..2 {
-            control.work(&fd, FAST, usize::MAX, u64::MAX);
+            control.work(&fd, Work::alone(FAST));
             control.hasten(&fd, FAST);
             assert_eq!(name(), own);
             control.rest(&fd);
@@ -692,7 +720,7 @@ mod tests {
         assert_eq!(at(&control), [false; 3]);
         // With the opener it spaces out by itself.
         let mut control = CongestionControl::new(&fd, &Congestion::Usual, FAST);
-        control.work(&fd, FAST, usize::MAX, u64::MAX);
+        control.work(&fd, Work::alone(FAST));
         assert_eq!(at(&control), [false; 3]);
         // Any window covers a short path.
         stream.write_all(&[0; 1000]).unwrap();

@@ -11,7 +11,7 @@ use gridmpi_wire::ProcId;
 use crate::Pacing;
 use crate::link::{Left, Link, Most, Pace, Written};
 use crate::opening::Narrow;
-use crate::options::{Outlook, outlook, progress};
+use crate::options::{Outlook, Work, outlook, progress};
 use crate::pace::{Ask, Lead, Pacer, Progress, SMALL, Slack, Turn, turn_time};
 use crate::poller::{Interest, Slots, Token};
 use crate::state::{Socket, State};
@@ -344,12 +344,14 @@ impl State {
                 return Ok(Interest::Read);
             };
             let Written { bytes, left } = self.write_most(link, Most::Bytes(most))?;
+            let is_direct = left != Left::Nothing && !self.is_relayed(link.peer);
             if let Some(paced) = self.paces.get(cluster) {
                 if left != Left::Nothing {
                     // A lone connection that has the interface to itself goes on when its turn is over.
                     let is_shared = paced.pacer.has_waiting() || paced.pacer.is_held_up();
                     let turn = if is_shared { most } else { usize::MAX };
-                    link.work(paced.pacer.rate() as u64, turn, backlog);
+                    let rate = paced.pacer.rate() as u64;
+                    link.work(Work { rate, turn, all: backlog, is_direct });
                 }
                 let bytes = link.on_wire(bytes);
                 if backlog > 0 {
@@ -564,7 +566,7 @@ fn unpace(link: &mut Link) {
         link.paced_to = None;
     }
     // The opener is for those that are paced: at next to no rate any window is wide enough for the connection's own.
-    link.work(1, usize::MAX, u64::MAX);
+    link.work(Work { rate: 1, turn: usize::MAX, all: u64::MAX, is_direct: false });
 }
 
 /// A connection that fails says so by itself.

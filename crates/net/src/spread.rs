@@ -8,7 +8,7 @@ use gridmpi_wire::{ProcId, Strand};
 
 use crate::NetConfig;
 use crate::link::{Left, Link, Most, Pace};
-use crate::options::window;
+use crate::options::{Work, window};
 use crate::pace::{Ask, SMALL, Turn};
 use crate::paces::{Paced, Paces, YOUNG};
 use crate::paths::{Came, Lag, Path};
@@ -428,8 +428,8 @@ impl State {
         let written = self.write_most(link, Most::Bytes(most))?;
         *bytes = link.on_wire(written.bytes);
         if written.left != Left::Nothing {
-            let turn_ends = if turn.has_others { most } else { usize::MAX };
-            link.work(rate.max(1), turn_ends, u64::MAX);
+            let turn = if turn.has_others { most } else { usize::MAX };
+            link.work(Work { rate: rate.max(1), turn, all: u64::MAX, is_direct: false });
         }
         Ok(written.left)
     }

@@ -257,7 +257,9 @@ fn opener(machine: &Machine, facts: &Facts) -> Option<Finding> {
     let is_of = |link: &Link| link.between.contains(&machine.node.cluster);
     // Where no job is looked at there may be one.
     let has_links = facts.links.is_empty() || facts.links.iter().any(is_of);
-    if machine.congestion.is_some() || !has_links || !lacks(allowed, OPENER) {
+    // Where nothing slows down after idle times connections keep their windows without it.
+    let is_kept = machine.setting(AFTER_IDLE) == "0";
+    if machine.congestion.is_some() || !has_links || is_kept || !lacks(allowed, OPENER) {
         return None;
     }
     let what = "paced connections between clusters cannot rest with BBR, which keeps their windows: what is sent after a pause begins slowly";

@@ -70,6 +70,12 @@ fn bbr_is_missed_only_where_connections_between_clusters_would_rest_with_it() {
     let mut facts = allowing("reno cubic", "reno cubic");
     facts.machines[0].congestion = Some("system".into());
     assert_eq!(wrong(&facts), [], "the system's is wanted at all times, which everybody has");
+    let mut facts = allowing("reno cubic", "reno cubic");
+    let settings = &mut facts.machines[0].settings;
+    settings.insert("net.ipv4.tcp_slow_start_after_idle".into(), "0".into());
+    assert_eq!(wrong(&facts), [], "windows are kept without it");
+    facts.machines[0].settings.insert("net.ipv4.tcp_slow_start_after_idle".into(), "1".into());
+    expect(&only(&facts), Severity::Note, "no-bbr", "modprobe tcp_bbr");
     // Nobody knows what a machine alone is for.
     let mut facts = allowing("reno cubic", "reno cubic");
     facts.paths.clear();
