@@ -354,9 +354,10 @@ impl Pacer {
         self.is_cut = self.is_first;
     }
 
-    /// Whether the kernel cannot send as fast as it should.
-    pub(crate) const fn is_held_up(&self) -> bool {
-        self.upkeep.is_held_up()
+    /// Whether the kernel cannot send as fast as it should. Where the interface lets out no more than the rate it is taken to be as it was before a
+    /// rest: nothing leaves too fast if it is not.
+    pub(crate) fn is_held_up(&self) -> bool {
+        self.upkeep.is_held_up() || self.is_filling() && self.upkeep.was_held_up()
     }
 
     /// Whether anybody waits for their turn.

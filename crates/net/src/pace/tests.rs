@@ -647,6 +647,12 @@ fn what_was_seen_counts_for_one_peer_one_rate_and_no_rest() {
             assert!(!world.pacer.is_held_up(), "{what}");
         }
     }
+    let world = rested();
+    assert!(!world.pacer.is_held_up(), "after a rest all begins anew");
+}
+
+/// One that was held up, and begins after a rest.
+fn rested() -> World {
     let mut world = going_on();
     let mut sent = 0.0;
     for _ in 0..2 {
@@ -659,5 +665,26 @@ fn what_was_seen_counts_for_one_peer_one_rate_and_no_rest() {
     world.pacer.wrote(ProcId(0), SEGMENT, world.now);
     world.now += Duration::from_secs(1);
     assert!(matches!(world.ask(0, 1 << 20), Turn::Now(_)));
-    assert!(!world.pacer.is_held_up(), "after a rest all begins anew");
+    world
+}
+
+#[test]
+fn who_fills_the_interface_is_held_up_after_a_rest_if_it_was_before() {
+    let mut world = rested();
+    world.pacer.set_slack(slack(RATE * 1.1, 0.0));
+    assert!(!world.pacer.is_held_up(), "it would leave faster than the rate");
+    world.pacer.set_slack(slack(RATE, 0.0));
+    assert!(world.pacer.is_held_up());
+    // Until it is seen to keep up, or not to be that late.
+    let kept_up = Progress { unsent: SEGMENT, ..busy(0) };
+    let mut sent = world.pacer.turn() as f64;
+    for progress in [Some(kept_up), None] {
+        let mut world = rested();
+        world.pacer.set_slack(slack(RATE, 0.0));
+        match progress {
+            Some(_) => world.pacer.looked(ProcId(0), progress, world.now),
+            None => (0..2).for_each(|_| pass(&mut world, &mut sent, 1.0)),
+        }
+        assert!(!world.pacer.is_held_up(), "{progress:?}");
+    }
 }

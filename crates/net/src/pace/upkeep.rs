@@ -72,6 +72,8 @@ pub(super) struct Upkeep {
     last: Option<Look>,
     /// How many looks in a row showed that it could not send as fast as it should.
     late: u32,
+    /// So it was when that could last be said, maybe some messages ago.
+    was_held_up: bool,
 }
 
 impl Upkeep {
@@ -80,9 +82,14 @@ impl Upkeep {
         self.late >= LOOKS
     }
 
-    /// What was seen says nothing any more of what comes.
+    /// Whether it could not when that could last be said.
+    pub(super) const fn was_held_up(&self) -> bool {
+        self.was_held_up
+    }
+
+    /// What was seen says nothing any more of what comes, but for how it was.
     pub(super) fn forget(&mut self) {
-        *self = Self::default();
+        (self.last, self.late) = (None, 0);
     }
 
     /// What is to be sent from now on is at another rate.
@@ -105,8 +112,10 @@ impl Upkeep {
         now: Instant,
     ) -> Option<f64> {
         let Progress { sent, unsent, .. } = progress;
-        if !progress.is_free(rate) || (unsent as f64) < MATTERS {
+        let keeps_up = (unsent as f64) < MATTERS;
+        if keeps_up || !progress.is_free(rate) {
             self.forget();
+            self.was_held_up &= !keeps_up;
             return None;
         }
         let look = Look::new(peer, progress, now);
@@ -124,6 +133,7 @@ impl Upkeep {
         let late = (due - (sent - before.sent) as f64).min(unsent as f64);
         let matters = late >= MATTERS.max(MATTERS_PART * due);
         self.late = if matters { self.late.saturating_add(1) } else { 0 };
+        self.was_held_up = matters && (self.was_held_up || self.is_held_up());
         (self.is_held_up() || matters && late >= MATTERS_ONCE).then_some(late.min(turn as f64))
     }
 }
