@@ -559,7 +559,7 @@ mod tests {
         // At rest it comes again.
         control.rest(&fd);
         assert_eq!(name(), opener);
-        // What it has in its turns of the rate is not less, and before it has settled nothing is.
+        // One in eight of its round trips is at three quarters, and before it has settled nothing is less.
         let is_below = |snd_ssthresh, pacing_rate| {
             has_settled_below(&TcpInfo { snd_ssthresh, pacing_rate, ..info() }, 1000)
         };

@@ -245,7 +245,8 @@ impl Pacer {
     /// What the socket of `peer` is to be told, which may write so many bytes now, bytes per second: it makes up for what has been missed, and
     /// sees to it that an interface which it fills has no gaps.
     pub(crate) fn socket_rate(&self, peer: ProcId, bytes: usize) -> u64 {
-        if self.is_held_up() {
+        // An interface that lets out no more than the rate, if it carries what was said, lets out nothing sooner for that: so it begins as it was.
+        if self.is_held_up() || self.is_filling() && self.upkeep.was_held_up() {
             return faster(self.rate, HASTE);
         }
         let made_up = self.made_up_by(bytes) / (bytes as f64).max(1.0);
@@ -354,10 +355,9 @@ impl Pacer {
         self.is_cut = self.is_first;
     }
 
-    /// Whether the kernel cannot send as fast as it should. Where the interface lets out no more than the rate it is taken to be as it was before a
-    /// rest: nothing leaves too fast if it is not.
-    pub(crate) fn is_held_up(&self) -> bool {
-        self.upkeep.is_held_up() || self.is_filling() && self.upkeep.was_held_up()
+    /// Whether the kernel cannot send as fast as it should.
+    pub(crate) const fn is_held_up(&self) -> bool {
+        self.upkeep.is_held_up()
     }
 
     /// Whether anybody waits for their turn.
@@ -602,7 +602,7 @@ impl Pacer {
     pub(crate) fn looked(&mut self, peer: ProcId, progress: Option<Progress>, now: Instant) {
         self.settle(now);
         let turn = self.turn();
-        let Some(progress) = progress else { return self.upkeep.forget() };
+        let Some(progress) = progress else { return self.upkeep = Upkeep::default() };
         if let Some(late) = self.upkeep.look(peer, progress, (self.rate, turn), now) {
             self.level += late;
             self.miss(late);

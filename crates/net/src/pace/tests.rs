@@ -669,22 +669,35 @@ fn rested() -> World {
 }
 
 #[test]
-fn who_fills_the_interface_is_held_up_after_a_rest_if_it_was_before() {
-    let mut world = rested();
-    world.pacer.set_slack(slack(RATE * 1.1, 0.0));
-    assert!(!world.pacer.is_held_up(), "it would leave faster than the rate");
-    world.pacer.set_slack(slack(RATE, 0.0));
-    assert!(world.pacer.is_held_up());
-    // Until it is seen to keep up, or not to be that late.
-    let kept_up = Progress { unsent: SEGMENT, ..busy(0) };
-    let mut sent = world.pacer.turn() as f64;
-    for progress in [Some(kept_up), None] {
+fn who_fills_the_interface_is_told_of_as_much_after_a_rest_as_before() {
+    let is_hastened =
+        |world: &World| world.pacer.socket_rate(ProcId(0), SEGMENT) as f64 > 2.9 * RATE;
+    let filling = || {
         let mut world = rested();
         world.pacer.set_slack(slack(RATE, 0.0));
-        match progress {
-            Some(_) => world.pacer.looked(ProcId(0), progress, world.now),
-            None => (0..2).for_each(|_| pass(&mut world, &mut sent, 1.0)),
-        }
-        assert!(!world.pacer.is_held_up(), "{progress:?}");
+        world
+    };
+    let mut world = filling();
+    assert!(is_hastened(&world) && !world.pacer.is_held_up());
+    world.pacer.set_slack(slack(RATE * 1.1, 0.0));
+    assert!(!is_hastened(&world), "it would leave faster than the rate");
+    // Until it is seen to have sent all, or twice to be in time, or nothing can be said of it any more.
+    let has_sent_all = Progress { unsent: SEGMENT, ..busy(0) };
+    for progress in [Some(has_sent_all), None] {
+        let mut world = filling();
+        world.pacer.looked(ProcId(0), progress, world.now);
+        assert!(!is_hastened(&world), "{progress:?}");
     }
+    let (mut world, mut sent) = (filling(), 0.0);
+    pass(&mut world, &mut sent, 1.0);
+    for is_so in [true, false] {
+        pass(&mut world, &mut sent, 1.0);
+        assert_eq!(is_hastened(&world), is_so);
+    }
+    let (mut world, mut sent) = (filling(), 0.0);
+    pass(&mut world, &mut sent, 1.0);
+    let unread = Progress { unread_us: 1, ..busy(sent as usize) };
+    world.now += TURN;
+    world.pacer.looked(ProcId(0), Some(unread), world.now);
+    assert!(!is_hastened(&world), "its peer does not read");
 }

@@ -72,8 +72,9 @@ pub(super) struct Upkeep {
     last: Option<Look>,
     /// How many looks in a row showed that it could not send as fast as it should.
     late: u32,
-    /// So it was when that could last be said, maybe some messages ago.
+    /// So it was when that could last be said, maybe some messages ago; and how many looks in a row have shown that it is not so now.
     was_held_up: bool,
+    in_time: u32,
 }
 
 impl Upkeep {
@@ -112,17 +113,17 @@ impl Upkeep {
         now: Instant,
     ) -> Option<f64> {
         let Progress { sent, unsent, .. } = progress;
-        let keeps_up = (unsent as f64) < MATTERS;
-        if keeps_up || !progress.is_free(rate) {
+        let has_sent_all = (unsent as f64) < MATTERS;
+        if has_sent_all || !progress.is_free(rate) {
             self.forget();
-            self.was_held_up &= !keeps_up;
+            self.was_held_up &= !has_sent_all;
             return None;
         }
         let look = Look::new(peer, progress, now);
         let before = self.last.replace(look).filter(|before| before.is_of_same(&look))?;
         if before.unread_us < look.unread_us {
             // Who does not read is nobody on the interface.
-            self.late = 0;
+            (self.late, self.was_held_up) = (0, false);
             return None;
         }
         let due = rate * now.saturating_duration_since(before.at).as_secs_f64();
@@ -132,8 +133,21 @@ impl Upkeep {
         }
         let late = (due - (sent - before.sent) as f64).min(unsent as f64);
         let matters = late >= MATTERS.max(MATTERS_PART * due);
-        self.late = if matters { self.late.saturating_add(1) } else { 0 };
-        self.was_held_up = matters && (self.was_held_up || self.is_held_up());
+        self.count(matters);
         (self.is_held_up() || matters && late >= MATTERS_ONCE).then_some(late.min(turn as f64))
+    }
+
+    /// A look has shown that it is late, or that it is not.
+    const fn count(&mut self, is_late: bool) {
+        (self.late, self.in_time) = match is_late {
+            true => (self.late.saturating_add(1), 0),
+            false => (0, self.in_time.saturating_add(1)),
+        };
+        // What the interface has in its queue at first counts as sent: one look in time says nothing.
+        if self.is_held_up() {
+            self.was_held_up = true;
+        } else if self.in_time >= LOOKS {
+            self.was_held_up = false;
+        }
     }
 }
