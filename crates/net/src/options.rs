@@ -180,11 +180,9 @@ impl CongestionControl {
                     && own != OPENER
                     && has_settled_below(&info, rate) =>
             {
-                let _ = setsockopt(fd, TcpCongestion, own);
                 // What slow start is to end at is forgotten with this.
-                if open(fd, &mut self.lacks_opener) {
-                    let _ = setsockopt(fd, TcpCongestion, own);
-                }
+                open_anew(fd, &mut self.lacks_opener);
+                let _ = setsockopt(fd, TcpCongestion, own);
                 self.state = Control::Own { rate, is_short };
             }
             Control::Fresh if is_short => self.state = Control::Own { rate, is_short },
@@ -206,9 +204,7 @@ impl CongestionControl {
         if has_own || self.lacks_opener || !lags() {
             return;
         }
-        // Set to what it is it would go on as it is.
-        let _ = setsockopt(fd, TcpCongestion, &OsString::from(PLAIN));
-        if !open(fd, &mut self.lacks_opener) {
+        if !open_anew(fd, &mut self.lacks_opener) {
             let _ = setsockopt(fd, TcpCongestion, own);
         }
     }
@@ -250,6 +246,12 @@ impl CongestionControl {
 fn open(fd: &OwnedFd, is_lacking: &mut bool) -> bool {
     *is_lacking = *is_lacking || setsockopt(fd, TcpCongestion, &OsString::from(OPENER)).is_err();
     !*is_lacking
+}
+
+/// The same, but it begins anew: set to what it is it would go on as it is.
+fn open_anew(fd: &OwnedFd, is_lacking: &mut bool) -> bool {
+    let _ = setsockopt(fd, TcpCongestion, &OsString::from(PLAIN));
+    open(fd, is_lacking)
 }
 
 /// Shortens what a lost segment at the end of a message costs, where the kernel lets a socket choose. Before a socket is connected, or listens,
