@@ -258,8 +258,12 @@ mod tests {
         let listener = Socket::from(bound.into_listeners().remove(0));
         listener.set_nonblocking(false).unwrap();
         let accepted = listener.accept().unwrap().0;
-        let timeout = |socket: &Socket| TcpInfo::of(socket).unwrap().rto;
-        assert_eq!(timeout(&accepted), timeout(&dialler));
+        // The first round trip counts three times, and may be long on a loaded machine; beyond it the kernel's own waits for 200 ms.
+        let is_short = |socket: &Socket| {
+            let info = TcpInfo::of(socket).unwrap();
+            info.rto.saturating_sub(3 * info.rtt) < 100_000
+        };
+        assert_eq!(is_short(&accepted), is_short(&dialler));
     }
 
     #[test]
