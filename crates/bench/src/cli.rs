@@ -13,6 +13,7 @@ use crate::{bound, grid, network, p2p, rates, relays};
 use clap::{Parser, Subcommand};
 use gridmpi_report::table::Table;
 use gridmpi_report::terminal::{print, tell};
+use std::env;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -218,6 +219,18 @@ pub fn run(args: Args) -> ExitCode {
     }
 }
 
+/// What the environment sets counts in all that is measured, but where that sets it otherwise: only names are told, since values may be secrets.
+fn tell_settings() {
+    let names = env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
+    let set: Vec<_> = names.filter(|name| name.starts_with("GRIDMPI_")).collect();
+    if !set.is_empty() {
+        tell(format_args!(
+            "gridmpi bench: set here, so what is measured has it, too: {}",
+            set.join(", ")
+        ));
+    }
+}
+
 /// Whether all is as it should be.
 fn measure(
     groups: &[Group],
@@ -230,6 +243,7 @@ fn measure(
     options.json.as_deref().map_or(Ok(()), |path| write_json(path, &[]))?;
     wishes.pictures.as_deref().map_or(Ok(()), make_directory)?;
     let limits = limits(groups, quick, options);
+    tell_settings();
     let mut session = Session::new(options.mpi.as_deref(), fitness, options.quick, limits)?;
     session.wishes = wishes;
     let mut figures = Vec::new();

@@ -52,7 +52,9 @@ pub(crate) fn of(wish: Wish, table: &JobTable, ours: usize, me: ProcId) -> Pacin
     let Wish { setting, congestion, matb } = wish;
     let own = matb.and_then(|matb| node_rate(table, ours, me, matb as f64));
     let (rates, online) = match (own, setting) {
-        (Some(rate), _) => ((0..table.clusters.len()).map(|_| Some(rate)).collect(), None),
+        (Some(rate), _) => {
+            ((0..table.clusters.len()).map(|to| (to != ours).then_some(rate)).collect(), None)
+        }
         (None, Setting::Off) => (vec![None; table.clusters.len()], None),
         (None, Setting::Static) => (static_rates(table, ours, me), None),
         (None, Setting::Auto) => (static_rates(table, ours, me), online(table)),
@@ -230,7 +232,7 @@ mod tests {
         let own = Wish { matb: Some(10_000_000), ..Wish::default() };
         let own = of(own, &table(), 1, ProcId(1));
         assert!(own.online.is_none());
-        assert_eq!(own.rates, [rate(5e6), rate(5e6), rate(5e6)]);
+        assert_eq!(own.rates, [rate(5e6), None, rate(5e6)]);
     }
 
     #[test]

@@ -246,6 +246,13 @@ impl Link {
         }
     }
 
+    /// It is paced no longer.
+    pub(crate) fn let_go(&mut self) {
+        if let Some(control) = &mut self.control {
+            control.let_go(&self.carrier.fd);
+        }
+    }
+
     /// Reads until the socket is empty, the turn is over or a request is complete: the program may post
     /// a receive for what comes next, which then needs no room on the heap and no copy. `staging` is
     /// anybody's between calls.

@@ -108,7 +108,9 @@ impl State {
     /// There is another connection to a peer of this cluster.
     pub(crate) fn open_another(&mut self, cluster: u16, peer: ProcId, now: Instant) {
         if let Some(narrow) = self.narrow(cluster) {
-            narrow.peers.push_back(peer);
+            if !narrow.peers.contains(&peer) {
+                narrow.peers.push_back(peer);
+            }
             narrow.pause = BUSY;
             self.timers.move_to(now + BUSY, Due::Open(cluster));
         }

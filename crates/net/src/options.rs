@@ -228,6 +228,17 @@ impl CongestionControl {
         Some(Words { count: room.min(lacks), round })
     }
 
+    /// It is paced no longer, and has its own.
+    pub(crate) fn let_go(&mut self, fd: &OwnedFd) {
+        let Some(own) = &self.own else { return };
+        match self.state {
+            Control::Fresh | Control::Own { is_short: true, .. } => return,
+            Control::Opening | Control::Resting => drop(setsockopt(fd, TcpCongestion, own)),
+            Control::Own { .. } => {}
+        }
+        self.state = Control::Own { rate: 0, is_short: false };
+    }
+
     /// Nothing is left to be sent for now.
     pub(crate) fn rest(&mut self, fd: &OwnedFd) {
         let Some(own) = &self.own else { return };

@@ -22,7 +22,7 @@ const TURN: Duration = Duration::from_millis(5);
 const TURN_LEAST: usize = 4 * SEGMENT;
 
 /// A turn of a connection that the kernel does not space out yet: it sends this much at once.
-const TURN_YOUNG: usize = 2 * SEGMENT;
+pub(crate) const TURN_YOUNG: usize = 2 * SEGMENT;
 
 /// A turn begins this much before the one before it has ended, to be there in time.
 const LEAD: f64 = SEGMENT as f64;

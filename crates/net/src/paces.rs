@@ -84,7 +84,7 @@ impl Paced {
     }
 
     /// Whether something goes there, or waits for its turn.
-    pub(crate) fn is_sending(&mut self) -> bool {
+    pub(crate) fn is_sending(&self) -> bool {
         self.claims.has_some() || self.pacer.has_waiting()
     }
 
@@ -565,8 +565,8 @@ fn unpace(link: &mut Link) {
         let _ = link.pace(Pace::plain(u64::MAX));
         link.paced_to = None;
     }
-    // The opener is for those that are paced: at next to no rate any window is wide enough for the connection's own.
-    link.work(Work { rate: 1, turn: usize::MAX, all: u64::MAX, is_direct: false });
+    // The opener is for those that are paced.
+    link.let_go();
 }
 
 /// A connection that fails says so by itself.

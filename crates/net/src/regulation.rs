@@ -225,11 +225,15 @@ impl Regulation {
         if !self.is_near(from) {
             return;
         }
+        let queued = (queued != UNKNOWN_US).then(|| Duration::from_micros(queued.into()));
+        self.note_seen(cluster, Seen { arrived, resent, queued }, Instant::now());
+    }
+
+    /// A process of this cluster has seen this of a link; for the broker, if it is here.
+    fn note_seen(&mut self, cluster: u32, seen: Seen, now: Instant) {
         let to = self.online.network.cluster_number(cluster);
         if let (Seat::Here(seated), Some(to)) = (&mut self.broker, to) {
-            let queued = (queued != UNKNOWN_US).then(|| Duration::from_micros(queued.into()));
-            let (seen, every) = (Seen { arrived, resent, queued }, Seen::every(self.mates));
-            seated.broker.seen(to, seen, every, Instant::now());
+            seated.broker.seen(to, seen, Seen::every(self.mates), now);
         }
     }
 
@@ -255,7 +259,7 @@ impl Regulation {
             let (from, to) = (name(self.online.network.cluster(self.node)), name(to));
             (self.online.warn)(&format!(
                 "the link from cluster `{from}` to `{to}` carries about {found:.3} Mbit/s, as its connections see it, not {said:.3} \
-                 as the job file says: going on with that; put right `bandwidth` in its [[link]], or \
+                 as the job has it: going on with that; put right `bandwidth` in its [[link]], or \
                  the `uplink_bandwidth` of one of them that says so"
             ));
         }
@@ -448,6 +452,10 @@ impl State {
 
     fn hear(&mut self, from: ProcId, word: Word) {
         let Some(regulation) = &mut self.regulation else { return };
+        if self.peers.get(&from).is_some_and(|peer| peer.is_lost) {
+            // What it had said before would stand for good.
+            return;
+        }
         regulation.is_stirred = true;
         if let Word::Transfer(transfer) = word {
             regulation.hear_transfer(from, transfer);
@@ -528,19 +536,12 @@ impl State {
         let Some(regulation) = &mut self.regulation else { return };
         regulation.is_stirred = true;
         let cluster = u32::from(cluster);
-        match &mut regulation.broker {
-            Seat::Here(seated) => {
-                if let Some(to) = regulation.online.network.cluster_number(cluster) {
-                    seated.broker.seen(to, seen, Seen::every(regulation.mates), now);
-                }
-            }
-            Seat::At(at) => {
-                let Seen { arrived, resent, queued } = seen;
-                let queued = queued.map_or(UNKNOWN_US, microseconds);
-                let word = Word::Seen(gridmpi_wire::Seen { cluster, arrived, resent, queued });
-                self.endpoint.tell(*at, word);
-            }
-            Seat::Empty => {}
+        regulation.note_seen(cluster, seen, now);
+        if let Seat::At(at) = regulation.broker {
+            let Seen { arrived, resent, queued } = seen;
+            let queued = queued.map_or(UNKNOWN_US, microseconds);
+            let word = Word::Seen(gridmpi_wire::Seen { cluster, arrived, resent, queued });
+            self.endpoint.tell(at, word);
         }
     }
 

@@ -19,6 +19,8 @@ struct Sum {
     /// way to that relay, which says nothing of the link behind it.
     acknowledged: u64,
     resent: u64,
+    /// In so many segments, as large as the connection's are.
+    segments: u64,
     /// And how long it waited there, by the connection where that is least.
     queued: Option<Duration>,
 }
@@ -47,7 +49,7 @@ impl State {
         let mut has_some = false;
         for (cluster, sum) in (0u16..).zip(sums) {
             let seen = sum.seen();
-            self.note_use(cluster, sum.used, seen.resent, now);
+            self.note_use(cluster, sum.used, sum.segments, now);
             has_some |= seen != Seen::default();
             if seen != Seen::default() && (self.is_of_claims(cluster) || seen.resent > 0) {
                 self.tell_seen(cluster, seen, now);
@@ -114,8 +116,9 @@ impl Sum {
         self.used += used;
         if !link.pulse.is_circuit() {
             self.acknowledged += used;
-            let again = now.resent.saturating_sub(resent) * u64::from(now.segment);
-            self.resent += link.weighed(again as usize) as u64;
+            let again = now.resent.saturating_sub(resent);
+            self.segments += again;
+            self.resent += link.weighed((again * u64::from(now.segment)) as usize) as u64;
             let queued = (used >= ENOUGH).then_some(now.queued);
             self.queued = self.queued.into_iter().chain(queued).min();
         }

@@ -9,7 +9,7 @@ use gridmpi_wire::{ProcId, Strand};
 use crate::NetConfig;
 use crate::link::{Left, Link, Most, Pace};
 use crate::options::{Work, window};
-use crate::pace::{Ask, SMALL, Turn};
+use crate::pace::{Ask, SMALL, TURN_YOUNG, Turn};
 use crate::paces::{Paced, Paces, YOUNG};
 use crate::paths::{Came, Lag, Path};
 use crate::poller::{Interest, Slots, Token};
@@ -23,9 +23,6 @@ const SPAN_LEAST: Duration = Duration::from_millis(5);
 
 /// What was seen so long ago counts a third.
 const MEMORY: Duration = Duration::from_millis(250);
-
-/// A connection that is new sends no more than this in a turn, since the kernel does not space it out yet.
-const YOUNG_TURN: usize = 2 * SEGMENT;
 
 /// What one of several connections may have on its way while nothing is known of any, and at most while nothing is of itself: enough
 /// for the next one to be made while that is carried.
@@ -418,7 +415,7 @@ impl State {
         let mut most = most;
         if turn.is_counted {
             if link.written < YOUNG {
-                most = most.min(YOUNG_TURN);
+                most = most.min(TURN_YOUNG);
             }
             if turn.is_bounded {
                 most = most.min(link.weighed(window(&link.carrier.fd)?).max(SEGMENT));

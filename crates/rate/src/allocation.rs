@@ -1,6 +1,7 @@
 //! Rates of transfers in a network.
 
 use crate::filling::Filling;
+use crate::network::Resource;
 use crate::{Network, NodeId, Rate};
 use std::num::NonZero;
 
@@ -54,6 +55,11 @@ impl Allocator {
             self.filling.add(weight, demand.bits_per_second(), network.path(from, to));
         }
         self.filling.fill()
+    }
+
+    /// What the last allocation has left of something, bits per second; hardly anything, or a little less than nothing, where that is full.
+    pub(crate) fn left(&self, resource: Resource) -> f64 {
+        self.filling.left(resource)
     }
 
     /// The maximum allowable transmission bandwidth (MATB) of each node, by [`NodeId::index`]: the sum over what it sends,

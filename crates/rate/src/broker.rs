@@ -445,7 +445,8 @@ impl Broker {
             sum.1.insert(transfer.to);
         }
         let is_full = |node| self.inlets.is_full(node);
-        self.links.grant(granted, &self.network, is_full, now);
+        let left = |link| self.allocator.left(link);
+        self.links.grant(granted, &self.network, is_full, left, now);
     }
 
     fn grant(&mut self, sums: &Sums, now: Instant, orders: &mut Vec<(Process, Order)>) {

@@ -94,7 +94,7 @@ pub struct Grant {
     pub rate: Rate,
     /// What the processes of its node are granted together, itself one.
     pub node: Rate,
-    /// Whether that may be more than what they begin with.
+    /// Whether that may be more than what they begin with, and a quarter.
     pub is_settled: bool,
     /// Nobody else has more than everybody's share there for long, or less for a receiver's sake: what is over soon need not be claimed until
     /// somebody has, or for a while.

@@ -87,7 +87,9 @@ impl Demand {
                 span.rate = rate;
             }
             _ => {
-                self.span = Some(Span::after(rate, now + GRACE));
+                // Who is limited has a window already, which is to show that it can use more.
+                let grace = if self.limit.is_some() { Duration::ZERO } else { GRACE };
+                self.span = Some(Span::after(rate, now + grace));
                 (self.lows, self.most) = (0, 0.0);
             }
         }
@@ -96,7 +98,9 @@ impl Demand {
     /// Something else is to be sent, too: nobody knows what holds that up.
     pub(crate) fn widen(&mut self, now: Instant) {
         self.lift();
-        self.span = self.span.map(|span| Span::after(span.rate, now));
+        // A window that opens still does.
+        let opens_until = |span: &Span| if span.is_due { span.since } else { now };
+        self.span = self.span.map(|span| Span::after(span.rate, now.max(opens_until(&span))));
         (self.lows, self.most) = (0, 0.0);
     }
 
@@ -267,6 +271,33 @@ mod tests {
         world.run(20e6, GRACE + 5 * SPAN, 5);
         world.demand.rest();
         assert_eq!(world.demand.news(), None);
+    }
+
+    #[test]
+    fn what_else_is_to_be_sent_makes_no_window_open_sooner() {
+        let mut world = World::new();
+        world.run(20e6, 10 * MS, 5);
+        world.demand.widen(world.now);
+        world.run(20e6, GRACE - 10 * MS + 2 * SPAN, 5);
+        assert!(world.told.is_empty(), "{:?}", world.told);
+        world.run(20e6, SPAN, 5);
+        assert_eq!(world.told.len(), 1);
+    }
+
+    #[test]
+    fn grants_that_go_up_and_down_keep_no_limit() {
+        let mut world = World::new();
+        world.run(20e6, GRACE + 5 * SPAN, 5);
+        assert_eq!(world.told.len(), 1);
+        let limit = world.granted;
+        for _ in 0..3 {
+            for granted in [limit, 10e6] {
+                world.demand.allow(granted, world.now);
+                world.granted = granted;
+                world.run(granted, 150 * MS, 5);
+            }
+        }
+        assert_eq!(world.told[1..], [f64::INFINITY]);
     }
 
     #[test]

@@ -50,7 +50,7 @@ const LATE_LOOKS: u32 = 2;
 
 /// What goes where something else may be full says nothing of the link, but for so little of all that is granted: the first and the last one of a burst
 /// are alone for a moment.
-const ELSEWHERE: f64 = 1.0 / 16.0;
+pub(crate) const ELSEWHERE: f64 = 1.0 / 16.0;
 
 /// Of what is sent at most so much may be lost beyond what is borne: where it has gone well before, and where more is tried.
 const LOSS: f64 = 0.02;

@@ -121,6 +121,11 @@ impl Filling {
         &self.rates
     }
 
+    /// What all of them have left of a resource then; 0, but for rounding, where it is full.
+    pub(crate) fn left(&self, resource: u32) -> f64 {
+        self.resources.get(resource as usize).map_or(f64::INFINITY, |resource| resource.left)
+    }
+
     /// Lists what is looked for: the flows of each resource, resources and flows by when they stop.
     fn index(&mut self) {
         let mut end = 0;

@@ -1,7 +1,7 @@
 //! What the links between clusters are believed to carry: the networks that transfers share.
 
 use crate::backlog::{Backlogs, Senders};
-use crate::estimate::Estimate;
+use crate::estimate::{ELSEWHERE, Estimate};
 use crate::network::Resource;
 use crate::{ClusterId, Network, NodeId, Rate, Seen};
 use std::collections::{BTreeMap, BTreeSet};
@@ -193,12 +193,13 @@ impl Links {
         self.backlogs.due()
     }
 
-    /// So much is granted to ours; `is_full`: what comes to this node is all that it takes.
+    /// So much is granted to ours; `is_full`: what comes to this node is all that it takes; `left`: so much of a link nobody has, bits per second.
     pub(crate) fn grant(
         &mut self,
         mut granted: Granted,
         network: &Network,
         is_full: impl Fn(NodeId) -> bool,
+        left: impl Fn(Resource) -> f64,
         now: Instant,
     ) {
         for &to in granted.keys() {
@@ -212,9 +213,16 @@ impl Links {
         }
         for (to, (estimate, _)) in &mut self.estimates {
             let (rate, receivers) = granted.remove(to).unwrap_or_default();
+            // Another link on the way is full, and not by what goes there: it is there that something is lost.
+            let is_neck = |&link: &Resource| {
+                let carries = network.capacity(link).bits_per_second() * self.left;
+                let (left, little) = (left(link), carries * ELSEWHERE);
+                left < little && carries - left - rate > little
+            };
             // One receiver of several may be slower than anybody has said.
             let is_ours = receivers.len() >= network.nodes_of(*to).min(2)
-                && !receivers.iter().any(|&node| is_full(node));
+                && !receivers.iter().any(|&node| is_full(node))
+                && !network.shared_links(self.cluster, *to).iter().any(is_neck);
             estimate.grant(rate / self.left, is_ours, now);
         }
     }

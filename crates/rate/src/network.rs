@@ -208,10 +208,15 @@ impl Network {
     /// The same of those of them that carry what other clusters exchange, too.
     #[must_use]
     pub fn shared_between(&self, from: ClusterId, to: ClusterId) -> Rate {
+        let shared = self.shared_links(from, to).into_iter();
+        shared.map(|link| self.capacity(link)).fold(Rate::UNBOUNDED, Rate::min)
+    }
+
+    /// The links from one cluster to another that carry what other clusters exchange, too.
+    pub(crate) fn shared_links(&self, from: ClusterId, to: ClusterId) -> Vec<Resource> {
         let own: Vec<_> = self.own_links(from, to).collect();
         let links = self.paths.get(&(from, to)).map_or(&[][..], Vec::as_slice);
-        let shared = links.iter().filter(|link| !own.contains(link));
-        shared.map(|&link| self.capacities[link as usize]).fold(Rate::UNBOUNDED, Rate::min)
+        links.iter().copied().filter(|link| !own.contains(link)).collect()
     }
 
     /// The other clusters whose transfers can have a part in what those of `ours` get: they can meet at a link that carries both

@@ -22,14 +22,6 @@ impl Rate {
         self.0
     }
 
-    /// Bytes per second, rounded down: what a socket is told (`SO_MAX_PACING_RATE`). All ones, which means no
-    /// bound there, too, if that is more than fits.
-    #[must_use]
-    pub const fn bytes_per_second(self) -> u64 {
-        // The conversion saturates.
-        (self.0 / 8.0) as u64
-    }
-
     /// So many times as much: itself where that is no rate.
     #[must_use]
     pub(crate) fn scaled(self, by: f64) -> Self {
@@ -87,11 +79,6 @@ mod tests {
     #[test]
     fn units() {
         let rate = |bits| Rate::from_bits_per_second(bits).unwrap();
-        assert_eq!(rate(160e6).bytes_per_second(), 20_000_000);
-        assert_eq!(
-            (rate(7.0).bytes_per_second(), Rate::UNBOUNDED.bytes_per_second()),
-            (0, u64::MAX)
-        );
         let said = [999.0, 1e3, 12.34e6, 160e6, 1e9, 400e9].map(|bits| rate(bits).to_string());
         let wanted =
             ["999 bit/s", "1.0 kbit/s", "12.3 Mbit/s", "160 Mbit/s", "1.0 Gbit/s", "400 Gbit/s"];

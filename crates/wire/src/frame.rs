@@ -48,7 +48,7 @@ wire_struct! {
         rate: u64,
         /// What its node may send there, all its processes together; all ones: as fast as may be.
         node: u64,
-        /// More than what they begin with may be used.
+        /// More than what they begin with, and a quarter, may be used.
         is_settled: bool,
         /// Nobody else has more than everybody's share there for long: what is over soon need not be claimed for a while.
         is_quiet: bool,

@@ -125,7 +125,7 @@ mod tests {
         let word = |from, to, found| {
             format!(
                 "gridmpi: the link from cluster `{from}` to `{to}` carries about {found} Mbit/s, as its connections see it, \
-                 not 1600.000 as the job file says: going on with that; put right `bandwidth` in its [[link]]\n"
+                 not 1600.000 as the job has it: going on with that; put right `bandwidth` in its [[link]]\n"
             )
         };
         let (first, last) = (word("a", "b", "231.500"), word("a", "b", "158.347"));

@@ -139,6 +139,35 @@ fn an_uplink_that_several_share_is_left_as_it_was_said() {
     assert_eq!(broker.corrections(), []);
 }
 
+#[test]
+fn what_a_full_uplink_loses_is_not_taken_for_a_links() {
+    let (mut network, now) = (Network::new(), Instant::now());
+    let ids = [0; 3].map(|_| network.add_cluster());
+    let nodes = ids.map(|id| [0, 1].map(|_| network.add_node(id, mbit(200.0))));
+    network.add_link(mbit(100.0), &[(ids[0], ids[1])]);
+    network.add_link(mbit(100.0), &[(ids[0], ids[2])]);
+    network.add_link(mbit(100.0), &[(ids[0], ids[1]), (ids[0], ids[2])]);
+    let mut broker = Broker::new(ids[0], network, Parts::ALL);
+    let mut at = now + YOUNG;
+    let mut lose = |broker: &mut Broker, to| {
+        for _ in 0..20 {
+            at += Duration::from_millis(200);
+            broker.step(at);
+            let seen = Seen { arrived: 400, resent: 80, queued: None };
+            broker.seen(to, seen, Seen::every(8), at);
+        }
+    };
+    let pairs = [1, 2].map(|to| [0, 1].map(|n| (nodes[0][n], nodes[to][n])));
+    for (process, (from, to)) in (0..).zip(pairs.into_iter().flatten()) {
+        broker.begin(process, from, to, now);
+    }
+    lose(&mut broker, ids[1]);
+    assert_eq!(broker.links.to(ids[1]), mbit(100.0), "two clusters are sent to");
+    (2..).zip(pairs[1]).for_each(|(process, (from, to))| broker.end(process, from, to));
+    lose(&mut broker, ids[1]);
+    assert!(broker.links.to(ids[1]) < mbit(100.0), "nobody else fills it");
+}
+
 /// What all are granted of a link of 160 Mbit/s, as a part of it.
 fn part(granted: &mut BTreeMap<Process, f64>, orders: &[(Process, Order)]) -> f64 {
     granted.extend(rates(orders));
