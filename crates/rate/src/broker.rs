@@ -527,7 +527,7 @@ impl Broker {
             let Some(left) = self.crowds.left(to, &self.links.lone) else { continue };
             let link = self.links.to(to);
             for (&process, &node) in &self.members {
-                let rate = left.min(self.network.interface(node));
+                let rate = left.begins_with(self.network.interface(node));
                 let told = Some((rate, link));
                 if is_new(process, to) && self.started.insert((process, to), (rate, link)) != told {
                     orders.push((process, Order::Start { to, rate, link }));

@@ -26,7 +26,7 @@ const UNANSWERED: Duration = Duration::from_secs(1);
 pub(crate) const AHEAD: f64 = 1.25;
 
 /// Where everybody may always have such a part of what the interface carries, a claim is worth little to who is one of all.
-const NEARLY: f64 = 0.75;
+pub(crate) const NEARLY: f64 = 0.75;
 
 /// A rate between these parts of that is the same: nearly all of a link is granted. Once it was granted one is taken for one of all for so long, and
 /// where less was, as where a receiver binds, for one of those to whom it may be so again.

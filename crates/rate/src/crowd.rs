@@ -1,6 +1,7 @@
 //! How many transfers share the links out of a cluster at the same time: what new ones may begin with, before the broker knows of
 //! them. Another cluster's way in is such a link, too, and others than we may send over it.
 
+use crate::claims::NEARLY;
 use crate::network::Resource;
 use crate::{ClusterId, Network, NodeId, Process, Rate};
 use std::collections::{BTreeMap, HashMap};
@@ -31,20 +32,45 @@ struct Crowd {
     clusters: usize,
     strangers: usize,
     /// Our processes, and those nodes.
-    own: Peak,
-    others: Peak,
-    told: Option<usize>,
+    own: Meetings,
+    others: Meetings,
+    told: Option<Size>,
+}
+
+/// How many are to be expected on a link at the same time: at the worst, and on the average when one begins, itself one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Size {
+    most: usize,
+    mean: usize,
+}
+
+/// What links leave to each of so many.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Left {
+    to_most: Rate,
+    to_mean: Rate,
+}
+
+impl Left {
+    /// What one with such an interface begins with. Where it has nearly all that this carries however many there are, it keeps to that; elsewhere
+    /// all seldom are there, and who is has the message over before a grant says so.
+    pub(crate) fn begins_with(self, interface: Rate) -> Rate {
+        let sure = self.to_most.min(interface);
+        if sure >= interface.scaled(NEARLY) { sure } else { self.to_mean.min(interface) }
+    }
 }
 
 /// How many there are at the same time. It counts in transfers, not in time: a program that computes for a minute is the same afterwards.
 #[derive(Clone, Debug, Default)]
-struct Peak {
+struct Meetings {
     active: usize,
-    /// How many have begun in the present span.
+    /// How many have begun in the present span, and how many there were when each did, itself one, all together.
     begun: usize,
-    /// The most at the same time in the present span, and in the one before: `None` if there was none.
+    met: usize,
+    /// The most at the same time in the present span.
     most: usize,
-    before: Option<usize>,
+    /// What the span before came to: `None` if there was none.
+    before: Option<Size>,
 }
 
 impl Crowds {
@@ -150,16 +176,19 @@ impl Crowds {
     }
 
     /// What the links to a cluster leave to each of those who are to be expected there at the same time; nothing until enough has been seen of all.
-    pub(crate) fn left(&self, to: ClusterId, network: &Network) -> Option<Rate> {
-        let left = |(link, size): (_, usize)| {
-            let all = network.capacity(link).bits_per_second();
-            Rate::from_bits_per_second(all / size.max(1) as f64).unwrap_or(Rate::UNBOUNDED)
+    pub(crate) fn left(&self, to: ClusterId, network: &Network) -> Option<Left> {
+        let expected = self.expected(to)?;
+        let left = |of: fn(&Size) -> usize| {
+            let each = |(link, size): &(_, Size)| {
+                network.capacity(*link).scaled(1.0 / of(size).max(1) as f64)
+            };
+            expected.iter().map(each).fold(Rate::UNBOUNDED, Rate::min)
         };
-        Some(self.expected(to)?.into_iter().map(left).fold(Rate::UNBOUNDED, Rate::min))
+        Some(Left { to_most: left(|size| size.most), to_mean: left(|size| size.mean) })
     }
 
     /// Each link to a cluster, and how many are to be expected on it.
-    fn expected(&self, to: ClusterId) -> Option<Vec<(Resource, usize)>> {
+    fn expected(&self, to: ClusterId) -> Option<Vec<(Resource, Size)>> {
         let of = |link: &Resource| Some((*link, self.crowds.get(link)?.size()?));
         self.ways.get(&to)?.iter().map(of).collect()
     }
@@ -179,20 +208,25 @@ impl Crowd {
         self.others.pass(self.strangers);
     }
 
-    /// Others count from when they are heard of.
-    fn size(&self) -> Option<usize> {
-        self.own.before.map(|_| self.own.size() + self.others.size())
+    /// Others are heard of as late as the way to their broker is long, from when they are: of them the most count always.
+    fn size(&self) -> Option<Size> {
+        let (own, others) = (&self.own, self.others.most());
+        own.before.map(|_| Size { most: own.most() + others, mean: own.mean() + others })
     }
 
     fn has_news(&self) -> bool {
         let Some(size) = self.size() else { return false };
-        self.told.is_none_or(|told| size.abs_diff(told) as f64 > WORTH_TELLING * told as f64)
+        let is_other =
+            |now: usize, told: usize| now.abs_diff(told) as f64 > WORTH_TELLING * told as f64;
+        let is_new = |told: Size| is_other(size.most, told.most) || is_other(size.mean, told.mean);
+        self.told.is_none_or(is_new)
     }
 }
 
-impl Peak {
+impl Meetings {
     fn begin(&mut self) {
         self.active += 1;
+        self.met += self.active;
         self.most = self.most.max(self.active);
     }
 
@@ -200,14 +234,24 @@ impl Peak {
     fn pass(&mut self, all: usize) {
         self.begun += 1;
         if self.begun >= LEAST_SPAN.max(all) {
-            self.before = Some(self.most);
+            self.before = Some(Size { most: self.most, mean: self.met_by_each() });
             self.most = self.active;
-            self.begun = 0;
+            (self.begun, self.met) = (0, 0);
         }
     }
 
-    fn size(&self) -> usize {
-        self.most.max(self.before.unwrap_or(0))
+    fn most(&self) -> usize {
+        self.most.max(self.before.map_or(0, |past| past.most))
+    }
+
+    /// Of a span that has just begun nothing is known.
+    fn mean(&self) -> usize {
+        let present = if self.begun >= LEAST_SPAN { self.met_by_each() } else { 0 };
+        present.max(self.before.map_or(0, |past| past.mean))
+    }
+
+    fn met_by_each(&self) -> usize {
+        (self.met as f64 / self.begun.max(1) as f64).round() as usize
     }
 }
 
@@ -224,9 +268,14 @@ mod tests {
         (Crowds::new(ours, &network), [one, other])
     }
 
-    /// How many are expected on the links to a cluster.
+    /// How many are expected on the links to a cluster, at the worst.
     fn sizes(crowds: &Crowds, to: ClusterId) -> Option<Vec<usize>> {
-        Some(crowds.expected(to)?.into_iter().map(|(_, size)| size).collect())
+        Some(crowds.expected(to)?.into_iter().map(|(_, size)| size.most).collect())
+    }
+
+    /// And on the average.
+    fn means(crowds: &Crowds, to: ClusterId) -> Option<Vec<usize>> {
+        Some(crowds.expected(to)?.into_iter().map(|(_, size)| size.mean).collect())
     }
 
     fn alone(crowds: &mut Crowds, to: ClusterId, times: usize) {
@@ -245,13 +294,15 @@ mod tests {
         assert!((0..4).all(|process| crowds.begin(process, to, 2)));
         // Another of the same process is no other sender.
         assert!(!crowds.begin(2, to, 2));
-        assert_eq!(sizes(&crowds, to), Some(vec![4, 4]));
+        // One, two, three and four were there when they began.
+        let known = |crowds: &Crowds| (sizes(crowds, to), means(crowds, to));
+        assert_eq!(known(&crowds), (Some(vec![4, 4]), Some(vec![3, 3])));
         assert!(!crowds.end(2, to));
         assert!((0..4).all(|process| crowds.end(process, to)));
         alone(&mut crowds, to, LEAST_SPAN - 1);
-        assert_eq!(sizes(&crowds, to), Some(vec![4, 4]));
+        assert_eq!(known(&crowds), (Some(vec![4, 4]), Some(vec![3, 3])));
         alone(&mut crowds, to, 2 * LEAST_SPAN);
-        assert_eq!(sizes(&crowds, to), Some(vec![1, 1]));
+        assert_eq!(known(&crowds), (Some(vec![1, 1]), Some(vec![1, 1])));
         assert!(!crowds.end(77, to));
     }
 
@@ -318,7 +369,20 @@ mod tests {
             crowds.meet((theirs, far[0]), to);
             crowds.part((theirs, far[0]), to);
         }
-        assert_eq!(sizes(&crowds, to), Some(vec![5]));
+        assert_eq!((sizes(&crowds, to), means(&crowds, to)), (Some(vec![5]), Some(vec![4])));
+    }
+
+    #[test]
+    fn who_has_nearly_all_in_any_case_begins_with_that_and_others_with_what_is_usual() {
+        let mbit = |mbit: f64| Rate::from_bits_per_second(mbit * 1e6).unwrap();
+        let left = Left { to_most: mbit(20.0), to_mean: mbit(32.0) };
+        let begins_with = |interface| left.begins_with(interface);
+        assert_eq!(
+            [10.0, 20.0, 26.0].map(|rate| begins_with(mbit(rate))),
+            [10.0, 20.0, 20.0].map(mbit)
+        );
+        assert_eq!([27.0, 50.0].map(|rate| begins_with(mbit(rate))), [27.0, 32.0].map(mbit));
+        assert_eq!(begins_with(Rate::UNBOUNDED), mbit(32.0));
     }
 
     #[test]

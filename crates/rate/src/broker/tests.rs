@@ -489,7 +489,7 @@ fn those_who_send_to_several_clusters_begin_with_what_one_uplink_leaves_them() {
             _ => None,
         });
         // Told once each, however often it has changed until then.
-        let all = ids[1..].iter().flat_map(|&to| (0..4).map(move |n| (n, to, 20.0)));
+        let all = ids[1..].iter().flat_map(|&to| (0..4).map(move |n| (n, to, 32.0)));
         let expected: Vec<_> = all.filter(|_| round == 1).collect();
         assert_eq!(starts.collect::<Vec<_>>(), expected, "round {round}");
         transfers.for_each(|(n, from, to)| broker.end(n, from, to));
@@ -575,7 +575,8 @@ fn those_who_gather_into_one_cluster_begin_with_what_its_uplink_leaves_them_all(
         broker.heard(ids[1], notice);
         broker.heard(ids[1], notice);
     }
-    assert_eq!(starts(&mut broker), all(20.0));
+    // Of ours two and a half on the average, of theirs four at the most.
+    assert_eq!(starts(&mut broker), all(23.0));
     // Who cannot be heard any more is still remembered for a while, and then not.
     broker.deaf_to(ids[1]);
     assert_eq!(starts(&mut broker), []);
@@ -583,7 +584,8 @@ fn those_who_gather_into_one_cluster_begin_with_what_its_uplink_leaves_them_all(
         broker.end(0, ours[0], far[0]);
         broker.begin(0, ours[0], far[0], now);
     }
-    assert_eq!(starts(&mut broker), []);
+    // All of ours were there each time.
+    assert_eq!(starts(&mut broker), all(20.0));
     for _ in 0..4 {
         broker.end(0, ours[0], far[0]);
         broker.begin(0, ours[0], far[0], now);
