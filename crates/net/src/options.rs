@@ -569,8 +569,12 @@ mod tests {
         control.work(&fd, Work::alone(FAST));
         assert_eq!(name(), own);
         assert!(!has_opener || info().snd_ssthresh == INFINITE_SSTHRESH, "{:?}", info());
-        // At rest it comes again.
+        // At rest it comes again, until the connection is let go; and when it works again after that.
         control.rest(&fd);
+        assert_eq!(name(), opener);
+        control.let_go(&fd);
+        assert_eq!((name(), control.is_short()), (own.clone(), false));
+        control.work(&fd, Work::alone(FAST));
         assert_eq!(name(), opener);
         // One in eight of its round trips is at three quarters, and before it has settled nothing is less.
         let is_below = |snd_ssthresh, pacing_rate| {

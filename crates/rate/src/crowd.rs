@@ -41,7 +41,7 @@ struct Crowd {
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Size {
     most: usize,
-    mean: usize,
+    mean: f64,
 }
 
 /// What links leave to each of so many.
@@ -178,13 +178,15 @@ impl Crowds {
     /// What the links to a cluster leave to each of those who are to be expected there at the same time; nothing until enough has been seen of all.
     pub(crate) fn left(&self, to: ClusterId, network: &Network) -> Option<Left> {
         let expected = self.expected(to)?;
-        let left = |of: fn(&Size) -> usize| {
-            let each = |(link, size): &(_, Size)| {
-                network.capacity(*link).scaled(1.0 / of(size).max(1) as f64)
-            };
+        let left = |of: fn(&Size) -> f64| {
+            let each =
+                |(link, size): &(_, Size)| network.capacity(*link).scaled(1.0 / of(size).max(1.0));
             expected.iter().map(each).fold(Rate::UNBOUNDED, Rate::min)
         };
-        Some(Left { to_most: left(|size| size.most), to_mean: left(|size| size.mean) })
+        Some(Left {
+            to_most: left(|size| size.most as f64),
+            to_mean: left(|size| size.mean.round()),
+        })
     }
 
     /// Each link to a cluster, and how many are to be expected on it.
@@ -208,17 +210,21 @@ impl Crowd {
         self.others.pass(self.strangers);
     }
 
-    /// Others are heard of as late as the way to their broker is long, from when they are: of them the most count always.
+    /// Others count from when they are heard of, which is as late as the way to their broker is long: where some may come, or we send to several clusters
+    /// over the link, there always may be the most.
     fn size(&self) -> Option<Size> {
-        let (own, others) = (&self.own, self.others.most());
-        own.before.map(|_| Size { most: own.most() + others, mean: own.mean() + others })
+        let most = self.own.most() + self.others.most();
+        let is_only_of_one = self.clusters == 1 && self.strangers == 0;
+        let mean = if is_only_of_one { self.own.mean() } else { most as f64 };
+        self.own.before.map(|_| Size { most, mean })
     }
 
     fn has_news(&self) -> bool {
         let Some(size) = self.size() else { return false };
-        let is_other =
-            |now: usize, told: usize| now.abs_diff(told) as f64 > WORTH_TELLING * told as f64;
-        let is_new = |told: Size| is_other(size.most, told.most) || is_other(size.mean, told.mean);
+        let is_other = |now: f64, told: f64| (now - told).abs() > WORTH_TELLING * told;
+        let is_new = |told: Size| {
+            is_other(size.most as f64, told.most as f64) || is_other(size.mean, told.mean)
+        };
         self.told.is_none_or(is_new)
     }
 }
@@ -245,13 +251,13 @@ impl Meetings {
     }
 
     /// Of a span that has just begun nothing is known.
-    fn mean(&self) -> usize {
-        let present = if self.begun >= LEAST_SPAN { self.met_by_each() } else { 0 };
-        present.max(self.before.map_or(0, |past| past.mean))
+    fn mean(&self) -> f64 {
+        let present = if self.begun >= LEAST_SPAN { self.met_by_each() } else { 0.0 };
+        present.max(self.before.map_or(0.0, |past| past.mean))
     }
 
-    fn met_by_each(&self) -> usize {
-        (self.met as f64 / self.begun.max(1) as f64).round() as usize
+    fn met_by_each(&self) -> f64 {
+        self.met as f64 / self.begun.max(1) as f64
     }
 }
 
@@ -274,7 +280,7 @@ mod tests {
     }
 
     /// And on the average.
-    fn means(crowds: &Crowds, to: ClusterId) -> Option<Vec<usize>> {
+    fn means(crowds: &Crowds, to: ClusterId) -> Option<Vec<f64>> {
         Some(crowds.expected(to)?.into_iter().map(|(_, size)| size.mean).collect())
     }
 
@@ -294,15 +300,15 @@ mod tests {
         assert!((0..4).all(|process| crowds.begin(process, to, 2)));
         // Another of the same process is no other sender.
         assert!(!crowds.begin(2, to, 2));
-        // One, two, three and four were there when they began.
+        // One, two, three and four were there when they began; the uplink leads to several clusters.
         let known = |crowds: &Crowds| (sizes(crowds, to), means(crowds, to));
-        assert_eq!(known(&crowds), (Some(vec![4, 4]), Some(vec![3, 3])));
+        assert_eq!(known(&crowds), (Some(vec![4, 4]), Some(vec![4.0, 2.5])));
         assert!(!crowds.end(2, to));
         assert!((0..4).all(|process| crowds.end(process, to)));
         alone(&mut crowds, to, LEAST_SPAN - 1);
-        assert_eq!(known(&crowds), (Some(vec![4, 4]), Some(vec![3, 3])));
+        assert_eq!(known(&crowds), (Some(vec![4, 4]), Some(vec![4.0, 2.5])));
         alone(&mut crowds, to, 2 * LEAST_SPAN);
-        assert_eq!(known(&crowds), (Some(vec![1, 1]), Some(vec![1, 1])));
+        assert_eq!(known(&crowds), (Some(vec![1, 1]), Some(vec![1.0, 1.0])));
         assert!(!crowds.end(77, to));
     }
 
@@ -369,7 +375,7 @@ mod tests {
             crowds.meet((theirs, far[0]), to);
             crowds.part((theirs, far[0]), to);
         }
-        assert_eq!((sizes(&crowds, to), means(&crowds, to)), (Some(vec![5]), Some(vec![4])));
+        assert_eq!((sizes(&crowds, to), means(&crowds, to)), (Some(vec![5]), Some(vec![5.0])));
     }
 
     #[test]

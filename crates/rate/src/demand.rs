@@ -290,6 +290,7 @@ mod tests {
         world.run(20e6, GRACE + 5 * SPAN, 5);
         assert_eq!(world.told.len(), 1);
         let limit = world.granted;
+        world.demand.allow(10e6, world.now);
         for _ in 0..3 {
             for granted in [limit, 10e6] {
                 world.demand.allow(granted, world.now);

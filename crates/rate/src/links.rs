@@ -68,8 +68,10 @@ pub(crate) struct Links {
     /// Of each link out of the cluster what is left beside those who send unasked: above 0, and 1 at most.
     left: f64,
     backlogs: Backlogs,
-    /// What is believed of the link to each cluster, and what people were told of it last, or by the job file.
-    estimates: BTreeMap<ClusterId, (Estimate, Told)>,
+    /// What is believed of the link to each cluster, and what people were told of it last, or by the job file; and other links on the way there.
+    estimates: BTreeMap<ClusterId, (Estimate, Told, Vec<Resource>)>,
+    /// Where one of those is full by what goes elsewhere: that may lose something.
+    crossed: BTreeSet<ClusterId>,
     corrections: Vec<Correction>,
 }
 
@@ -88,6 +90,7 @@ impl Links {
             left: 1.0,
             backlogs,
             estimates: BTreeMap::new(),
+            crossed: BTreeSet::new(),
             corrections: Vec::new(),
         }
     }
@@ -119,7 +122,7 @@ impl Links {
         network: &Network,
         now: Instant,
     ) -> Option<Rate> {
-        let (estimate, told) = self.estimates.get_mut(&to)?;
+        let (estimate, told, _) = self.estimates.get_mut(&to)?;
         // Those who send unasked are not seen: they are taken to do as the others.
         let all = |segments: u64| (segments as f64 / self.left).round() as u64;
         let seen = Seen { arrived: all(seen.arrived), resent: all(seen.resent), ..seen };
@@ -146,8 +149,8 @@ impl Links {
         now: Instant,
     ) -> bool {
         let estimate = self.estimates.get(&to);
-        estimate.is_none_or(|(estimate, _)| estimate.is_to_blame(every, now))
-            && self.backlogs.see(to, seen, now)
+        let is_to_blame = estimate.is_none_or(|(estimate, ..)| estimate.is_to_blame(every, now));
+        (is_to_blame || self.crossed.contains(&to)) && self.backlogs.see(to, seen, now)
     }
 
     /// From now on a link carries so much.
@@ -206,12 +209,13 @@ impl Links {
             let said = network.between(self.cluster, to).bits_per_second();
             // What is shared with other pairs of clusters says nothing of one of them, nor could that be put right.
             if said.is_finite() && network.has_own_link(self.cluster, to) {
-                self.estimates
-                    .entry(to)
-                    .or_insert_with(|| (Estimate::new(said), Told { rate: said, words: 0 }));
+                self.estimates.entry(to).or_insert_with(|| {
+                    let others = network.shared_links(self.cluster, to);
+                    (Estimate::new(said), Told { rate: said, words: 0 }, others)
+                });
             }
         }
-        for (to, (estimate, _)) in &mut self.estimates {
+        for (to, (estimate, _, others)) in &mut self.estimates {
             let (rate, receivers) = granted.remove(to).unwrap_or_default();
             // Another link on the way is full, and not by what goes there: it is there that something is lost.
             let is_neck = |&link: &Resource| {
@@ -220,9 +224,15 @@ impl Links {
                 left < little && carries - left - rate > little
             };
             // One receiver of several may be slower than anybody has said.
-            let is_ours = receivers.len() >= network.nodes_of(*to).min(2)
-                && !receivers.iter().any(|&node| is_full(node))
-                && !network.shared_links(self.cluster, *to).iter().any(is_neck);
+            let is_on_the_way = receivers.len() >= network.nodes_of(*to).min(2)
+                && !receivers.iter().any(|&node| is_full(node));
+            let is_crossed = is_on_the_way && others.iter().any(is_neck);
+            let is_ours = is_on_the_way && !is_crossed;
+            if is_crossed {
+                self.crossed.insert(*to);
+            } else {
+                self.crossed.remove(to);
+            }
             estimate.grant(rate / self.left, is_ours, now);
         }
     }

@@ -147,21 +147,23 @@ fn what_a_full_uplink_loses_is_not_taken_for_a_links() {
     network.add_link(mbit(100.0), &[(ids[0], ids[1])]);
     network.add_link(mbit(100.0), &[(ids[0], ids[2])]);
     network.add_link(mbit(100.0), &[(ids[0], ids[1]), (ids[0], ids[2])]);
-    let mut broker = Broker::new(ids[0], network, Parts::ALL);
-    let mut at = now + YOUNG;
+    let mut broker =
+        Broker::new(ids[0], network, Parts { draining: 0.9, wary: 0.95, ..Parts::ALL });
+    let (mut at, mut granted) = (now + YOUNG, BTreeMap::new());
     let mut lose = |broker: &mut Broker, to| {
-        for _ in 0..20 {
-            at += Duration::from_millis(200);
-            broker.step(at);
-            let seen = Seen { arrived: 400, resent: 80, queued: None };
+        for _ in 0..80 {
+            at += Duration::from_millis(50);
+            granted.extend(rates(&broker.step(at)));
+            let seen = Seen { arrived: 100, resent: 20, queued: None };
             broker.seen(to, seen, Seen::every(8), at);
         }
+        granted.values().sum::<f64>().round()
     };
     let pairs = [1, 2].map(|to| [0, 1].map(|n| (nodes[0][n], nodes[to][n])));
     for (process, (from, to)) in (0..).zip(pairs.into_iter().flatten()) {
         broker.begin(process, from, to, now);
     }
-    lose(&mut broker, ids[1]);
+    assert_eq!(lose(&mut broker, ids[1]), 95.0, "the uplink has lost it, and is granted with care");
     assert_eq!(broker.links.to(ids[1]), mbit(100.0), "two clusters are sent to");
     (2..).zip(pairs[1]).for_each(|(process, (from, to))| broker.end(process, from, to));
     lose(&mut broker, ids[1]);
@@ -489,7 +491,7 @@ fn those_who_send_to_several_clusters_begin_with_what_one_uplink_leaves_them() {
             _ => None,
         });
         // Told once each, however often it has changed until then.
-        let all = ids[1..].iter().flat_map(|&to| (0..4).map(move |n| (n, to, 32.0)));
+        let all = ids[1..].iter().flat_map(|&to| (0..4).map(move |n| (n, to, 20.0)));
         let expected: Vec<_> = all.filter(|_| round == 1).collect();
         assert_eq!(starts.collect::<Vec<_>>(), expected, "round {round}");
         transfers.for_each(|(n, from, to)| broker.end(n, from, to));
@@ -575,8 +577,7 @@ fn those_who_gather_into_one_cluster_begin_with_what_its_uplink_leaves_them_all(
         broker.heard(ids[1], notice);
         broker.heard(ids[1], notice);
     }
-    // Of ours two and a half on the average, of theirs four at the most.
-    assert_eq!(starts(&mut broker), all(23.0));
+    assert_eq!(starts(&mut broker), all(20.0));
     // Who cannot be heard any more is still remembered for a while, and then not.
     broker.deaf_to(ids[1]);
     assert_eq!(starts(&mut broker), []);
@@ -584,8 +585,7 @@ fn those_who_gather_into_one_cluster_begin_with_what_its_uplink_leaves_them_all(
         broker.end(0, ours[0], far[0]);
         broker.begin(0, ours[0], far[0], now);
     }
-    // All of ours were there each time.
-    assert_eq!(starts(&mut broker), all(20.0));
+    assert_eq!(starts(&mut broker), []);
     for _ in 0..4 {
         broker.end(0, ours[0], far[0]);
         broker.begin(0, ours[0], far[0], now);
