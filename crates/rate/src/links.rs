@@ -33,6 +33,17 @@ struct Told {
     words: u32,
 }
 
+/// What is known of a link.
+#[derive(Clone, Debug)]
+struct Known {
+    /// What is believed of it, and what people were told last, or have said.
+    estimate: Estimate,
+    told: Told,
+    /// Other links on the way; and whether one of them is full by what goes elsewhere, and may lose something.
+    others: Vec<Resource>,
+    is_crossed: bool,
+}
+
 /// What is granted towards a cluster, bits per second, and to whom.
 pub(crate) type Granted = BTreeMap<ClusterId, (f64, BTreeSet<NodeId>)>;
 
@@ -68,10 +79,8 @@ pub(crate) struct Links {
     /// Of each link out of the cluster what is left beside those who send unasked: above 0, and 1 at most.
     left: f64,
     backlogs: Backlogs,
-    /// What is believed of the link to each cluster, and what people were told of it last, or by the job file; and other links on the way there.
-    estimates: BTreeMap<ClusterId, (Estimate, Told, Vec<Resource>)>,
-    /// Where one of those is full by what goes elsewhere: that may lose something.
-    crossed: BTreeSet<ClusterId>,
+    /// What is known of the link to each cluster.
+    known: BTreeMap<ClusterId, Known>,
     corrections: Vec<Correction>,
 }
 
@@ -89,8 +98,7 @@ impl Links {
             parts,
             left: 1.0,
             backlogs,
-            estimates: BTreeMap::new(),
-            crossed: BTreeSet::new(),
+            known: BTreeMap::new(),
             corrections: Vec::new(),
         }
     }
@@ -122,7 +130,7 @@ impl Links {
         network: &Network,
         now: Instant,
     ) -> Option<Rate> {
-        let (estimate, told, _) = self.estimates.get_mut(&to)?;
+        let Known { estimate, told, .. } = self.known.get_mut(&to)?;
         // Those who send unasked are not seen: they are taken to do as the others.
         let all = |segments: u64| (segments as f64 / self.left).round() as u64;
         let seen = Seen { arrived: all(seen.arrived), resent: all(seen.resent), ..seen };
@@ -148,9 +156,8 @@ impl Links {
         (seen, every): (Seen, Duration),
         now: Instant,
     ) -> bool {
-        let estimate = self.estimates.get(&to);
-        let is_to_blame = estimate.is_none_or(|(estimate, ..)| estimate.is_to_blame(every, now));
-        (is_to_blame || self.crossed.contains(&to)) && self.backlogs.see(to, seen, now)
+        let is_to_blame = |it: &Known| it.is_crossed || it.estimate.is_to_blame(every, now);
+        self.known.get(&to).is_none_or(is_to_blame) && self.backlogs.see(to, seen, now)
     }
 
     /// From now on a link carries so much.
@@ -209,13 +216,15 @@ impl Links {
             let said = network.between(self.cluster, to).bits_per_second();
             // What is shared with other pairs of clusters says nothing of one of them, nor could that be put right.
             if said.is_finite() && network.has_own_link(self.cluster, to) {
-                self.estimates.entry(to).or_insert_with(|| {
-                    let others = network.shared_links(self.cluster, to);
-                    (Estimate::new(said), Told { rate: said, words: 0 }, others)
+                self.known.entry(to).or_insert_with(|| Known {
+                    estimate: Estimate::new(said),
+                    told: Told { rate: said, words: 0 },
+                    others: network.shared_links(self.cluster, to),
+                    is_crossed: false,
                 });
             }
         }
-        for (to, (estimate, _, others)) in &mut self.estimates {
+        for (to, Known { estimate, others, is_crossed, .. }) in &mut self.known {
             let (rate, receivers) = granted.remove(to).unwrap_or_default();
             // Another link on the way is full, and not by what goes there: it is there that something is lost.
             let is_neck = |&link: &Resource| {
@@ -226,14 +235,8 @@ impl Links {
             // One receiver of several may be slower than anybody has said.
             let is_on_the_way = receivers.len() >= network.nodes_of(*to).min(2)
                 && !receivers.iter().any(|&node| is_full(node));
-            let is_crossed = is_on_the_way && others.iter().any(is_neck);
-            let is_ours = is_on_the_way && !is_crossed;
-            if is_crossed {
-                self.crossed.insert(*to);
-            } else {
-                self.crossed.remove(to);
-            }
-            estimate.grant(rate / self.left, is_ours, now);
+            *is_crossed = is_on_the_way && others.iter().any(is_neck);
+            estimate.grant(rate / self.left, is_on_the_way && !*is_crossed, now);
         }
     }
 
