@@ -524,7 +524,8 @@ impl Broker {
             return orders;
         }
         for to in self.crowds.clusters() {
-            let Some(left) = self.crowds.left(to, &self.links.lone) else { continue };
+            let left = self.crowds.left(to, self.members.len(), &self.links.lone);
+            let Some(left) = left else { continue };
             let link = self.links.to(to);
             for (&process, &node) in &self.members {
                 let rate = left.begins_with(self.network.interface(node));

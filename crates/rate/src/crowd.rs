@@ -47,16 +47,18 @@ struct Size {
 /// What links leave to each of so many.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Left {
+    to_all: Rate,
     to_most: Rate,
     to_mean: Rate,
 }
 
 impl Left {
-    /// What one with such an interface begins with. Where it has nearly all that this carries however many there are, it keeps to that; elsewhere
-    /// all seldom are there, and who is has the message over before a grant says so.
+    /// What one with such an interface begins with. Where it has nearly all that this carries though everybody were there, it does without the
+    /// rest where they may be, and need not claim; elsewhere all seldom are there, and who is has the message over before a grant says so.
     pub(crate) fn begins_with(self, interface: Rate) -> Rate {
-        let sure = self.to_most.min(interface);
-        if sure >= interface.scaled(NEARLY) { sure } else { self.to_mean.min(interface) }
+        let has_nearly_all = self.to_all >= interface.scaled(NEARLY);
+        let left = if has_nearly_all { self.to_most } else { self.to_mean };
+        left.min(interface)
     }
 }
 
@@ -175,17 +177,19 @@ impl Crowds {
         self.ways.keys().copied()
     }
 
-    /// What the links to a cluster leave to each of those who are to be expected there at the same time; nothing until enough has been seen of all.
-    pub(crate) fn left(&self, to: ClusterId, network: &Network) -> Option<Left> {
+    /// What the links to a cluster leave to each of those who are to be expected there at the same time, of so many members; nothing until enough
+    /// has been seen of all.
+    pub(crate) fn left(&self, to: ClusterId, members: usize, network: &Network) -> Option<Left> {
         let expected = self.expected(to)?;
-        let left = |of: fn(&Size) -> f64| {
+        let left = |of: &dyn Fn(&Size) -> f64| {
             let each =
                 |(link, size): &(_, Size)| network.capacity(*link).scaled(1.0 / of(size).max(1.0));
             expected.iter().map(each).fold(Rate::UNBOUNDED, Rate::min)
         };
         Some(Left {
-            to_most: left(|size| size.most as f64),
-            to_mean: left(|size| size.mean.round()),
+            to_all: left(&|_| members as f64),
+            to_most: left(&|size| size.most as f64),
+            to_mean: left(&|size| size.mean.round()),
         })
     }
 
