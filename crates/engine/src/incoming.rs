@@ -334,6 +334,7 @@ impl Endpoint {
             (_, Frame::Part(part)) => self.keep_word(id, Word::Part(part)),
             (_, Frame::Limit(limit)) => self.keep_word(id, Word::Limit(limit)),
             (_, Frame::Carries(carries)) => self.keep_word(id, Word::Carries(carries)),
+            (_, Frame::Room(room)) => self.keep_word(id, Word::Room(room)),
             (_, Frame::Close) => {
                 self.peers.open(id, &self.config).closed.theirs = Some(sink.header.seq);
                 Ok(())

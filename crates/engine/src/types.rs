@@ -2,7 +2,7 @@
 
 use gridmpi_trunk::Bounds;
 use gridmpi_wire::{
-    Carries, ContextId, Demand, Frame, Grant, Limit, Part, ProcId, Rank, Seen, Share, Start,
+    Carries, ContextId, Demand, Frame, Grant, Limit, Part, ProcId, Rank, Room, Seen, Share, Start,
     Transfer,
 };
 use std::borrow::Cow;
@@ -71,6 +71,8 @@ pub enum Word {
     Limit(Limit),
     /// A rate broker tells another what a link carries.
     Carries(Carries),
+    /// What need not be claimed.
+    Room(Room),
 }
 
 impl From<Word> for Frame {
@@ -85,6 +87,7 @@ impl From<Word> for Frame {
             Word::Part(part) => Self::Part(part),
             Word::Limit(limit) => Self::Limit(limit),
             Word::Carries(carries) => Self::Carries(carries),
+            Word::Room(room) => Self::Room(room),
         }
     }
 }

@@ -11,7 +11,7 @@ use gridmpi_rate::{
     Broker, Claimed, ClusterId, Correction, NodeId, Notice, Order, Pace, Parts, Path, Rate,
     SEGMENT, Seen,
 };
-use gridmpi_wire::{Carries, Demand, Grant, Limit, Part, ProcId, Share, Start, Transfer};
+use gridmpi_wire::{Carries, Demand, Grant, Limit, Part, ProcId, Room, Share, Start, Transfer};
 
 use crate::Online;
 use crate::paces::wire_bits;
@@ -145,6 +145,9 @@ impl Regulation {
             Word::Start(Start { cluster, rate, link }) => {
                 let (to, rate) = (network.cluster_number(cluster)?, rate_of(rate)?);
                 Order::Start { to, rate, link: rate_of(link)? }
+            }
+            Word::Room(Room { cluster, rate }) => {
+                Order::Room { to: network.cluster_number(cluster)?, rate: rate_of(rate)? }
             }
             Word::Share(Share { to, share }) if share > 0 => {
                 Order::Share { to: network.node(to)?, share: f64::from(share) / EQUAL_SHARE }
@@ -476,7 +479,7 @@ impl State {
     fn obey(&mut self, order: Order) {
         let Some(regulation) = &self.regulation else { return };
         let cluster = match order {
-            Order::Grant { to, .. } | Order::Start { to, .. } => to,
+            Order::Grant { to, .. } | Order::Start { to, .. } | Order::Room { to, .. } => to,
             Order::Share { to, .. } => regulation.online.network.cluster(to),
         };
         let cluster = u16::try_from(cluster.index()).ok();
@@ -488,6 +491,7 @@ impl State {
             }
             Order::Share { to, share } => paced.claims.set_share(to, share),
             Order::Start { rate, link, .. } => paced.claims.begin_with(rate, link),
+            Order::Room { rate, .. } => paced.claims.make_room(rate, Instant::now()),
         }
     }
 
@@ -646,6 +650,9 @@ fn word_of(order: Order) -> Word {
             rate: bits_of(rate),
             link: bits_of(link),
         }),
+        Order::Room { to, rate } => {
+            Word::Room(Room { cluster: to.index() as u32, rate: bits_of(rate) })
+        }
         Order::Share { to, share } => {
             // The conversion saturates.
             let share = (share * EQUAL_SHARE).ceil() as u32;

@@ -12,6 +12,7 @@ use crate::limits::Limits;
 use crate::links::{Correction, Granted, Links, Parts};
 use crate::lull::{Lull, Sender};
 use crate::rivals::{Notice, Portion, Rival, Told, portions};
+use crate::room::RollCall;
 use crate::{Allocator, ClusterId, Grant, Network, NodeId, Rate, Seen, Transfer, unclaimed};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::num::NonZero;
@@ -75,6 +76,13 @@ pub enum Order {
         /// What the link there is believed to carry.
         link: Rate,
     },
+    /// For a while so much is left there to each of those that send at the same time: what is over soon by that need not be claimed.
+    Room {
+        /// The receiving cluster.
+        to: ClusterId,
+        /// How fast.
+        rate: Rate,
+    },
 }
 
 /// So long after a process has begun to send it is young. Where many begin nearly at once the first would be granted what will be the
@@ -118,6 +126,9 @@ pub struct Broker {
     /// Clusters to which transfers begin with something else since the last step, and who has joined.
     restarted: BTreeSet<ClusterId>,
     joined: BTreeSet<Process>,
+    /// How many send to each cluster at the same time; and what that leaves to one, where it has been counted since the last step.
+    roll_calls: HashMap<ClusterId, RollCall>,
+    rooms: BTreeMap<ClusterId, Rate>,
     /// What they have been told of that, and of the link.
     started: HashMap<(Process, ClusterId), (Rate, Rate)>,
     has_changed: bool,
@@ -151,6 +162,8 @@ impl Broker {
             members: BTreeMap::new(),
             restarted: BTreeSet::new(),
             joined: BTreeSet::new(),
+            roll_calls: HashMap::new(),
+            rooms: BTreeMap::new(),
             started: HashMap::new(),
             has_changed: false,
         }
@@ -188,9 +201,23 @@ impl Broker {
             self.young.push_back(now + YOUNG);
             self.old_from.insert((process, cluster), now + YOUNG);
             self.restarted.extend(self.crowds.news(cluster));
+            self.call_the_roll(cluster, now);
         }
         if is_first {
             self.tell(Notice::Transfer { from, to, is_active: true });
+        }
+    }
+
+    /// A process has begun to send to a cluster. There is no room beside somebody who sends for long.
+    fn call_the_roll(&mut self, to: ClusterId, now: Instant) {
+        let Some(active) = self.crowds.alone(to) else { return };
+        let roll_call = self.roll_calls.entry(to).or_default();
+        let Some(most) = roll_call.begin(active, self.members.len(), now) else { return };
+        let is_old = |(of, from): (&(Process, ClusterId), &Instant)| of.1 == to && *from <= now;
+        if !self.old_from.iter().any(is_old) {
+            let link = self.links.lone.between(self.cluster, to);
+            self.rooms.insert(to, link.scaled(1.0 / most as f64));
+            roll_call.told(now);
         }
     }
 
@@ -329,7 +356,8 @@ impl Broker {
     /// Whether a step may change something.
     #[must_use]
     pub fn wants_step(&self, now: Instant) -> bool {
-        let has_starts = !self.restarted.is_empty() || !self.joined.is_empty();
+        let has_starts =
+            !self.restarted.is_empty() || !self.joined.is_empty() || !self.rooms.is_empty();
         self.has_changed || has_starts || self.due().is_some_and(|due| due <= now)
     }
 
@@ -514,12 +542,15 @@ impl Broker {
         std::mem::take(&mut self.notices)
     }
 
-    /// What the members are to be told since the last step of what their transfers begin with.
+    /// What the members are to be told since the last step of what their transfers begin with, and which need not be claimed.
     fn starts(&mut self) -> Vec<(Process, Order)> {
         let (restarted, joined) =
             (std::mem::take(&mut self.restarted), std::mem::take(&mut self.joined));
         let is_new = |process, to| restarted.contains(&to) || joined.contains(&process);
         let mut orders = Vec::new();
+        for (to, rate) in std::mem::take(&mut self.rooms) {
+            orders.extend(self.members.keys().map(|&process| (process, Order::Room { to, rate })));
+        }
         if restarted.is_empty() && joined.is_empty() {
             return orders;
         }

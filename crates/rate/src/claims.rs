@@ -6,6 +6,7 @@
 
 use crate::company::{Bounds, Company, Path};
 use crate::demand::Demand;
+use crate::room::HOLDS;
 use crate::unclaimed::{self, Unclaimed};
 use crate::{NodeId, Process, Rate};
 use std::collections::{BTreeMap, BTreeSet};
@@ -76,6 +77,8 @@ pub struct Claims {
     /// How long a grant takes.
     lag: Duration,
     unclaimed: Unclaimed,
+    /// What is left to each of those that send at the same time, until it is counted again.
+    room: Option<(Rate, Instant)>,
     /// What everybody may have was granted not long ago; less was.
     one_of_all_until: Option<Instant>,
     less_until: Option<Instant>,
@@ -157,6 +160,7 @@ impl Claims {
             is_unanswered: false,
             lag: Duration::ZERO,
             unclaimed: Unclaimed::default(),
+            room: None,
             one_of_all_until: None,
             less_until: None,
             debt: 0.0,
@@ -216,6 +220,11 @@ impl Claims {
         self.share_out();
     }
 
+    /// For a while so much is left to each of those that send at the same time.
+    pub fn make_room(&mut self, rate: Rate, now: Instant) {
+        self.room = Some((rate, now + HOLDS));
+    }
+
     /// A collective begins in which these of the cluster send, this process among them: until it ends transfers begin with
     /// what that leaves to one of them, and of those of other such collectives. Where these only may (not `is_sure`), with what was granted
     /// in the last such collective if that is more, as far as transfers begin with it otherwise.
@@ -270,6 +279,7 @@ impl Claims {
         // Nobody may look meanwhile.
         self.careful_until.take_if(|until| *until <= now);
         self.less_until.take_if(|until| *until <= now);
+        self.room.take_if(|(_, until)| *until <= now);
         if self.may_hurry() {
             self.unclaimed.hurry(bits, self.bounds(is_short), now);
         }
@@ -278,7 +288,7 @@ impl Claims {
     /// So many bits have gone: what goes at the rate of its claim does not count here.
     pub fn went(&mut self, bits: f64, now: Instant) {
         if self.may_hurry() {
-            self.unclaimed.went(bits, self.bounds(false), now);
+            self.unclaimed.went(bits, self.bounds(true), now);
         }
     }
 
@@ -295,13 +305,25 @@ impl Claims {
 
     fn bounds(&self, is_short: bool) -> unclaimed::Bounds {
         // However few are believed to send at the same time: those who go unclaimed are not known.
-        let known = self.rate().min(ahead(self.least));
-        let allowance = self.pause_at(known);
-        let least = self.least.min(self.rate());
-        // Less was granted where a receiver binds, and in a collective several may send to one.
-        let is_free = self.less_until.is_none() && !self.is_entered();
-        let is_long_too = is_short && is_free && self.careful_until.is_none();
-        unclaimed::Bounds { least, fastest: self.fastest(), allowance, is_long_too }
+        let room = self.room.filter(|_| is_short && self.is_free()).map(|(rate, _)| rate);
+        let share = room.map_or(self.least, |rate| rate.max(self.least));
+        let allowance = self.pause_at(self.rate().min(ahead(share)));
+        let (share, least) = (share.min(self.rate()), self.least.min(self.rate()));
+        let is_long_too = is_short && self.is_free();
+        let has_room = room.is_some();
+        unclaimed::Bounds {
+            least,
+            share,
+            fastest: self.fastest(),
+            allowance,
+            is_long_too,
+            has_room,
+        }
+    }
+
+    /// Nothing was lost lately; nor was less granted, where a receiver binds; nor is it a collective, in which several may send to one.
+    fn is_free(&self) -> bool {
+        self.less_until.is_none() && !self.is_entered() && self.careful_until.is_none()
     }
 
     /// What the interface lets leave, at least what transfers begin with.
@@ -430,6 +452,7 @@ impl Claims {
         self.demand.rest();
         self.granted = None;
         self.unclaimed.forsake();
+        self.room = None;
         (self.one_of_all_until, self.less_until) = (None, None);
         self.claims.values_mut().for_each(|claim| claim.share = 1.0);
         self.told.clear();

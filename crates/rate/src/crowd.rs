@@ -167,6 +167,14 @@ impl Crowds {
         self.ways.iter().filter(|(_, way)| is_new(way)).map(|(&to, _)| to).collect()
     }
 
+    /// How many of our processes send to a cluster, where nobody else sends over the links there, and those lead nowhere else.
+    pub(crate) fn alone(&self, to: ClusterId) -> Option<usize> {
+        let way = self.ways.get(&to)?;
+        let of = |link| self.crowds.get(link).filter(|crowd| crowd.is_only_of_one());
+        let crowds: Option<Vec<_>> = way.iter().map(of).collect();
+        crowds?.first().map(|crowd| crowd.own.active)
+    }
+
     /// How many of our processes send over a link, by the clusters that each sends to.
     pub(crate) fn active(&self, link: Resource) -> usize {
         self.crowds.get(&link).map_or(0, |crowd| crowd.own.active)
@@ -218,9 +226,13 @@ impl Crowd {
     /// over the link, there always may be the most.
     fn size(&self) -> Option<Size> {
         let most = self.own.most() + self.others.most();
-        let is_only_of_one = self.clusters == 1 && self.strangers == 0;
-        let mean = if is_only_of_one { self.own.mean() } else { most as f64 };
+        let mean = if self.is_only_of_one() { self.own.mean() } else { most as f64 };
         self.own.before.map(|_| Size { most, mean })
+    }
+
+    /// Nobody else sends over it, and we to one cluster.
+    fn is_only_of_one(&self) -> bool {
+        self.clusters == 1 && self.strangers == 0
     }
 
     fn has_news(&self) -> bool {
@@ -385,11 +397,11 @@ mod tests {
     #[test]
     fn who_has_nearly_all_in_any_case_begins_with_that_and_others_with_what_is_usual() {
         let mbit = |mbit: f64| Rate::from_bits_per_second(mbit * 1e6).unwrap();
-        let left = Left { to_most: mbit(20.0), to_mean: mbit(32.0) };
+        let left = Left { to_all: mbit(20.0), to_most: mbit(25.0), to_mean: mbit(32.0) };
         let begins_with = |interface| left.begins_with(interface);
         assert_eq!(
             [10.0, 20.0, 26.0].map(|rate| begins_with(mbit(rate))),
-            [10.0, 20.0, 20.0].map(mbit)
+            [10.0, 20.0, 25.0].map(mbit)
         );
         assert_eq!([27.0, 50.0].map(|rate| begins_with(mbit(rate))), [27.0, 32.0].map(mbit));
         assert_eq!(begins_with(Rate::UNBOUNDED), mbit(32.0));

@@ -3,7 +3,7 @@
 //! The maximum allowable transmission bandwidth (MATB) of a sender is the sum of the rates of its transfers. `network` says
 //! what can be a bottleneck: each node's interface, in and out, and each direction of each link; `filling` shares
 //! it (progressive filling, Bertsekas and Gallager, *Data Networks*, §6.5.2); `allocation` puts the two together. `broker` keeps
-//! account of who is active in a cluster, `crowd` of how many they are, `inlets` of what piles up
+//! account of who is active in a cluster, `crowd` of how many they are and `room` of how many may do without a word, `inlets` of what piles up
 //! in front of receivers, `claims` of what one process was granted,
 //! `company` of the senders of collectives, who are known, `frame` of what data takes of a link, `demand` of whether it uses its
 //! grant, `limits` of who does not, `lull` of whether anybody has more than its share for long, `links` of what links are believed to carry, `estimate` of how that is found out, `backlog` of what waits before them
@@ -31,6 +31,7 @@ mod lull;
 mod network;
 mod rate;
 mod rivals;
+mod room;
 mod unclaimed;
 
 pub use allocation::{Allocator, Transfer};

@@ -27,12 +27,16 @@ pub(crate) const QUIET: Duration = Duration::from_secs(1);
 pub(crate) struct Bounds {
     /// What every process may always have.
     pub(crate) least: Rate,
+    /// What is left to each of those who send at the same time: as much, or more.
+    pub(crate) share: Rate,
     /// What the interface lets leave: not less than that.
     pub(crate) fastest: Rate,
     /// What a pause is worth, bits.
     pub(crate) allowance: f64,
     /// What takes longer than [`BRIEF`] may hurry, too, or go unclaimed.
     pub(crate) is_long_too: bool,
+    /// So many have been counted not long ago: it needs not be quiet.
+    pub(crate) has_room: bool,
 }
 
 impl Bounds {
@@ -57,10 +61,19 @@ pub(crate) const fn ahead_of_all() -> f64 {
     AHEAD_MOST * claims::PAUSE * claims::AHEAD
 }
 
+/// What has gone until a moment, bits.
+#[derive(Clone, Copy, Debug)]
+struct Gone {
+    /// What would not have left yet at the share of each.
+    ahead: f64,
+    /// What of it has not left by the interface.
+    waiting: f64,
+    at: Instant,
+}
+
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Unclaimed {
-    /// What has gone and would not have left yet at everybody's rate, bits, at that moment.
-    ahead: Option<(f64, Instant)>,
+    gone: Option<Gone>,
     /// What waits is to go as fast as the interface lets it.
     hurries: bool,
     /// Until then nobody has to give way.
@@ -70,8 +83,10 @@ pub(crate) struct Unclaimed {
 impl Unclaimed {
     /// So many bits are to go, all that waits: whether they may as fast as the interface lets them.
     pub(crate) fn hurry(&mut self, bits: f64, bounds: Bounds, now: Instant) {
-        let excess = 1.0 - bounds.least.bits_per_second() / bounds.fastest.bits_per_second();
-        let ahead = self.ahead(bounds.least, now) + bits * excess.max(0.0);
+        let Gone { ahead, waiting, .. } = self.gone(bits, bounds, now);
+        // By the time that the interface is done with it.
+        let part = bounds.share.bits_per_second() / bounds.fastest.bits_per_second();
+        let ahead = ahead - waiting * part.min(1.0);
         self.hurries = ahead <= bounds.ahead_most() && bits <= bounds.longest();
     }
 
@@ -82,15 +97,22 @@ impl Unclaimed {
 
     /// So many bits have gone, at whatever rate.
     pub(crate) fn went(&mut self, bits: f64, bounds: Bounds, now: Instant) {
-        let ahead = self.ahead(bounds.least, now) + bits;
-        self.ahead = Some((ahead.min(bounds.kept()), now));
+        let gone = self.gone(bits, bounds, now);
+        let kept = bounds.kept();
+        self.gone =
+            Some(Gone { ahead: gone.ahead.min(kept), waiting: gone.waiting.min(kept), ..gone });
     }
 
-    fn ahead(&self, least: Rate, now: Instant) -> f64 {
-        self.ahead.map_or(0.0, |(bits, since)| {
-            let passed = now.saturating_duration_since(since).as_secs_f64();
-            (bits - passed * least.bits_per_second()).max(0.0)
-        })
+    /// What has gone by now, and so many bits more.
+    fn gone(&self, bits: f64, bounds: Bounds, now: Instant) -> Gone {
+        let gone = self.gone.unwrap_or(Gone { ahead: 0.0, waiting: 0.0, at: now });
+        let passed = now.saturating_duration_since(gone.at).as_secs_f64();
+        let left = |sent: f64, rate: Rate| (sent - passed * rate.bits_per_second()).max(0.0) + bits;
+        Gone {
+            ahead: left(gone.ahead, bounds.share),
+            waiting: left(gone.waiting, bounds.fastest),
+            at: now,
+        }
     }
 
     /// The broker has said whether anybody would have to give way.
@@ -112,7 +134,7 @@ impl Unclaimed {
         gains_little: bool,
         now: Instant,
     ) -> bool {
-        let is_quiet = self.quiet_until.is_some_and(|until| now < until);
+        let is_quiet = bounds.has_room || self.quiet_until.is_some_and(|until| now < until);
         let is_over_soon = self.hurries || gains_little && bounds.is_long_too;
         is_quiet && is_over_soon && bits <= bounds.longest()
     }
@@ -123,6 +145,7 @@ mod tests {
     use super::*;
     use crate::claims::{CAREFUL, Claims, KNOWN, PAUSE, PROBES, Pace};
     use crate::company::Path;
+    use crate::room::HOLDS;
     use crate::{Grant, Network, NodeId};
 
     const MBIT: f64 = 1e6;
@@ -215,6 +238,49 @@ mod tests {
         // One of many, whose interface carries much more than that.
         let (claims, _, now) = one_of_all(20.0, 20.0);
         assert!(!is_brief(&claims, 0.5 * longest(20.0), now));
+    }
+
+    #[test]
+    fn where_few_send_at_the_same_time_more_goes_unclaimed_for_a_while() {
+        let (mut claims, node, now) = claims(20.0, 50.0);
+        // So much fits into what eight may be ahead, and four of them.
+        let of_all = AHEAD_MOST * PAUSE * 25.0 / 160.0 / (1.0 - 20.0 / 50.0);
+        let of_few = AHEAD_MOST * PAUSE * 50.0 / 160.0 / (1.0 - 40.0 / 50.0);
+        let longest = 20.0 * MBIT * LONGEST.as_secs_f64();
+        let most = |claims: &Claims, is_short: bool, now: Instant| {
+            let is_brief = |bits: &f64| {
+                let mut claims = claims.clone();
+                claims.hurry(*bits, is_short, now);
+                claims.is_brief(*bits, is_short, now)
+            };
+            [of_all, longest.min(of_few)].into_iter().filter(is_brief).count()
+        };
+        assert_eq!(most(&claims, true, now), 0, "it is not known to be quiet");
+        claims.make_room(mbit(40.0), now);
+        assert_eq!((most(&claims, true, now), most(&claims, false, now)), (2, 0));
+        assert_eq!(most(&claims, true, now + HOLDS), 0, "it is time to claim all");
+        claims.enter(&[(node, 0)], true);
+        assert_eq!(most(&claims, true, now), 0, "several may send to one");
+        claims.leave(&[(node, 0)], true);
+        claims.resent(PROBES + 1, now);
+        assert_eq!(most(&claims, true, now), 0, "something was lost");
+        claims.forsake();
+        assert_eq!(most(&claims, true, now + CAREFUL), 0, "nobody can be asked");
+    }
+
+    #[test]
+    fn several_in_a_row_are_as_far_ahead_as_one_as_long() {
+        let (mut claims, _, now) = claims(20.0, 50.0);
+        let longest = AHEAD_MOST * PAUSE * 25.0 / 160.0 / (1.0 - 20.0 / 50.0);
+        let hurries = |claims: &mut Claims, bits| {
+            claims.hurry(bits, true, now);
+            matches!(claims.pace(), Pace::Interface(_))
+        };
+        for _ in 0..4 {
+            assert!(hurries(&mut claims, 0.249 * longest));
+            claims.went(0.249 * longest, now);
+        }
+        assert!(!hurries(&mut claims, 0.01 * longest));
     }
 
     #[test]

@@ -467,7 +467,7 @@ impl World {
 
     fn obey(&mut self, process: Process, order: Order) {
         let cluster = match order {
-            Order::Grant { to, .. } | Order::Start { to, .. } => to,
+            Order::Grant { to, .. } | Order::Start { to, .. } | Order::Room { to, .. } => to,
             Order::Share { to, .. } => self.network.cluster(to),
         };
         let now = self.epoch + Duration::from_micros(self.now);
@@ -478,6 +478,7 @@ impl World {
             }
             Order::Share { to, share } => claims.set_share(to, share),
             Order::Start { rate, link, .. } => claims.begin_with(rate, link),
+            Order::Room { rate, .. } => claims.make_room(rate, now),
         }
     }
 

@@ -95,6 +95,18 @@ wire_struct! {
 }
 
 wire_struct! {
+    /// For a while so much is left of the links to a cluster to each of those that send at the same time: the receiver of this need not claim what is
+    /// over soon by that.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Room {
+        /// The receiving cluster, by its number in the job.
+        cluster: u32,
+        /// Bits per second, headers included; all ones: as fast as may be.
+        rate: u64,
+    }
+}
+
+wire_struct! {
     /// How much of what it is granted the sender of this uses towards a cluster.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Demand {
@@ -283,6 +295,8 @@ frame_table! {
     17 Limit word bare (limit: Limit);
     /// Between rate brokers: what a link carries.
     18 Carries word bare (carries: Carries);
+    /// From a rate broker: what need not be claimed.
+    19 Room word bare (room: Room);
 }
 
 impl Frame {

@@ -20,7 +20,7 @@ pub use auth::{JobKey, MAC_LEN, Mac, Role};
 pub use codec::{HEADER_LEN, Head, Header, MAX_DATA_BEFORE, MAX_HEAD, MAX_PAYLOAD, Parsed, parse};
 pub use error::WireError;
 pub use frame::{
-    Carries, Demand, Envelope, Frame, Grant, Kind, Limit, Part, Seen, Share, Start, Transfer,
+    Carries, Demand, Envelope, Frame, Grant, Kind, Limit, Part, Room, Seen, Share, Start, Transfer,
 };
 pub use handshake::{
     Challenge, Hello, JobId, MAGIC, NONCE_LEN, Nonce, Proof, VERSION_MAX, VERSION_MIN, Verdict,

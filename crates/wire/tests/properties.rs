@@ -42,6 +42,8 @@ fn frame() -> impl Strategy<Value = Frame> {
             .prop_map(|(cluster, rate)| Frame::Demand(Demand { cluster, rate })),
         (any::<u32>(), any::<u64>())
             .prop_map(|(cluster, rate)| Frame::Carries(Carries { cluster, rate })),
+        (any::<u32>(), any::<u64>())
+            .prop_map(|(cluster, rate)| Frame::Room(Room { cluster, rate })),
         any::<(u32, u32, u32, bool)>().prop_map(|(from, to, process, is_active)| {
             Frame::Part(Part { from, to, process, is_active })
         }),

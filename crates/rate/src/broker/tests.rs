@@ -467,7 +467,8 @@ fn members_learn_how_many_are_to_be_expected() {
     broker.join(7, nodes[0][1]);
     broker.join(7, nodes[0][1]);
     assert!(broker.wants_step(now));
-    assert_eq!(broker.step(now + YOUNG), [start(7, 40.0)]);
+    // Were all five there they would not have nearly all of their interfaces.
+    assert_eq!(broker.step(now + YOUNG), [start(7, 50.0)]);
 }
 
 #[test]
@@ -591,4 +592,59 @@ fn those_who_gather_into_one_cluster_begin_with_what_its_uplink_leaves_them_all(
         broker.begin(0, ours[0], far[0], now);
     }
     assert_eq!(starts(&mut broker), all(40.0));
+}
+
+/// Those who are told what need not be claimed, and how much is left to each, Mbit/s.
+fn rooms(orders: &[(Process, Order)]) -> Vec<(Process, f64)> {
+    let rooms = orders.iter().filter_map(|&(process, order)| match order {
+        Order::Room { rate, .. } => Some((process, (rate.bits_per_second() / 1e6).round())),
+        _ => None,
+    });
+    rooms.collect()
+}
+
+#[test]
+fn where_few_send_at_the_same_time_all_are_told_for_how_many_there_is_room() {
+    let (network, ids, nodes, now) = site(2);
+    let mut broker = Broker::new(ids[0], network, Parts::ALL);
+    (0..4).for_each(|n| broker.join(n, nodes[0][n as usize]));
+    let pair = |n: u32| (nodes[0][n as usize], nodes[1][n as usize]);
+    let begin = |broker: &mut Broker, n, now| broker.begin(n, pair(n).0, pair(n).1, now);
+    let round = |broker: &mut Broker, senders: u32, now| {
+        (0..senders).for_each(|n| begin(broker, n, now));
+        let orders = broker.step(now);
+        (0..senders).for_each(|n| broker.end(n, pair(n).0, pair(n).1));
+        rooms(&orders)
+    };
+    assert_eq!([1, 2, 3, 1].map(|senders| round(&mut broker, senders, now)), [const { vec![] }; 4]);
+    let told = |rate: f64| [0, 1, 2, 3].map(|process| (process, rate)).to_vec();
+    assert_eq!(round(&mut broker, 1, now), told(53.0));
+    // Until that has lapsed nobody counts, and where all send there is none.
+    assert_eq!([4; 4].map(|senders| round(&mut broker, senders, now)), [const { vec![] }; 4]);
+    let now = now + 2 * crate::room::HOLDS;
+    assert_eq!([4; 4].map(|senders| round(&mut broker, senders, now)), [const { vec![] }; 4]);
+    // Nor beside one that sends for long.
+    begin(&mut broker, 3, now);
+    let now = now + YOUNG;
+    assert_eq!([2; 4].map(|senders| round(&mut broker, senders, now)), [const { vec![] }; 4]);
+    broker.end(3, pair(3).0, pair(3).1);
+    assert_eq!([2; 4].map(|senders| round(&mut broker, senders, now)).last(), Some(&told(53.0)));
+    assert!(!broker.wants_step(now));
+}
+
+#[test]
+fn nobody_is_told_of_room_on_an_uplink_that_leads_to_several() {
+    let mut network = Network::new();
+    let ids = [(); 3].map(|()| network.add_cluster());
+    let from = [(); 4].map(|()| network.add_node(ids[0], mbit(50.0)));
+    let to = network.add_node(ids[1], mbit(50.0));
+    network.add_link(mbit(160.0), &[(ids[0], ids[1]), (ids[0], ids[2])]);
+    let mut broker = Broker::new(ids[0], network, Parts::ALL);
+    (0..4).for_each(|n| broker.join(n, from[n as usize]));
+    let now = Instant::now();
+    for _ in 0..20 {
+        broker.begin(0, from[0], to, now);
+        assert_eq!(rooms(&broker.step(now)), []);
+        broker.end(0, from[0], to);
+    }
 }
