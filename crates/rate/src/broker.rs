@@ -129,7 +129,7 @@ pub struct Broker {
     /// How many send to each cluster at the same time; and what that leaves to one, where it has been counted since the last step.
     roll_calls: HashMap<ClusterId, RollCall>,
     rooms: BTreeMap<ClusterId, Rate>,
-    /// What they have been told of that, and of the link.
+    /// What members have been told of what to begin with, and of the link.
     started: HashMap<(Process, ClusterId), (Rate, Rate)>,
     has_changed: bool,
 }
@@ -173,6 +173,7 @@ impl Broker {
     pub fn join(&mut self, process: Process, node: NodeId) {
         if self.members.insert(process, node).is_none() {
             self.joined.insert(process);
+            self.restarted.extend(self.crowds.clusters());
             *self.mates.entry(node).or_default() += 1;
         }
     }
@@ -208,13 +209,13 @@ impl Broker {
         }
     }
 
-    /// A process has begun to send to a cluster. There is no room beside somebody who sends for long.
+    /// A process has begun to send to a cluster. There is no room beside somebody who sends for long, nor where a receiver binds.
     fn call_the_roll(&mut self, to: ClusterId, now: Instant) {
         let Some(active) = self.crowds.alone(to) else { return };
         let roll_call = self.roll_calls.entry(to).or_default();
         let Some(most) = roll_call.begin(active, self.members.len(), now) else { return };
         let is_old = |(of, from): (&(Process, ClusterId), &Instant)| of.1 == to && *from <= now;
-        if !self.old_from.iter().any(is_old) {
+        if !self.inlets.bind() && !self.old_from.iter().any(is_old) {
             let link = self.links.lone.between(self.cluster, to);
             self.rooms.insert(to, link.scaled(1.0 / most as f64));
             roll_call.told(now);
@@ -549,7 +550,11 @@ impl Broker {
         let is_new = |process, to| restarted.contains(&to) || joined.contains(&process);
         let mut orders = Vec::new();
         for (to, rate) in std::mem::take(&mut self.rooms) {
-            orders.extend(self.members.keys().map(|&process| (process, Order::Room { to, rate })));
+            // Where a node alone can fill the link nothing goes unclaimed.
+            let link = self.links.to(to);
+            let may = |(_, node): &(&Process, &NodeId)| self.network.interface(**node) < link;
+            let members = self.members.iter().filter(may);
+            orders.extend(members.map(|(&process, _)| (process, Order::Room { to, rate })));
         }
         if restarted.is_empty() && joined.is_empty() {
             return orders;

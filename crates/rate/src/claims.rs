@@ -77,8 +77,10 @@ pub struct Claims {
     /// How long a grant takes.
     lag: Duration,
     unclaimed: Unclaimed,
-    /// What is left to each of those that send at the same time, until it is counted again.
+    /// What is left to each of those that send at the same time, until they are counted again. It counts where the path is short: whether what waited last was to
+    /// go by such a one.
     room: Option<(Rate, Instant)>,
+    is_short: bool,
     /// What everybody may have was granted not long ago; less was.
     one_of_all_until: Option<Instant>,
     less_until: Option<Instant>,
@@ -161,6 +163,7 @@ impl Claims {
             lag: Duration::ZERO,
             unclaimed: Unclaimed::default(),
             room: None,
+            is_short: false,
             one_of_all_until: None,
             less_until: None,
             debt: 0.0,
@@ -273,13 +276,14 @@ impl Claims {
     }
 
     /// So many bits are to go, which are all that waits. Where nothing is claimed, or all that is hurries, they go as fast as the interface lets
-    /// them, if all that goes so is ahead of everybody's rate by no more than may pile up after a pause: [`Self::pace`] says so. On a path that not
+    /// them, if all that goes so is ahead of the share of each by no more than may pile up after a pause: [`Self::pace`] says so. On a path that not
     /// any window covers (not `is_short`) less may.
     pub fn hurry(&mut self, bits: f64, is_short: bool, now: Instant) {
         // Nobody may look meanwhile.
         self.careful_until.take_if(|until| *until <= now);
         self.less_until.take_if(|until| *until <= now);
         self.room.take_if(|(_, until)| *until <= now);
+        self.is_short = is_short;
         if self.may_hurry() {
             self.unclaimed.hurry(bits, self.bounds(is_short), now);
         }
@@ -288,7 +292,7 @@ impl Claims {
     /// So many bits have gone: what goes at the rate of its claim does not count here.
     pub fn went(&mut self, bits: f64, now: Instant) {
         if self.may_hurry() {
-            self.unclaimed.went(bits, self.bounds(true), now);
+            self.unclaimed.went(bits, self.bounds(self.is_short), now);
         }
     }
 
@@ -304,7 +308,7 @@ impl Claims {
     }
 
     fn bounds(&self, is_short: bool) -> unclaimed::Bounds {
-        // However few are believed to send at the same time: those who go unclaimed are not known.
+        // However few are granted something at the moment: those who go unclaimed are not known, but for how many they were in a roll-call.
         let room = self.room.filter(|_| is_short && self.is_free()).map(|(rate, _)| rate);
         let share = room.map_or(self.least, |rate| rate.max(self.least));
         let allowance = self.pause_at(self.rate().min(ahead(share)));
@@ -333,7 +337,7 @@ impl Claims {
 
     /// Whether so many bits go unclaimed, though they are worth a claim: they hurry ([`Self::hurry`]), or a claim would gain little; they leave soon
     /// even at the rate that is everybody's; and the broker has said not long ago that nobody has more than that for long, who would have to
-    /// give way.
+    /// give way, or for how many there is room.
     #[must_use]
     pub fn is_brief(&self, bits: f64, is_short: bool, now: Instant) -> bool {
         let is_free = self.may_hurry() && !self.has_some();

@@ -95,6 +95,11 @@ impl Inlets {
         self.known.contains_key(&node)
     }
 
+    /// Whether some interface binds.
+    pub(crate) fn bind(&self) -> bool {
+        self.known.values().any(|inlet| inlet.binds)
+    }
+
     /// When another interface binds if nothing changes.
     pub(crate) fn due(&self) -> Option<Instant> {
         let filling = self.known.values().filter(|inlet| !inlet.binds && inlet.excess > 0.0);

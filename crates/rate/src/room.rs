@@ -1,5 +1,5 @@
-//! For how many there is room on a link at the same time, found by a roll-call: for a moment every process says of all that matters that it sends, and is counted;
-//! then what is over soon need not be said for a while, since of as many as there were it fills no more than the link's buffer has room for.
+//! For how many there is room on a link at the same time, found by a roll-call: for a moment every process says of all that it sends, but for what never need be said,
+//! and is counted; then what is over soon need not be said for a while, since of as many as there were it fills no more than the link's buffer has room for.
 //!
 //! Nobody calls: what was told lapses everywhere at nearly the same time, and from then on processes claim as they always do.
 
@@ -8,11 +8,14 @@ use std::time::{Duration, Instant};
 /// What was told holds for so long. A program that does something else meanwhile may lose something by it until then.
 pub(crate) const HOLDS: Duration = Duration::from_millis(100);
 
-/// No word takes longer to the last one who is told.
-const LAPSES: Duration = Duration::from_millis(5);
+/// No word takes longer to the last one who is told, whose machine may be late.
+const LAPSES: Duration = Duration::from_millis(20);
 
 /// A call is over when so many times as many transfers have begun as there are members: a few seldom meet as many as all that come after them do.
 const ROUNDS: usize = 2;
+
+/// A few that were seen are not all that may come: there is room for no less than such a part of the members.
+const LEAST_PART: usize = 2;
 
 /// How many processes of a cluster send at the same time at the most.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,8 +27,8 @@ pub(crate) struct RollCall {
 }
 
 impl RollCall {
-    /// A transfer begins, with which so many processes of so many members send. How many did at the most, once all has been heard and it
-    /// was not all of them: it begins anew then, unless they are [`told`](Self::told).
+    /// A transfer begins, with which so many processes of so many members send. How many did at the most, half of them at least, once all has been
+    /// heard and it was not all of them: it begins anew then, unless they are [`told`](Self::told).
     pub(crate) fn begin(&mut self, active: usize, members: usize, now: Instant) -> Option<usize> {
         if self.until.is_some_and(|until| now < until) {
             return None;
@@ -35,7 +38,7 @@ impl RollCall {
         if self.begun < ROUNDS * members {
             return None;
         }
-        let most = std::mem::take(self).most;
+        let most = std::mem::take(self).most.max(members.div_ceil(LEAST_PART));
         (most < members).then_some(most)
     }
 
@@ -71,7 +74,8 @@ mod tests {
         assert_eq!(begin(&mut call, &[3; 9], now + HOLDS), [None; 9]);
         let later = now + HOLDS + LAPSES;
         assert_eq!(begin(&mut call, &[1; 7], later), [None; 7]);
-        assert_eq!(call.begin(1, 4, later), Some(1));
+        // There is room for half of them at least.
+        assert_eq!(call.begin(1, 4, later), Some(2));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! What a process sends to a cluster without a word to the broker, since it is over before a grant could say more; and what does not keep to the
 //! rate, since there is little of it.
 //!
-//! That goes as fast as the node's interface lets it, claimed or not, as long as all of it together is ahead of the rate that is everybody's by no
-//! more than the link's buffer has room for, that is, were all to do so at once. No I/O and no clock: the moment is an argument.
+//! That goes as fast as the node's interface lets it, claimed or not, as long as all of it together is ahead of the share of each by no
+//! more than the link's buffer has room for, that is, were all to do so at once, or as many as do so (`room`). No I/O and no clock: the moment is an argument.
 
 use std::time::{Duration, Instant};
 
@@ -61,19 +61,10 @@ pub(crate) const fn ahead_of_all() -> f64 {
     AHEAD_MOST * claims::PAUSE * claims::AHEAD
 }
 
-/// What has gone until a moment, bits.
-#[derive(Clone, Copy, Debug)]
-struct Gone {
-    /// What would not have left yet at the share of each.
-    ahead: f64,
-    /// What of it has not left by the interface.
-    waiting: f64,
-    at: Instant,
-}
-
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Unclaimed {
-    gone: Option<Gone>,
+    /// What has gone and would not have left yet at the share of each, bits, at that moment.
+    ahead: Option<(f64, Instant)>,
     /// What waits is to go as fast as the interface lets it.
     hurries: bool,
     /// Until then nobody has to give way.
@@ -83,10 +74,8 @@ pub(crate) struct Unclaimed {
 impl Unclaimed {
     /// So many bits are to go, all that waits: whether they may as fast as the interface lets them.
     pub(crate) fn hurry(&mut self, bits: f64, bounds: Bounds, now: Instant) {
-        let Gone { ahead, waiting, .. } = self.gone(bits, bounds, now);
-        // By the time that the interface is done with it.
-        let part = bounds.share.bits_per_second() / bounds.fastest.bits_per_second();
-        let ahead = ahead - waiting * part.min(1.0);
+        let excess = 1.0 - bounds.share.bits_per_second() / bounds.fastest.bits_per_second();
+        let ahead = self.ahead(bounds.share, now) + bits * excess.max(0.0);
         self.hurries = ahead <= bounds.ahead_most() && bits <= bounds.longest();
     }
 
@@ -97,22 +86,15 @@ impl Unclaimed {
 
     /// So many bits have gone, at whatever rate.
     pub(crate) fn went(&mut self, bits: f64, bounds: Bounds, now: Instant) {
-        let gone = self.gone(bits, bounds, now);
-        let kept = bounds.kept();
-        self.gone =
-            Some(Gone { ahead: gone.ahead.min(kept), waiting: gone.waiting.min(kept), ..gone });
+        let ahead = self.ahead(bounds.share, now) + bits;
+        self.ahead = Some((ahead.min(bounds.kept()), now));
     }
 
-    /// What has gone by now, and so many bits more.
-    fn gone(&self, bits: f64, bounds: Bounds, now: Instant) -> Gone {
-        let gone = self.gone.unwrap_or(Gone { ahead: 0.0, waiting: 0.0, at: now });
-        let passed = now.saturating_duration_since(gone.at).as_secs_f64();
-        let left = |sent: f64, rate: Rate| (sent - passed * rate.bits_per_second()).max(0.0) + bits;
-        Gone {
-            ahead: left(gone.ahead, bounds.share),
-            waiting: left(gone.waiting, bounds.fastest),
-            at: now,
-        }
+    fn ahead(&self, share: Rate, now: Instant) -> f64 {
+        self.ahead.map_or(0.0, |(bits, since)| {
+            let passed = now.saturating_duration_since(since).as_secs_f64();
+            (bits - passed * share.bits_per_second()).max(0.0)
+        })
     }
 
     /// The broker has said whether anybody would have to give way.
@@ -269,18 +251,23 @@ mod tests {
     }
 
     #[test]
-    fn several_in_a_row_are_as_far_ahead_as_one_as_long() {
-        let (mut claims, _, now) = claims(20.0, 50.0);
-        let longest = AHEAD_MOST * PAUSE * 25.0 / 160.0 / (1.0 - 20.0 / 50.0);
-        let hurries = |claims: &mut Claims, bits| {
-            claims.hurry(bits, true, now);
-            matches!(claims.pace(), Pace::Interface(_))
+    fn on_a_long_path_what_has_gone_is_ahead_of_everybodys_share_for_as_long_as_without_room() {
+        let ahead_after = |has_room: bool| {
+            let (mut claims, _, now) = claims(20.0, 50.0);
+            if has_room {
+                claims.make_room(mbit(40.0), now);
+            }
+            // 46 Mbit/s, twice what everybody may have.
+            let step = Duration::from_micros(500);
+            let hurries = |n: &u32| {
+                claims.hurry(23e3, false, now + *n * step);
+                claims.went(23e3, now + *n * step);
+                matches!(claims.pace(), Pace::Interface(_))
+            };
+            (0..20).filter(hurries).count()
         };
-        for _ in 0..4 {
-            assert!(hurries(&mut claims, 0.249 * longest));
-            claims.went(0.249 * longest, now);
-        }
-        assert!(!hurries(&mut claims, 0.01 * longest));
+        assert!(ahead_after(false) < 10, "{}", ahead_after(false));
+        assert_eq!(ahead_after(true), ahead_after(false));
     }
 
     #[test]

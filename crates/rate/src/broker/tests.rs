@@ -468,7 +468,7 @@ fn members_learn_how_many_are_to_be_expected() {
     broker.join(7, nodes[0][1]);
     assert!(broker.wants_step(now));
     // Were all five there they would not have nearly all of their interfaces.
-    assert_eq!(broker.step(now + YOUNG), [start(7, 50.0)]);
+    assert_eq!(broker.step(now + YOUNG), [0, 1, 2, 3, 7].map(|process| start(process, 50.0)));
 }
 
 #[test]
@@ -629,16 +629,23 @@ fn where_few_send_at_the_same_time_all_are_told_for_how_many_there_is_room() {
     assert_eq!([2; 4].map(|senders| round(&mut broker, senders, now)), [const { vec![] }; 4]);
     broker.end(3, pair(3).0, pair(3).1);
     assert_eq!([2; 4].map(|senders| round(&mut broker, senders, now)).last(), Some(&told(53.0)));
-    assert!(!broker.wants_step(now));
 }
 
 #[test]
-fn nobody_is_told_of_room_on_an_uplink_that_leads_to_several() {
+fn nobody_is_told_of_room_on_an_uplink_that_leads_to_several_or_that_others_use() {
+    for other in [(0, 2), (2, 1)] {
+        is_told_of_no_room(other);
+    }
+}
+
+/// Where the link from the first of three clusters to the second is also this one's.
+fn is_told_of_no_room((from_other, to_other): (usize, usize)) {
     let mut network = Network::new();
     let ids = [(); 3].map(|()| network.add_cluster());
     let from = [(); 4].map(|()| network.add_node(ids[0], mbit(50.0)));
     let to = network.add_node(ids[1], mbit(50.0));
-    network.add_link(mbit(160.0), &[(ids[0], ids[1]), (ids[0], ids[2])]);
+    network.add_node(ids[2], mbit(50.0));
+    network.add_link(mbit(160.0), &[(ids[0], ids[1]), (ids[from_other], ids[to_other])]);
     let mut broker = Broker::new(ids[0], network, Parts::ALL);
     (0..4).for_each(|n| broker.join(n, from[n as usize]));
     let now = Instant::now();
