@@ -478,21 +478,10 @@ impl State {
     /// Does what the broker says.
     fn obey(&mut self, order: Order) {
         let Some(regulation) = &self.regulation else { return };
-        let cluster = match order {
-            Order::Grant { to, .. } | Order::Start { to, .. } | Order::Room { to, .. } => to,
-            Order::Share { to, .. } => regulation.online.network.cluster(to),
-        };
-        let cluster = u16::try_from(cluster.index()).ok();
+        let cluster = u16::try_from(order.cluster(&regulation.online.network).index()).ok();
         let Some(paced) = cluster.and_then(|cluster| self.paces.get(cluster)) else { return };
-        match order {
-            Order::Grant { grant, .. } => {
-                let counts = paced.claims.grant(grant, Instant::now());
-                self.counts.grants += u64::from(counts);
-            }
-            Order::Share { to, share } => paced.claims.set_share(to, share),
-            Order::Start { rate, link, .. } => paced.claims.begin_with(rate, link),
-            Order::Room { rate, .. } => paced.claims.make_room(rate, Instant::now()),
-        }
+        let is_a_grant = paced.claims.obey(order, Instant::now());
+        self.counts.grants += u64::from(is_a_grant);
     }
 
     /// Tells the broker what is to be told; whether that is another process.

@@ -85,6 +85,17 @@ pub enum Order {
     },
 }
 
+impl Order {
+    /// What goes to this cluster is meant.
+    #[must_use]
+    pub fn cluster(self, network: &Network) -> ClusterId {
+        match self {
+            Self::Grant { to, .. } | Self::Start { to, .. } | Self::Room { to, .. } => to,
+            Self::Share { to, .. } => network.cluster(to),
+        }
+    }
+}
+
 /// So long after a process has begun to send it is young. Where many begin nearly at once the first would be granted what will be the
 /// others', and what is sent too fast by then fills the link's buffer.
 pub(crate) const YOUNG: Duration = Duration::from_micros(3500);
@@ -123,9 +134,8 @@ pub struct Broker {
     members: BTreeMap<Process, NodeId>,
     /// Those who share the links out of the cluster.
     crowds: Crowds,
-    /// Clusters to which transfers begin with something else since the last step, and who has joined.
+    /// Clusters to which transfers may begin with something else since the last step.
     restarted: BTreeSet<ClusterId>,
-    joined: BTreeSet<Process>,
     /// How many send to each cluster at the same time; and what that leaves to one, where it has been counted since the last step.
     roll_calls: HashMap<ClusterId, RollCall>,
     rooms: BTreeMap<ClusterId, Rate>,
@@ -161,7 +171,6 @@ impl Broker {
             notices: Vec::new(),
             members: BTreeMap::new(),
             restarted: BTreeSet::new(),
-            joined: BTreeSet::new(),
             roll_calls: HashMap::new(),
             rooms: BTreeMap::new(),
             started: HashMap::new(),
@@ -172,7 +181,6 @@ impl Broker {
     /// A process on node `node` of this cluster wants to know what its transfers may begin with.
     pub fn join(&mut self, process: Process, node: NodeId) {
         if self.members.insert(process, node).is_none() {
-            self.joined.insert(process);
             self.restarted.extend(self.crowds.clusters());
             *self.mates.entry(node).or_default() += 1;
         }
@@ -357,8 +365,7 @@ impl Broker {
     /// Whether a step may change something.
     #[must_use]
     pub fn wants_step(&self, now: Instant) -> bool {
-        let has_starts =
-            !self.restarted.is_empty() || !self.joined.is_empty() || !self.rooms.is_empty();
+        let has_starts = !self.restarted.is_empty() || !self.rooms.is_empty();
         self.has_changed || has_starts || self.due().is_some_and(|due| due <= now)
     }
 
@@ -545,9 +552,6 @@ impl Broker {
 
     /// What the members are to be told since the last step of what their transfers begin with, and which need not be claimed.
     fn starts(&mut self) -> Vec<(Process, Order)> {
-        let (restarted, joined) =
-            (std::mem::take(&mut self.restarted), std::mem::take(&mut self.joined));
-        let is_new = |process, to| restarted.contains(&to) || joined.contains(&process);
         let mut orders = Vec::new();
         for (to, rate) in std::mem::take(&mut self.rooms) {
             // Where a node alone can fill the link nothing goes unclaimed.
@@ -556,17 +560,14 @@ impl Broker {
             let members = self.members.iter().filter(may);
             orders.extend(members.map(|(&process, _)| (process, Order::Room { to, rate })));
         }
-        if restarted.is_empty() && joined.is_empty() {
-            return orders;
-        }
-        for to in self.crowds.clusters() {
+        for to in std::mem::take(&mut self.restarted) {
             let left = self.crowds.left(to, self.members.len(), &self.links.lone);
             let Some(left) = left else { continue };
             let link = self.links.to(to);
             for (&process, &node) in &self.members {
                 let rate = left.begins_with(self.network.interface(node));
                 let told = Some((rate, link));
-                if is_new(process, to) && self.started.insert((process, to), (rate, link)) != told {
+                if self.started.insert((process, to), (rate, link)) != told {
                     orders.push((process, Order::Start { to, rate, link }));
                 }
             }

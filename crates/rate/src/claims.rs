@@ -8,7 +8,7 @@ use crate::company::{Bounds, Company, Path};
 use crate::demand::Demand;
 use crate::room::HOLDS;
 use crate::unclaimed::{self, Unclaimed};
-use crate::{NodeId, Process, Rate};
+use crate::{NodeId, Order, Process, Rate};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -206,6 +206,17 @@ impl Claims {
     pub fn go_over(&mut self, path: Path, shared: Rate) {
         self.said = Some(path.link);
         (self.path, self.shared) = (Some(path), shared);
+    }
+
+    /// Does what the broker says of the cluster; whether that is a rate that counts now, as [`Self::grant`] has it.
+    pub fn obey(&mut self, order: Order, now: Instant) -> bool {
+        match order {
+            Order::Grant { grant, .. } => return self.grant(grant, now),
+            Order::Share { to, share } => self.set_share(to, share),
+            Order::Start { rate, link, .. } => self.begin_with(rate, link),
+            Order::Room { rate, .. } => self.make_room(rate, now),
+        }
+        false
     }
 
     /// Transfers begin with this from now on, and the link carries `link`: where that is less than was said everybody's share is less

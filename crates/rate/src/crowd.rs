@@ -170,9 +170,9 @@ impl Crowds {
     /// How many of our processes send to a cluster, where nobody else sends over the links there, and those lead nowhere else.
     pub(crate) fn alone(&self, to: ClusterId) -> Option<usize> {
         let way = self.ways.get(&to)?;
-        let of = |link| self.crowds.get(link).filter(|crowd| crowd.is_only_of_one());
-        let crowds: Option<Vec<_>> = way.iter().map(of).collect();
-        crowds?.first().map(|crowd| crowd.own.active)
+        let is_only_of_one = |link| self.crowds.get(link).is_some_and(Crowd::is_only_of_one);
+        let first = way.first().filter(|_| way.iter().all(is_only_of_one))?;
+        Some(self.active(*first))
     }
 
     /// How many of our processes send over a link, by the clusters that each sends to.

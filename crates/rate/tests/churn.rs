@@ -466,20 +466,10 @@ impl World {
     }
 
     fn obey(&mut self, process: Process, order: Order) {
-        let cluster = match order {
-            Order::Grant { to, .. } | Order::Start { to, .. } | Order::Room { to, .. } => to,
-            Order::Share { to, .. } => self.network.cluster(to),
-        };
+        let cluster = order.cluster(&self.network);
         let now = self.epoch + Duration::from_micros(self.now);
         let claims = self.claims.get_mut(&(process, cluster)).unwrap();
-        match order {
-            Order::Grant { grant, .. } => {
-                claims.grant(grant, now);
-            }
-            Order::Share { to, share } => claims.set_share(to, share),
-            Order::Start { rate, link, .. } => claims.begin_with(rate, link),
-            Order::Room { rate, .. } => claims.make_room(rate, now),
-        }
+        claims.obey(order, now);
     }
 
     /// What one who knew all would grant.

@@ -31,24 +31,27 @@ fn later(broker: &mut Broker, now: Instant) -> Vec<(Process, Order)> {
     broker.step(now + 10 * YOUNG)
 }
 
+/// What some of the orders say, and to whom.
+fn told<T>(orders: &[(Process, Order)], what: impl Fn(Order) -> Option<T>) -> Vec<(Process, T)> {
+    orders.iter().filter_map(|&(process, order)| Some((process, what(order)?))).collect()
+}
+
 /// Grants, by whether it is quiet.
 fn is_quiet(orders: Vec<(Process, Order)>) -> Vec<(Process, bool)> {
-    let quiet = |(process, order)| match order {
-        Order::Grant { grant, .. } => Some((process, grant.is_quiet)),
+    told(&orders, |order| match order {
+        Order::Grant { grant, .. } => Some(grant.is_quiet),
         _ => None,
-    };
-    orders.into_iter().filter_map(quiet).collect()
+    })
 }
 
 /// Grants, in Mbit/s.
 fn rates(orders: &[(Process, Order)]) -> Vec<(Process, f64)> {
-    let grants = orders.iter().filter_map(|&(process, order)| match order {
+    told(orders, |order| match order {
         Order::Grant { grant: Grant { rate, .. }, .. } => {
-            Some((process, (rate.bits_per_second() / 1e5).round() / 10.0))
+            Some((rate.bits_per_second() / 1e5).round() / 10.0)
         }
         _ => None,
-    });
-    grants.collect()
+    })
 }
 
 #[test]
@@ -564,11 +567,10 @@ fn those_who_gather_into_one_cluster_begin_with_what_its_uplink_leaves_them_all(
     (0..4).for_each(|n| broker.join(n, ours[n as usize]));
     let now = Instant::now();
     let starts = |broker: &mut Broker| {
-        let start = |(process, order)| match order {
-            Order::Start { rate, .. } => Some((process, (rate.bits_per_second() / 1e6).round())),
+        told(&broker.step(now), |order| match order {
+            Order::Start { rate, .. } => Some((rate.bits_per_second() / 1e6).round()),
             _ => None,
-        };
-        broker.step(now).into_iter().filter_map(start).collect::<Vec<_>>()
+        })
     };
     let all = |rate: f64| (0..4).map(|process| (process, rate)).collect::<Vec<_>>();
     (0..4).for_each(|n| broker.begin(n, ours[n as usize], far[n as usize], now));
@@ -596,11 +598,10 @@ fn those_who_gather_into_one_cluster_begin_with_what_its_uplink_leaves_them_all(
 
 /// Those who are told what need not be claimed, and how much is left to each, Mbit/s.
 fn rooms(orders: &[(Process, Order)]) -> Vec<(Process, f64)> {
-    let rooms = orders.iter().filter_map(|&(process, order)| match order {
-        Order::Room { rate, .. } => Some((process, (rate.bits_per_second() / 1e6).round())),
+    told(orders, |order| match order {
+        Order::Room { rate, .. } => Some((rate.bits_per_second() / 1e6).round()),
         _ => None,
-    });
-    rooms.collect()
+    })
 }
 
 #[test]
