@@ -61,10 +61,31 @@ pub(crate) const fn ahead_of_all() -> f64 {
     AHEAD_MOST * claims::PAUSE * claims::AHEAD
 }
 
+/// What of that which has gone would not have left yet at some rates, bits.
+#[derive(Clone, Copy, Debug, Default)]
+struct Gone {
+    /// At the share of each.
+    ahead: f64,
+    /// And not as fast as the interface lets it either: of `ahead` it is what cannot have come to the link.
+    waiting: f64,
+}
+
+impl Gone {
+    fn after(self, passed: Duration, bounds: Bounds) -> Self {
+        let left =
+            |bits: f64, rate: Rate| (bits - passed.as_secs_f64() * rate.bits_per_second()).max(0.0);
+        Self { ahead: left(self.ahead, bounds.share), waiting: left(self.waiting, bounds.fastest) }
+    }
+
+    fn with(self, bits: f64, most: f64) -> Self {
+        Self { ahead: (self.ahead + bits).min(most), waiting: (self.waiting + bits).min(most) }
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Unclaimed {
-    /// What has gone and would not have left yet at the share of each, bits, at that moment.
-    ahead: Option<(f64, Instant)>,
+    /// What has gone, and would not have left yet.
+    gone: Option<(Gone, Instant)>,
     /// What waits is to go as fast as the interface lets it.
     hurries: bool,
     /// Until then nobody has to give way.
@@ -72,11 +93,14 @@ pub(crate) struct Unclaimed {
 }
 
 impl Unclaimed {
-    /// So many bits are to go, all that waits: whether they may as fast as the interface lets them.
+    /// So many bits are to go, all that waits: whether they may as fast as the interface lets them. Where there is room those before them that wait
+    /// for the interface are as one message with them.
     pub(crate) fn hurry(&mut self, bits: f64, bounds: Bounds, now: Instant) {
         let excess = 1.0 - bounds.share.bits_per_second() / bounds.fastest.bits_per_second();
-        let ahead = self.ahead(bounds.share, now) + bits * excess.max(0.0);
-        self.hurries = ahead <= bounds.ahead_most() && bits <= bounds.longest();
+        let Gone { ahead, waiting } = self.gone(bounds, now);
+        let waiting = if bounds.has_room { waiting } else { 0.0 };
+        let ahead = ahead - waiting + (waiting + bits) * excess.max(0.0);
+        self.hurries = ahead <= bounds.ahead_most() && waiting + bits <= bounds.longest();
     }
 
     /// Whether what waits may.
@@ -86,15 +110,14 @@ impl Unclaimed {
 
     /// So many bits have gone, at whatever rate.
     pub(crate) fn went(&mut self, bits: f64, bounds: Bounds, now: Instant) {
-        let ahead = self.ahead(bounds.share, now) + bits;
-        self.ahead = Some((ahead.min(bounds.kept()), now));
+        self.gone = Some((self.gone(bounds, now).with(bits, bounds.kept()), now));
     }
 
-    fn ahead(&self, share: Rate, now: Instant) -> f64 {
-        self.ahead.map_or(0.0, |(bits, since)| {
-            let passed = now.saturating_duration_since(since).as_secs_f64();
-            (bits - passed * share.bits_per_second()).max(0.0)
-        })
+    fn gone(&self, bounds: Bounds, now: Instant) -> Gone {
+        let after = |(gone, since): (Gone, Instant)| {
+            gone.after(now.saturating_duration_since(since), bounds)
+        };
+        self.gone.map_or(Gone::default(), after)
     }
 
     /// The broker has said whether anybody would have to give way.
@@ -248,6 +271,37 @@ mod tests {
         assert_eq!(most(&claims, true, now), 0, "something was lost");
         claims.forsake();
         assert_eq!(most(&claims, true, now + CAREFUL), 0, "nobody can be asked");
+    }
+
+    #[test]
+    fn where_there_is_room_messages_in_a_row_are_as_one_that_is_as_long_as_all_of_them() {
+        // So many messages of 5 KB right behind each other go unclaimed, so long after the first.
+        let in_a_row = |room: Option<f64>, after: Duration| {
+            let (mut claims, _, now) = quiet(20.0);
+            room.into_iter().for_each(|rate| claims.make_room(mbit(rate), now));
+            let mut count = 0;
+            for n in 0..20 {
+                let now = if n == 0 { now } else { now + after };
+                if !is_brief(&claims, 40e3, now) {
+                    break;
+                }
+                claims.hurry(40e3, true, now);
+                claims.went(40e3, now);
+                count += 1;
+            }
+            count
+        };
+        let most = |share: f64| AHEAD_MOST * PAUSE * (1.25 * share).min(50.0) / 160.0;
+        let alone = |share: f64| most(share) / (1.0 - share / 50.0);
+        let longest = 20.0 * MBIT * LONGEST.as_secs_f64();
+        let times = |bits: f64| (bits / 40e3) as u32;
+        assert_eq!(in_a_row(Some(40.0), Duration::ZERO), times(longest.min(alone(40.0))));
+        assert_eq!(in_a_row(Some(25.0), Duration::ZERO), times(alone(25.0)));
+        // Where nobody has said how many send, all that has gone is ahead.
+        assert_eq!(in_a_row(None, Duration::ZERO), 1);
+        // The first has left by then, and half of it is ahead.
+        let left = Duration::from_secs_f64(40e3 / 50e6);
+        assert_eq!(in_a_row(Some(25.0), left), 1 + times((most(25.0) - 20e3) / 0.5));
     }
 
     #[test]
