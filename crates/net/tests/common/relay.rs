@@ -176,16 +176,33 @@ impl Shared {
         self.run(stream, request);
     }
 
+    fn register(&self, who: ProcId, mut stream: TcpStream, answer: &[u8]) {
+        let beside = self.beside.lock().unwrap();
+        let _ = stream.write_all(answer);
+        for relay in &*beside {
+            let _ = stream.write_all(&notice(*relay));
+        }
+        self.registered.lock().unwrap().insert(who, stream);
+    }
+
+    /// Unless he has registered again meanwhile.
+    fn leave(&self, who: ProcId, stream: &TcpStream) {
+        let mut registered = self.registered.lock().unwrap();
+        let address = |stream: &TcpStream| stream.peer_addr().ok();
+        if registered.get(&who).is_some_and(|known| address(known) == address(stream)) {
+            registered.remove(&who);
+        }
+    }
+
     fn run(&self, mut stream: TcpStream, request: Box<Request>) {
         let from = request.what().from;
         match request.what().errand {
             Errand::Register { .. } => {
-                let beside = self.beside.lock().unwrap();
-                let _ = stream.write_all(&request.answer(LegVerdict::Accepted));
-                for relay in &*beside {
-                    let _ = stream.write_all(&notice(*relay));
-                }
-                self.registered.lock().unwrap().insert(from, stream);
+                let told = stream.try_clone().unwrap();
+                self.register(from, told, &request.answer(LegVerdict::Accepted));
+                // Who is registered says nothing more until he leaves.
+                let _ = stream.read(&mut [0]);
+                self.leave(from, &stream);
             }
             Errand::Open { to } => {
                 self.opens.fetch_add(1, Ordering::SeqCst);
