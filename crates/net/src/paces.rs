@@ -136,6 +136,10 @@ pub(crate) fn wire_bits(bytes: u64) -> f64 {
     bytes as f64 * 8.0 / PAYLOAD
 }
 
+/// Turns follow each other for so long before it is heard what others have said: who was kept waiting for a processor may be late with many of them,
+/// and others with what they were granted when they had not heard of each other.
+const TURNS: Duration = Duration::from_millis(1);
+
 /// A moment that differs by less is the same.
 const SAME: Duration = Duration::from_micros(1);
 
@@ -530,8 +534,13 @@ impl State {
         let Some(paced) = self.paces.get(cluster) else { return };
         paced.armed = None;
         self.look_back(cluster);
-        while let Some(peer) = self.paces.next(cluster, Instant::now()) {
+        let begun = Instant::now();
+        let mut now = begun;
+        while now.saturating_duration_since(begun) < TURNS
+            && let Some(peer) = self.paces.next(cluster, now)
+        {
             self.transmit(peer);
+            now = Instant::now();
         }
         self.end_claims(cluster);
         self.arm_turn(cluster);

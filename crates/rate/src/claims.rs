@@ -35,6 +35,10 @@ pub(crate) const FAIR: f64 = 0.95;
 const SAME: f64 = 1.02;
 pub(crate) const KNOWN: Duration = Duration::from_secs(1);
 
+/// In a collective in which all of several surely send they begin within so long of each other, as late as their machines may be: until then who has
+/// begun takes no more than a new one, though others are not seen yet. All would have to give way at once, just when machines are late.
+pub(crate) const ALL_BEGIN: Duration = Duration::from_millis(20);
+
 /// More segments that were sent again between two looks are no probes of a tail: something was lost. For so long after that a pause is
 /// worth nothing.
 pub(crate) const PROBES: u64 = 2;
@@ -65,6 +69,9 @@ pub struct Claims {
     entered: u32,
     company: Company,
     among: Option<Bounds>,
+    /// A collective has begun in which others surely send, too, and nothing was claimed in it yet; and until when they begin.
+    all_begin: bool,
+    all_begin_until: Option<Instant>,
     claims: BTreeMap<NodeId, Claim>,
     /// What the program wants instead.
     held: Option<Rate>,
@@ -154,6 +161,8 @@ impl Claims {
             entered: 1,
             company: Company::default(),
             among: None,
+            all_begin: false,
+            all_begin_until: None,
             claims: BTreeMap::new(),
             held: None,
             granted: None,
@@ -179,10 +188,10 @@ impl Claims {
         !self.claims.is_empty()
     }
 
-    /// Whether nothing settled is granted of what is claimed: it may have no more than if it began now.
+    /// Whether it may have no more of what is claimed than if it began now: nothing settled is granted, or others are about to begin.
     #[must_use]
     pub fn is_young(&self) -> bool {
-        self.granted.is_none_or(|grant| !grant.is_settled)
+        self.all_begin_until.is_some() || self.granted.is_none_or(|grant| !grant.is_settled)
     }
 
     /// How many processes something waits for.
@@ -244,12 +253,16 @@ impl Claims {
     /// in the last such collective if that is more, as far as transfers begin with it otherwise.
     pub fn enter(&mut self, senders: &[(NodeId, Process)], is_sure: bool) {
         self.company.enter(senders, is_sure);
+        self.all_begin = self.company.all_send();
         self.share_out();
     }
 
     /// It has ended.
     pub fn leave(&mut self, senders: &[(NodeId, Process)], is_sure: bool) {
         self.company.leave(senders, is_sure);
+        if !self.company.all_send() {
+            (self.all_begin, self.all_begin_until) = (false, None);
+        }
         self.share_out();
     }
 
@@ -277,6 +290,9 @@ impl Claims {
         if self.claims.is_empty() {
             self.asked = Some(now);
         }
+        if std::mem::take(&mut self.all_begin) {
+            self.all_begin_until = Some(now + ALL_BEGIN);
+        }
         let (told, demand) = (&mut self.told, &mut self.demand);
         let claim = self.claims.entry(to).or_insert_with(|| {
             told.push(Claimed { to, is_active: true });
@@ -294,6 +310,7 @@ impl Claims {
         self.careful_until.take_if(|until| *until <= now);
         self.less_until.take_if(|until| *until <= now);
         self.room.take_if(|(_, until)| *until <= now);
+        self.all_begin_until.take_if(|until| *until <= now);
         self.is_short = is_short;
         if self.may_hurry() {
             self.unclaimed.hurry(bits, self.bounds(is_short), now);
@@ -420,7 +437,8 @@ impl Claims {
             self.demand.pause();
         }
         let asks = self.ask_again(now);
-        self.demand.used(bits, self.least, now) || is_new || asks
+        let is_over = self.all_begin_until.take_if(|until| *until <= now).is_some();
+        self.demand.used(bits, self.least, now) || is_new || asks || is_over
     }
 
     /// Who has more than everybody's share asks now and then whether that is so still, by a transfer that is over at once: one that hangs takes
@@ -487,8 +505,8 @@ impl Claims {
             (Some(held), _) => held,
             (None, None) => base,
             (None, Some(Grant { rate, .. })) if self.is_unanswered => rate.min(base),
-            (None, Some(Grant { rate, is_settled: false, .. })) => rate.min(ahead(base)),
-            (None, Some(Grant { rate, is_settled: true, .. })) => rate,
+            (None, Some(Grant { rate, .. })) if self.is_young() => rate.min(ahead(base)),
+            (None, Some(Grant { rate, .. })) => rate,
         }
     }
 

@@ -112,6 +112,11 @@ impl Company {
         self.senders.values().any(|count| count.surely == 0)
     }
 
+    /// Whether there are several, and all of them surely send.
+    pub(crate) fn all_send(&self) -> bool {
+        self.senders.len() > 1 && !self.is_open()
+    }
+
     /// What one process of the node may begin with. `None` where nobody sends.
     pub(crate) fn bounds(&self, path: &Path) -> Option<Bounds> {
         let least = self.share(path, |_| true)?;

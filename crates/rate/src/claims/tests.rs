@@ -343,6 +343,43 @@ fn of_all_who_may_send_in_a_collective_a_lone_one_need_not_find_out_each_time() 
 }
 
 #[test]
+fn who_is_early_in_a_collective_in_which_all_send_takes_for_a_while_no_more_than_who_has_just_begun()
+ {
+    let (mut claims, nodes, now) = claims();
+    let everybody: Vec<_> = (0..).zip(&nodes).map(|(number, &node)| (node, number)).collect();
+    claims.go_over(
+        Path { node: nodes[0], interface: mbit(100.0), link: mbit(160.0) },
+        Rate::UNBOUNDED,
+    );
+    claims.begin_with(mbit(100.0), mbit(160.0));
+    let mut begin = |senders: usize, is_sure: bool| {
+        let before = claims.clone();
+        claims.enter(&everybody[..senders], is_sure);
+        claims.begin(nodes[0], 7, now);
+        grant(&mut claims, mbit(90.0), true, now);
+        std::mem::replace(&mut claims, before)
+    };
+    let mut early = begin(4, true);
+    assert!(early.rate() == mbit(50.0) && early.is_young());
+    // Less is granted when others are seen.
+    grant(&mut early, mbit(40.0), true, now);
+    assert_eq!(early.rate(), mbit(40.0));
+    grant(&mut early, mbit(90.0), true, now);
+    assert!(!early.used(0.0, now + ALL_BEGIN - MS) && early.is_young());
+    // More of it, right behind, is of the same collective.
+    early.end(nodes[0], 7);
+    early.begin(nodes[0], 7, now + ALL_BEGIN - MS);
+    grant(&mut early, mbit(90.0), true, now + ALL_BEGIN - MS);
+    assert!(early.used(0.0, now + ALL_BEGIN), "the rate is another one");
+    assert!(early.rate() == mbit(90.0) && !early.is_young());
+    // Nobody else does; others need not; it is over.
+    assert_eq!([begin(1, true), begin(4, false)].map(|claims| claims.rate()), [mbit(90.0); 2]);
+    let mut over = begin(4, true);
+    over.leave(&everybody, true);
+    assert_eq!(over.rate(), mbit(90.0));
+}
+
+#[test]
 fn what_was_sent_too_fast_while_a_word_was_on_its_way_is_a_debt() {
     let (mut claims, nodes, now) = claims();
     claims.begin(nodes[0], 7, now);
