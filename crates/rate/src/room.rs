@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 /// What was told holds for so long. A program that does something else meanwhile may lose something by it until then.
-pub(crate) const HOLDS: Duration = Duration::from_millis(250);
+pub(crate) const HOLDS: Duration = Duration::from_secs(1);
 
 /// No word takes longer to the last one who is told, whose machine may be late.
 const LAPSES: Duration = Duration::from_millis(20);
