@@ -425,9 +425,9 @@ impl State {
         }
     }
 
-    /// Carries words between claims and broker. Whether something was said to others. `has_looked`: what the sockets had is
-    /// known, so that the broker may decide.
-    pub(crate) fn regulate(&mut self, has_looked: bool) -> bool {
+    /// Carries words between claims and broker. Whether something was said to others. `looked`: what the sockets had then is
+    /// known, so that the broker may decide, as of then: others may have begun since.
+    pub(crate) fn regulate(&mut self, looked: Option<Instant>) -> bool {
         while let Some((from, word)) = self.endpoint.heard() {
             self.hear(from, word);
         }
@@ -437,7 +437,7 @@ impl State {
         }
         let now = Instant::now();
         let has_claimed = self.tell_claims(now);
-        let has_ordered = self.step(has_looked, now);
+        let has_ordered = self.step(looked, now);
         if let Some(regulation) = &mut self.regulation {
             regulation.tell_corrections();
         }
@@ -540,21 +540,22 @@ impl State {
     }
 
     /// The broker here, if it is here, orders and tells the others. Whether it said something.
-    fn step(&mut self, has_looked: bool, now: Instant) -> bool {
+    fn step(&mut self, looked: Option<Instant>, now: Instant) -> bool {
         let Some(Regulation { broker: Seat::Here(seated), online, .. }) = &mut self.regulation
         else {
             return false;
         };
-        if !has_looked || !seated.broker.wants_step(now) || now < seated.next {
+        let may_step = |at: &Instant| *at >= seated.next && seated.broker.wants_step(*at);
+        let Some(looked) = looked.filter(may_step) else {
             if let Some(due) = seated.alarm(now) {
                 self.timers.move_to(due, Due::Step);
             }
             return false;
-        }
+        };
         let before = processor_time();
-        let (orders, notices) = (seated.broker.step(now), seated.broker.notices());
+        let (orders, notices) = (seated.broker.step(looked), seated.broker.notices());
         // A broker of very many takes a quarter of the time at most. That others had the processor meanwhile does not keep it from the next step.
-        seated.next = now + STEP.max(4 * processor_time().saturating_sub(before));
+        seated.next = looked + STEP.max(4 * processor_time().saturating_sub(before));
         for (cluster, notice) in &notices {
             if let Some(&at) = online.brokers.get(cluster.index()) {
                 self.endpoint.tell(at, notice_word(*notice));

@@ -241,6 +241,7 @@ impl State {
     /// Handles what the kernel says is ready, and sends what that gave to send. `may_clear_wake`:
     /// the caller is whom the wake event is for.
     pub(crate) fn handle(&mut self, ready: &[Ready], may_clear_wake: bool) {
+        let looked = Instant::now();
         if !ready.is_empty() {
             self.owner.assert_here();
         }
@@ -265,7 +266,7 @@ impl State {
                 }
             }
         }
-        self.flush_after(true);
+        self.flush_after(Some(looked));
     }
 
     fn clear_wake(&self) {
@@ -300,13 +301,13 @@ impl State {
     /// Makes the connections and writes the bytes that the endpoint asks for, as far as that goes
     /// without waiting.
     pub(crate) fn flush(&mut self) {
-        self.flush_after(false);
+        self.flush_after(None);
     }
 
-    /// `has_looked`: what the sockets had to say has just been handled.
-    fn flush_after(&mut self, has_looked: bool) {
+    /// `looked`: what the sockets had to say up to then has just been handled.
+    fn flush_after(&mut self, looked: Option<Instant>) {
         self.connect_and_transmit();
-        while self.regulate(has_looked) {
+        while self.regulate(looked) {
             self.connect_and_transmit();
         }
         for patience in Patience::ALL {
