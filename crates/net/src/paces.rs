@@ -536,7 +536,7 @@ impl State {
         self.look_back(cluster);
         let begun = Instant::now();
         let mut now = begun;
-        while now.saturating_duration_since(begun) < TURNS
+        while now < begun + TURNS
             && let Some(peer) = self.paces.next(cluster, now)
         {
             self.transmit(peer);

@@ -21,6 +21,16 @@ fn claims() -> (Claims, Vec<NodeId>, Instant) {
     (Claims::new(mbit(20.0)), nodes, Instant::now())
 }
 
+/// By an interface of so much, over a link of 160 Mbit/s.
+fn path(node: NodeId, interface: f64) -> Path {
+    Path { node, interface: mbit(interface), link: mbit(160.0) }
+}
+
+/// A process of each node.
+fn one_of_each(nodes: &[NodeId]) -> Vec<(NodeId, Process)> {
+    (0..).zip(nodes).map(|(number, &node)| (node, number)).collect()
+}
+
 #[test]
 fn a_lone_transfer_starts_at_the_base_rate_and_rises_when_its_grant_is_settled() {
     let (mut claims, nodes, now) = claims();
@@ -134,7 +144,7 @@ fn a_pause_is_worth_the_same_part_of_a_buffer_as_the_rate_is_of_the_link() {
     let (mut claims, nodes, now) = claims();
     let slack = |claims: &Claims| (claims.allowance(), claims.rate() >= claims.interface());
     assert_eq!(slack(&claims), (0.0, false));
-    let path = Path { node: nodes[0], interface: mbit(50.0), link: mbit(160.0) };
+    let path = path(nodes[0], 50.0);
     claims.go_over(path, Rate::UNBOUNDED);
     assert_eq!(slack(&claims), (PAUSE / 8.0, false));
     claims.begin(nodes[0], 7, now);
@@ -156,7 +166,7 @@ fn a_pause_is_worth_the_same_part_of_a_buffer_as_the_rate_is_of_the_link() {
 #[test]
 fn what_is_late_is_made_up_for_as_a_pause_is_and_after_losses_too() {
     let (mut claims, nodes, now) = claims();
-    let path = Path { node: nodes[0], interface: mbit(50.0), link: mbit(160.0) };
+    let path = path(nodes[0], 50.0);
     assert_eq!(claims.late_allowance(), f64::INFINITY, "of a path nothing is known");
     claims.go_over(path, Rate::UNBOUNDED);
     assert_eq!(claims.late_allowance(), PAUSE / 8.0);
@@ -178,10 +188,7 @@ fn what_is_late_is_made_up_for_as_a_pause_is_and_after_losses_too() {
 #[test]
 fn after_losses_a_pause_is_worth_nothing_for_a_while() {
     let (mut claims, nodes, now) = claims();
-    claims.go_over(
-        Path { node: nodes[0], interface: mbit(50.0), link: mbit(160.0) },
-        Rate::UNBOUNDED,
-    );
+    claims.go_over(path(nodes[0], 50.0), Rate::UNBOUNDED);
     claims.resent(PROBES, now);
     assert!(claims.allowance() > 0.0);
     claims.resent(PROBES + 1, now);
@@ -211,10 +218,7 @@ fn where_few_are_active_all_begin_faster_and_where_the_link_is_slow_slower() {
     grant(&mut claims, mbit(30.0), true, now);
     assert_eq!(claims.rate(), mbit(30.0));
     claims.end(nodes[0], 7);
-    claims.go_over(
-        Path { node: nodes[0], interface: mbit(100.0), link: mbit(160.0) },
-        Rate::UNBOUNDED,
-    );
+    claims.go_over(path(nodes[0], 100.0), Rate::UNBOUNDED);
     claims.begin_with(mbit(1.0), mbit(4.0));
     assert_eq!((claims.rate(), claims.least()), (mbit(1.0), mbit(0.5)));
     // It was a passing trouble.
@@ -225,10 +229,7 @@ fn where_few_are_active_all_begin_faster_and_where_the_link_is_slow_slower() {
 #[test]
 fn without_a_broker_all_together_keep_to_what_the_link_was_found_to_carry() {
     let (mut claims, nodes, _) = claims();
-    claims.go_over(
-        Path { node: nodes[0], interface: mbit(1000.0), link: mbit(160.0) },
-        Rate::UNBOUNDED,
-    );
+    claims.go_over(path(nodes[0], 1000.0), Rate::UNBOUNDED);
     // One has been sending alone: eight would at 16 Mbit/s each.
     claims.begin_with(mbit(16.0), mbit(16.0));
     assert_eq!((claims.rate(), claims.least()), (mbit(16.0), mbit(2.0)));
@@ -249,15 +250,12 @@ fn without_a_broker_all_together_keep_to_what_the_link_was_found_to_carry() {
 #[test]
 fn in_a_collective_the_senders_are_known_as_long_as_there_is_a_broker() {
     let (mut claims, nodes, now) = claims();
-    let everybody: Vec<_> = (0..).zip(&nodes).map(|(number, &node)| (node, number)).collect();
+    let everybody = one_of_each(&nodes);
     // Nobody has said what they go over.
     claims.enter(&everybody[..1], true);
     assert_eq!(claims.rate(), mbit(20.0));
     claims.leave(&everybody[..1], true);
-    claims.go_over(
-        Path { node: nodes[0], interface: mbit(100.0), link: mbit(160.0) },
-        Rate::UNBOUNDED,
-    );
+    claims.go_over(path(nodes[0], 100.0), Rate::UNBOUNDED);
     claims.enter(&everybody[..1], true);
     assert_eq!(claims.rate(), mbit(100.0));
     // Another thread's; and the link turns out to carry less.
@@ -295,7 +293,7 @@ fn clusters_that_collectives_send_to_share_an_uplink() {
         claims.go_over(Path { node: nodes[0], interface: mbit(1000.0), link }, shared);
         claims
     });
-    let everybody: Vec<_> = (0..).zip(&nodes).map(|(number, &node)| (node, number)).collect();
+    let everybody = one_of_each(&nodes);
     let enter = |claims: &mut [Claims]| {
         claims.iter_mut().for_each(|claims| claims.enter(&everybody, true));
         let entered = claims.iter().filter(|claims| claims.is_entered()).count() as u32;
@@ -322,11 +320,8 @@ fn clusters_that_collectives_send_to_share_an_uplink() {
 #[test]
 fn of_all_who_may_send_in_a_collective_a_lone_one_need_not_find_out_each_time() {
     let (mut claims, nodes, now) = claims();
-    let everybody: Vec<_> = (0..).zip(&nodes).map(|(number, &node)| (node, number)).collect();
-    claims.go_over(
-        Path { node: nodes[0], interface: mbit(1000.0), link: mbit(160.0) },
-        Rate::UNBOUNDED,
-    );
+    let everybody = one_of_each(&nodes);
+    claims.go_over(path(nodes[0], 1000.0), Rate::UNBOUNDED);
     claims.begin_with(mbit(160.0), mbit(160.0));
     for begins in [40.0, 160.0, 160.0] {
         claims.enter(&everybody, false);
@@ -346,11 +341,8 @@ fn of_all_who_may_send_in_a_collective_a_lone_one_need_not_find_out_each_time() 
 fn who_is_early_in_a_collective_in_which_all_send_takes_for_a_while_no_more_than_who_has_just_begun()
  {
     let (mut claims, nodes, now) = claims();
-    let everybody: Vec<_> = (0..).zip(&nodes).map(|(number, &node)| (node, number)).collect();
-    claims.go_over(
-        Path { node: nodes[0], interface: mbit(100.0), link: mbit(160.0) },
-        Rate::UNBOUNDED,
-    );
+    let everybody = one_of_each(&nodes);
+    claims.go_over(path(nodes[0], 100.0), Rate::UNBOUNDED);
     claims.begin_with(mbit(100.0), mbit(160.0));
     let mut begin = |senders: usize, is_sure: bool| {
         let before = claims.clone();
