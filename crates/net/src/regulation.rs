@@ -143,9 +143,10 @@ impl Regulation {
                 let node = rate_of(node)?;
                 Order::Grant { to, grant: gridmpi_rate::Grant { rate, node, is_settled, is_quiet } }
             }
-            Word::Start(Start { cluster, rate, link }) => {
-                let (to, rate) = (network.cluster_number(cluster)?, rate_of(rate)?);
-                Order::Start { to, rate, link: rate_of(link)? }
+            Word::Start(Start { cluster, rate, short, link }) => {
+                let (rate, short, link) = (rate_of(rate)?, rate_of(short)?, rate_of(link)?);
+                let start = gridmpi_rate::Start { rate, short, link };
+                Order::Start { to: network.cluster_number(cluster)?, start }
             }
             Word::Room(Room { cluster, rate }) => {
                 Order::Room { to: network.cluster_number(cluster)?, rate: rate_of(rate)? }
@@ -281,6 +282,7 @@ impl State {
         }
         self.hurry(cluster, backlog, is_short);
         if is_claimed && !self.is_leaving(cluster, peer) {
+            self.grow(cluster, backlog);
             return;
         }
         if self.is_brief(cluster, (peer, is_short), backlog) {
@@ -294,7 +296,7 @@ impl State {
         regulation.claimed.insert(peer);
         regulation.is_stirred = true;
         let now = Instant::now();
-        paced.claims.begin(regulation.node(peer), peer.0, now);
+        paced.claims.begin(regulation.node(peer), peer.0, wire_bits(backlog), now);
         paced.tells = TELLS;
         // What the kernel has leaves as it was to: of what does not keep to the rate it is little.
         paced.follow_claims(now);
@@ -332,6 +334,16 @@ impl State {
         if let Some(paced) = self.paces.get(cluster).filter(|paced| paced.claims.may_hurry()) {
             paced.claims.hurry(wire_bits(backlog), is_short, now);
             paced.follow_claims(now);
+        }
+    }
+
+    /// So many bytes are all that waits for somebody for whom a claim stands.
+    fn grow(&mut self, cluster: u16, backlog: u64) {
+        if let Some(paced) = self.paces.get(cluster)
+            && paced.claims.grow(wire_bits(backlog))
+        {
+            // What the kernel has leaves as it was to.
+            paced.follow_claims(Instant::now());
         }
     }
 
@@ -643,11 +655,10 @@ fn word_of(order: Order) -> Word {
             let [rate, node] = [rate, node].map(bits_of);
             Word::Grant(Grant { cluster: to.index() as u32, rate, node, is_settled, is_quiet })
         }
-        Order::Start { to, rate, link } => Word::Start(Start {
-            cluster: to.index() as u32,
-            rate: bits_of(rate),
-            link: bits_of(link),
-        }),
+        Order::Start { to, start: gridmpi_rate::Start { rate, short, link } } => {
+            let [rate, short, link] = [rate, short, link].map(bits_of);
+            Word::Start(Start { cluster: to.index() as u32, rate, short, link })
+        }
         Order::Room { to, rate } => {
             Word::Room(Room { cluster: to.index() as u32, rate: bits_of(rate) })
         }

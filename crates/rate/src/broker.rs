@@ -5,7 +5,7 @@
 //! allocation in which nodes count alike, however many they send to, and the processes of a node share what it gets.
 //! Brokers that have heard the same grant rates that fit together: nobody decides for another cluster.
 
-use crate::claims::FAIR;
+use crate::claims::{FAIR, Start};
 use crate::crowd::Crowds;
 use crate::inlets::{Inlets, Load};
 use crate::limits::Limits;
@@ -72,9 +72,7 @@ pub enum Order {
         /// The receiving cluster.
         to: ClusterId,
         /// How fast.
-        rate: Rate,
-        /// What the link there is believed to carry.
-        link: Rate,
+        start: Start,
     },
     /// For a while so much is left there to each of those that send at the same time: what is over soon by that need not be claimed.
     Room {
@@ -140,7 +138,7 @@ pub struct Broker {
     roll_calls: HashMap<ClusterId, RollCall>,
     rooms: BTreeMap<ClusterId, Rate>,
     /// What members have been told of what to begin with, and of the link.
-    started: HashMap<(Process, ClusterId), (Rate, Rate)>,
+    started: HashMap<(Process, ClusterId), Start>,
     has_changed: bool,
 }
 
@@ -565,10 +563,10 @@ impl Broker {
             let Some(left) = left else { continue };
             let link = self.links.to(to);
             for (&process, &node) in &self.members {
-                let rate = left.begins_with(self.network.interface(node));
-                let told = Some((rate, link));
-                if self.started.insert((process, to), (rate, link)) != told {
-                    orders.push((process, Order::Start { to, rate, link }));
+                let (rate, short) = left.begins_with(self.network.interface(node));
+                let start = Start { rate, short, link };
+                if self.started.insert((process, to), start) != Some(start) {
+                    orders.push((process, Order::Start { to, start }));
                 }
             }
         }

@@ -39,6 +39,10 @@ pub(crate) const KNOWN: Duration = Duration::from_secs(1);
 /// begun takes no more than a new one, though others are not seen yet. All would have to give way at once, just when machines are late.
 pub(crate) const ALL_BEGIN: Duration = Duration::from_millis(20);
 
+/// What begins as few do though all were to begin so at once may be ahead of what all may have by so many times of [`PAUSE`] together: all of a small
+/// switch's buffer.
+const SOON: f64 = 4.0;
+
 /// More segments that were sent again between two looks are no probes of a tail: something was lost. For so long after that a pause is
 /// worth nothing.
 pub(crate) const PROBES: u64 = 2;
@@ -60,8 +64,9 @@ pub struct Claims {
     least: Rate,
     fair: Rate,
     said: Option<Rate>,
-    /// What transfers begin with: more than that where few are active at the same time.
+    /// What transfers begin with: more than that where few are active at the same time; and those that are over soon.
     base: Rate,
+    short: Rate,
     /// What they go over, while there is a broker; who sends in collectives under way, and what one may begin with there.
     path: Option<Path>,
     /// What those links of it carry that are not its own, and how many clusters this process sends to in collectives.
@@ -73,6 +78,8 @@ pub struct Claims {
     all_begin: bool,
     all_begin_until: Option<Instant>,
     claims: BTreeMap<NodeId, Claim>,
+    /// How much was to go, of all that has been claimed since nothing was, bits.
+    claimed: f64,
     /// What the program wants instead.
     held: Option<Rate>,
     /// What the broker has granted to all of them together, since there were some; and when it has last said so.
@@ -111,6 +118,17 @@ pub struct Grant {
     /// Nobody else has more than everybody's share there for long, or less for a receiver's sake: what is over soon need not be claimed until
     /// somebody has, or for a while.
     pub is_quiet: bool,
+}
+
+/// What a process's transfers to a cluster begin with.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Start {
+    /// As many as send at the same time at the most leave that to each.
+    pub rate: Rate,
+    /// Those that are over soon: as many as do on the average, when one begins.
+    pub short: Rate,
+    /// What the link there is believed to carry.
+    pub link: Rate,
 }
 
 /// How fast a process is to send to a cluster.
@@ -156,6 +174,7 @@ impl Claims {
             fair: least,
             said: None,
             base: least,
+            short: least,
             path: None,
             shared: Rate::UNBOUNDED,
             entered: 1,
@@ -164,6 +183,7 @@ impl Claims {
             all_begin: false,
             all_begin_until: None,
             claims: BTreeMap::new(),
+            claimed: 0.0,
             held: None,
             granted: None,
             heard: None,
@@ -222,16 +242,16 @@ impl Claims {
         match order {
             Order::Grant { grant, .. } => return self.grant(grant, now),
             Order::Share { to, share } => self.set_share(to, share),
-            Order::Start { rate, link, .. } => self.begin_with(rate, link),
+            Order::Start { start, .. } => self.begin_with(start),
             Order::Room { rate, .. } => self.make_room(rate, now),
         }
         false
     }
 
-    /// Transfers begin with this from now on, and the link carries `link`: where that is less than was said everybody's share is less
-    /// likewise.
-    pub fn begin_with(&mut self, rate: Rate, link: Rate) {
-        self.base = rate;
+    /// Transfers begin with this from now on. Where the link carries less than was said everybody's share is less likewise.
+    pub fn begin_with(&mut self, start: Start) {
+        let Start { rate, short, link } = start;
+        (self.base, self.short) = (rate, short);
         self.is_unanswered = false;
         let said = self.said.unwrap_or(link).bits_per_second();
         // Endless ones are alike.
@@ -285,11 +305,12 @@ impl Claims {
         self.among = path.and_then(|path| self.company.bounds(&path));
     }
 
-    /// Much waits to be sent to process `user` on node `to`.
-    pub fn begin(&mut self, to: NodeId, user: u32, now: Instant) {
+    /// So many bits, which are much, wait to be sent to process `user` on node `to`.
+    pub fn begin(&mut self, to: NodeId, user: u32, bits: f64, now: Instant) {
         if self.claims.is_empty() {
             self.asked = Some(now);
         }
+        self.claimed += bits;
         if std::mem::take(&mut self.all_begin) {
             self.all_begin_until = Some(now + ALL_BEGIN);
         }
@@ -300,6 +321,13 @@ impl Claims {
             Claim { users: BTreeSet::new(), share: 1.0 }
         });
         claim.users.insert(user);
+    }
+
+    /// So many bits wait for somebody for whom much does already. Whether what goes has another rate by that.
+    pub fn grow(&mut self, bits: f64) -> bool {
+        let before = self.rate();
+        self.claimed = self.claimed.max(bits);
+        self.rate() != before
     }
 
     /// So many bits are to go, which are all that waits. Where nothing is claimed, or all that is hurries, they go as fast as the interface lets
@@ -389,7 +417,7 @@ impl Claims {
             self.told.push(Claimed { to, is_active: false });
         }
         if self.claims.is_empty() {
-            (self.granted, self.asked) = (None, None);
+            (self.granted, self.asked, self.claimed) = (None, None, 0.0);
             self.demand.rest();
         }
     }
@@ -480,7 +508,7 @@ impl Claims {
 
     /// There is no broker any more: the least rate counts, and it is told nothing.
     pub fn forsake(&mut self) {
-        self.base = self.least;
+        (self.base, self.short) = (self.least, self.least);
         (self.path, self.among) = (None, None);
         self.demand.rest();
         self.granted = None;
@@ -499,7 +527,8 @@ impl Claims {
     /// How fast all of the process's connections to the cluster may send together.
     #[must_use]
     pub fn rate(&self) -> Rate {
-        let base = if self.is_unanswered { self.base.min(self.least) } else { self.base };
+        let base = if self.is_over_soon() { self.short } else { self.base };
+        let base = if self.is_unanswered { base.min(self.least) } else { base };
         let base = self.among.map_or(base, |bounds| bounds.around(base));
         match (self.held, self.granted) {
             (Some(held), _) => held,
@@ -508,6 +537,14 @@ impl Claims {
             (None, Some(Grant { rate, .. })) if self.is_young() => rate.min(ahead(base)),
             (None, Some(Grant { rate, .. })) => rate,
         }
+    }
+
+    /// Whether what is claimed may begin as if few did: it does no harm though all did so at once and no grant came in time. Not for a while after losses.
+    fn is_over_soon(&self) -> bool {
+        let excess = 1.0 - self.base.bits_per_second() / self.short.bits_per_second();
+        let ahead = self.claimed * excess.max(0.0);
+        self.queue_at(self.least).is_some_and(|part| ahead <= SOON * part)
+            && self.careful_until.is_none()
     }
 
     /// What goes now keeps to this.

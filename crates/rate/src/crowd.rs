@@ -53,12 +53,13 @@ pub(crate) struct Left {
 }
 
 impl Left {
-    /// What one with such an interface begins with. Where it has nearly all that this carries though everybody were there, it does without the
-    /// rest where they may be, and need not claim; elsewhere all seldom are there, and who is has the message over before a grant says so.
-    pub(crate) fn begins_with(self, interface: Rate) -> Rate {
+    /// What one with such an interface begins with, and what is over soon does. Where it has nearly all that this carries though everybody were there, it
+    /// does without the rest where they may be, and need not claim; elsewhere all seldom are there, and who is has the message over before a grant
+    /// says so.
+    pub(crate) fn begins_with(self, interface: Rate) -> (Rate, Rate) {
         let has_nearly_all = self.to_all >= interface.scaled(NEARLY);
-        let left = if has_nearly_all { self.to_most } else { self.to_mean };
-        left.min(interface)
+        let short = if has_nearly_all { self.to_most } else { self.to_mean };
+        (self.to_most.min(interface), short.min(interface))
     }
 }
 
@@ -401,10 +402,11 @@ mod tests {
         let begins_with = |interface| left.begins_with(interface);
         assert_eq!(
             [10.0, 20.0, 26.0].map(|rate| begins_with(mbit(rate))),
-            [10.0, 20.0, 25.0].map(mbit)
+            [10.0, 20.0, 25.0].map(|rate| (mbit(rate), mbit(rate)))
         );
-        assert_eq!([27.0, 50.0].map(|rate| begins_with(mbit(rate))), [27.0, 32.0].map(mbit));
-        assert_eq!(begins_with(Rate::UNBOUNDED), mbit(32.0));
+        let both = [(25.0, 27.0), (25.0, 32.0)].map(|(rate, short)| (mbit(rate), mbit(short)));
+        assert_eq!([27.0, 50.0].map(|rate| begins_with(mbit(rate))), both);
+        assert_eq!(begins_with(Rate::UNBOUNDED), both[1]);
     }
 
     #[test]

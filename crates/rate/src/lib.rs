@@ -36,7 +36,7 @@ mod unclaimed;
 
 pub use allocation::{Allocator, Transfer};
 pub use broker::{Broker, Order, Process};
-pub use claims::{Claimed, Claims, Grant, Pace};
+pub use claims::{Claimed, Claims, Grant, Pace, Start};
 pub use company::Path;
 pub use estimate::Seen;
 pub use frame::{ACKNOWLEDGEMENT, FRAME, HEADERS, HEADERS_IPV6, PAYLOAD, SEGMENT, Weight};

@@ -148,15 +148,20 @@ impl Unclaimed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::claims::{CAREFUL, Claims, KNOWN, PAUSE, PROBES, Pace};
+    use crate::claims::{CAREFUL, Claims, KNOWN, PAUSE, PROBES, Pace, Start};
     use crate::company::Path;
     use crate::room::HOLDS;
     use crate::{Grant, Network, NodeId};
 
     const MBIT: f64 = 1e6;
+    const MUCH: f64 = 1e9;
 
     fn mbit(value: f64) -> Rate {
         Rate::from_bits_per_second(value * MBIT).unwrap()
+    }
+
+    fn start(rate: Rate, link: Rate) -> Start {
+        Start { rate, short: rate, link }
     }
 
     /// One that begins with so much, on an interface of 50 and a link of 160 Mbit/s; and somebody to send to.
@@ -166,7 +171,7 @@ mod tests {
         let node = network.add_node(cluster, Rate::UNBOUNDED);
         let (mut claims, now) = (Claims::new(mbit(least)), Instant::now());
         claims.go_over(Path { node, interface: mbit(50.0), link: mbit(160.0) }, Rate::UNBOUNDED);
-        claims.begin_with(mbit(base), mbit(160.0));
+        claims.begin_with(start(mbit(base), mbit(160.0)));
         (claims, node, now)
     }
 
@@ -196,7 +201,7 @@ mod tests {
         let brief = 5.0 * AHEAD_MOST * PAUSE * 50.0 / 160.0;
         assert!(is_brief(&claims, brief, now) && !is_brief(&claims, 1.01 * brief, now));
         assert!(!is_brief(&claims, brief, now + QUIET), "it is time to ask again");
-        claims.begin(node, 0, now);
+        claims.begin(node, 0, MUCH, now);
         assert!(!is_brief(&claims, brief, now), "the broker knows this process already");
         claims.end(node, 0);
         claims.hold(Some(mbit(1.0)));
@@ -215,7 +220,7 @@ mod tests {
         // Of whom each was granted so much, by a claim that has ended.
         let one_of_all = |least: f64, granted: f64| {
             let (mut claims, node, now) = claims(least, least);
-            claims.begin(node, 0, now);
+            claims.begin(node, 0, MUCH, now);
             claims.grant(Grant { rate: mbit(granted), ..grant(true) }, now);
             claims.end(node, 0);
             (claims, node, now)
@@ -223,9 +228,9 @@ mod tests {
         let (mut claims, node, now) = one_of_all(40.0, 39.0);
         assert!(is_brief(&claims, longest(40.0), now) && !is_brief(&claims, longest(40.5), now));
         assert!(!is_brief(&claims, longest(40.0), now + QUIET), "it is time to ask again");
-        claims.begin_with(mbit(50.0), mbit(160.0));
+        claims.begin_with(start(mbit(50.0), mbit(160.0)));
         assert!(!is_brief(&claims, longest(40.0), now), "few others send");
-        claims.begin_with(mbit(40.0), mbit(160.0));
+        claims.begin_with(start(mbit(40.0), mbit(160.0)));
         claims.enter(&[(node, 0)], true);
         assert!(!is_brief(&claims, longest(40.0), now), "others may send to the same one");
         claims.leave(&[(node, 0)], true);
@@ -350,7 +355,7 @@ mod tests {
         };
         let bits = 20.0 * MBIT * BRIEF.as_secs_f64();
         assert!(hurries(&mut claims, bits));
-        claims.begin(node, 0, now);
+        claims.begin(node, 0, MUCH, now);
         assert!(hurries(&mut claims, bits));
         claims.grant(Grant { rate: mbit(10.0), ..grant(true) }, now);
         assert!(!hurries(&mut claims, bits));
@@ -371,7 +376,7 @@ mod tests {
         claims.hold(Some(mbit(1.0)));
         assert_eq!(claims.pace(), Pace::Transfers(mbit(1.0)), "the program's own rate counts");
         claims.hold(None);
-        claims.begin(node, 0, now);
+        claims.begin(node, 0, MUCH, now);
         claims.hurry(1e3, true, now);
         assert_eq!(claims.pace(), Pace::Interface(mbit(50.0)), "claimed or not");
         claims.hurry(1e9, true, now);
@@ -384,7 +389,7 @@ mod tests {
         claims.end(node, 0);
         assert_eq!(claims.pace(), Pace::Held(mbit(30.0)));
         claims.hurry(1e3, true, now);
-        claims.begin_with(mbit(30.0), mbit(50.0));
+        claims.begin_with(start(mbit(30.0), mbit(50.0)));
         assert_eq!(claims.pace(), Pace::Transfers(mbit(30.0)), "one alone fills the link");
         claims.forsake();
         assert_eq!(claims.pace(), Pace::Transfers(mbit(6.25)), "there is no broker");
@@ -410,12 +415,12 @@ mod tests {
         assert!(hurries(&mut claims, 0.99 * longest, until(longest)));
         // However much it was it is not kept in mind for longer than this; what was claimed is not at all.
         claims.hurry(100.0 * longest, true, until(longest));
-        claims.begin(node, 0, now);
+        claims.begin(node, 0, MUCH, now);
         claims.went(longest, until(longest));
         claims.end(node, 0);
         assert!(hurries(&mut claims, 0.99 * longest, until(longest)));
         // But what hurries is.
-        claims.begin(node, 0, now);
+        claims.begin(node, 0, MUCH, now);
         claims.went(longest, until(longest));
         claims.end(node, 0);
         assert!(!hurries(&mut claims, 0.99 * longest, until(longest)));

@@ -9,6 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZero;
 use std::time::{Duration, Instant};
 
+/// Bits, of each transfer: it is not over soon.
+const MUCH: f64 = 1e9;
 /// Between processes and their broker, and between a broker's steps, µs.
 const LOCAL_US: u64 = 100;
 const STEP_US: u64 = 200;
@@ -216,7 +218,7 @@ impl World {
             claims.end(to, 0);
         } else {
             self.active.insert((process, to));
-            claims.begin(to, 0, now);
+            claims.begin(to, 0, MUCH, now);
         }
         let told = claims.told();
         self.say(process, told);

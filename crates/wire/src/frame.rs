@@ -89,7 +89,9 @@ wire_struct! {
         cluster: u32,
         /// Bits per second, headers included; all ones: as fast as may be.
         rate: u64,
-        /// What the link there carries, in the same terms.
+        /// And what is over soon, in the same terms.
+        short: u64,
+        /// What the link there carries, likewise.
         link: u64,
     }
 }

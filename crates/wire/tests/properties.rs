@@ -36,8 +36,9 @@ fn frame() -> impl Strategy<Value = Frame> {
             }
         ),
         (any::<u32>(), any::<u32>()).prop_map(|(to, share)| Frame::Share(Share { to, share })),
-        (any::<u32>(), any::<u64>(), any::<u64>())
-            .prop_map(|(cluster, rate, link)| Frame::Start(Start { cluster, rate, link })),
+        any::<(u32, u64, u64, u64)>().prop_map(|(cluster, rate, short, link)| {
+            Frame::Start(Start { cluster, rate, short, link })
+        }),
         (any::<u32>(), any::<u64>())
             .prop_map(|(cluster, rate)| Frame::Demand(Demand { cluster, rate })),
         (any::<u32>(), any::<u64>())

@@ -459,19 +459,23 @@ fn members_learn_how_many_are_to_be_expected() {
     (0..3).for_each(|_| round(&mut broker, 1));
     assert_eq!(broker.step(now + YOUNG), [], "that is too early to tell");
     round(&mut broker, 1);
-    let start = |process, mbits| {
-        (process, Order::Start { to: ids[1], rate: mbit(mbits), link: mbit(160.0) })
+    let start = |process, [rate, short]: [f64; 2]| {
+        let start = Start { rate: mbit(rate), short: mbit(short), link: mbit(160.0) };
+        (process, Order::Start { to: ids[1], start })
     };
-    assert_eq!(broker.step(now + YOUNG), [0, 1, 2, 3].map(|process| start(process, 50.0)));
+    assert_eq!(broker.step(now + YOUNG), [0, 1, 2, 3].map(|process| start(process, [50.0; 2])));
     round(&mut broker, 3);
     assert_eq!(broker.step(now + YOUNG), [], "three have all of their interfaces, too");
     round(&mut broker, 4);
-    assert_eq!(broker.step(now + YOUNG).last(), Some(&start(3, 40.0)));
+    assert_eq!(broker.step(now + YOUNG).last(), Some(&start(3, [40.0; 2])));
     broker.join(7, nodes[0][1]);
     broker.join(7, nodes[0][1]);
     assert!(broker.wants_step(now));
-    // Were all five there they would not have nearly all of their interfaces.
-    assert_eq!(broker.step(now + YOUNG), [0, 1, 2, 3, 7].map(|process| start(process, 50.0)));
+    // Were all five there they would not have nearly all of their interfaces: what is over soon begins as the mean of them leaves it.
+    assert_eq!(
+        broker.step(now + YOUNG),
+        [0, 1, 2, 3, 7].map(|process| start(process, [40.0, 50.0]))
+    );
 }
 
 #[test]
@@ -489,8 +493,8 @@ fn those_who_send_to_several_clusters_begin_with_what_one_uplink_leaves_them() {
         transfers.clone().for_each(|(n, from, to)| broker.begin(n, from, to, now));
         let told = broker.step(now);
         let starts = told.iter().filter_map(|(process, order)| match order {
-            Order::Start { to, rate, .. } => {
-                Some((*process, *to, (rate.bits_per_second() / 1e6).round()))
+            Order::Start { to, start } => {
+                Some((*process, *to, (start.short.bits_per_second() / 1e6).round()))
             }
             _ => None,
         });
@@ -568,7 +572,7 @@ fn those_who_gather_into_one_cluster_begin_with_what_its_uplink_leaves_them_all(
     let now = Instant::now();
     let starts = |broker: &mut Broker| {
         told(&broker.step(now), |order| match order {
-            Order::Start { rate, .. } => Some((rate.bits_per_second() / 1e6).round()),
+            Order::Start { start, .. } => Some((start.short.bits_per_second() / 1e6).round()),
             _ => None,
         })
     };
