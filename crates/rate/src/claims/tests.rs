@@ -71,7 +71,8 @@ fn what_is_over_soon_begins_as_if_few_did_and_no_more_of_it_than_a_small_switch_
     claims.begin(nodes[0], 7, 0.6 * most, now);
     claims.begin(nodes[1], 8, 0.6 * most, now);
     assert_eq!(claims.rate(), rate, "together they take long");
-    [(0, 7), (1, 8)].map(|(node, user)| claims.end(nodes[node], user));
+    claims.end(nodes[0], 7);
+    claims.end(nodes[1], 8);
     claims.resent(PROBES + 1, now);
     assert_eq!(claims.rate(), rate, "something was lost");
     claims.resent(0, now + CAREFUL);
