@@ -281,14 +281,11 @@ impl State {
             return;
         }
         self.hurry(cluster, backlog, is_short);
-        if is_claimed && !self.is_leaving(cluster, peer) {
+        if is_claimed && !self.is_leaving(cluster, peer)
+            || self.is_brief(cluster, (peer, is_short), backlog)
+            || self.goes_on(cluster, peer)
+        {
             self.grow(cluster, backlog);
-            return;
-        }
-        if self.is_brief(cluster, (peer, is_short), backlog) {
-            return;
-        }
-        if self.goes_on(cluster, peer) {
             return;
         }
         let Some(regulation) = &mut self.regulation else { return };
@@ -337,7 +334,7 @@ impl State {
         }
     }
 
-    /// So many bytes are all that waits for somebody for whom a claim stands.
+    /// So many bytes are all that waits for somebody, for whom nothing more is claimed; perhaps something is for others.
     fn grow(&mut self, cluster: u16, backlog: u64) {
         if let Some(paced) = self.paces.get(cluster)
             && paced.claims.grow(wire_bits(backlog))

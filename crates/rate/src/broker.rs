@@ -71,7 +71,7 @@ pub enum Order {
     Start {
         /// The receiving cluster.
         to: ClusterId,
-        /// How fast.
+        /// How fast, and what the link there carries.
         start: Start,
     },
     /// For a while so much is left there to each of those that send at the same time: what is over soon by that need not be claimed.
@@ -563,7 +563,7 @@ impl Broker {
             let Some(left) = left else { continue };
             let link = self.links.to(to);
             for (&process, &node) in &self.members {
-                let (rate, short) = left.begins_with(self.network.interface(node));
+                let (rate, short) = left.begins_with(self.network.interface(node), link);
                 let start = Start { rate, short, link };
                 if self.started.insert((process, to), start) != Some(start) {
                     orders.push((process, Order::Start { to, start }));

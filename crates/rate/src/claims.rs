@@ -1,7 +1,7 @@
 //! The other side of a broker: which transfers of a process towards one cluster it has been told of, and what
 //! the process may send.
 //!
-//! Nobody waits for a grant: until one comes, and when no broker answers, all transfers together have the base rate. No I/O and no
+//! Nobody waits for a grant: until one comes all transfers together have what they begin with, and no more than the least rate when no broker answers. No I/O and no
 //! clock: the moment is an argument.
 
 use crate::company::{Bounds, Company, Path};
@@ -39,8 +39,8 @@ pub(crate) const KNOWN: Duration = Duration::from_secs(1);
 /// begun takes no more than a new one, though others are not seen yet. All would have to give way at once, just when machines are late.
 pub(crate) const ALL_BEGIN: Duration = Duration::from_millis(20);
 
-/// What begins as few do though all were to begin so at once may be ahead of what all may have by so many times of [`PAUSE`] together: all of a small
-/// switch's buffer.
+/// What begins as if few did may be ahead of what as many as were there at the most may have by so many times of [`PAUSE`] together, were all of those to
+/// begin so at once: all of a small switch's buffer.
 const SOON: f64 = 4.0;
 
 /// More segments that were sent again between two looks are no probes of a tail: something was lost. For so long after that a pause is
@@ -64,7 +64,8 @@ pub struct Claims {
     least: Rate,
     fair: Rate,
     said: Option<Rate>,
-    /// What transfers begin with: more than that where few are active at the same time; and those that are over soon.
+    /// What transfers begin with, which is more than that where few are active at the same time; and what counts instead while
+    /// [`Self::is_over_soon`].
     base: Rate,
     short: Rate,
     /// What they go over, while there is a broker; who sends in collectives under way, and what one may begin with there.
@@ -78,8 +79,9 @@ pub struct Claims {
     all_begin: bool,
     all_begin_until: Option<Instant>,
     claims: BTreeMap<NodeId, Claim>,
-    /// How much was to go, of all that has been claimed since nothing was, bits.
+    /// Of all that is known to have to go since something is claimed, bits; and what has gone.
     claimed: f64,
+    gone: f64,
     /// What the program wants instead.
     held: Option<Rate>,
     /// What the broker has granted to all of them together, since there were some; and when it has last said so.
@@ -140,7 +142,7 @@ pub enum Pace {
     Claimed(Rate),
     /// What there is little of, claimed or not: as the interface lets it.
     Interface(Rate),
-    /// What is not claimed when enough has gone so: as transfers begin, nothing ahead of that.
+    /// What is not claimed when enough has gone so: as what is over soon begins, nothing ahead of that.
     Held(Rate),
 }
 
@@ -184,6 +186,7 @@ impl Claims {
             all_begin_until: None,
             claims: BTreeMap::new(),
             claimed: 0.0,
+            gone: 0.0,
             held: None,
             granted: None,
             heard: None,
@@ -310,7 +313,7 @@ impl Claims {
         if self.claims.is_empty() {
             self.asked = Some(now);
         }
-        self.claimed += bits;
+        self.claimed = self.claimed.max(self.gone) + bits;
         if std::mem::take(&mut self.all_begin) {
             self.all_begin_until = Some(now + ALL_BEGIN);
         }
@@ -323,10 +326,12 @@ impl Claims {
         claim.users.insert(user);
     }
 
-    /// So many bits wait for somebody for whom much does already. Whether what goes has another rate by that.
+    /// So many bits are all that waits for somebody, for whom nothing more is to be claimed. Whether what is claimed goes at another rate by that.
     pub fn grow(&mut self, bits: f64) -> bool {
         let before = self.rate();
-        self.claimed = self.claimed.max(bits);
+        if self.has_some() {
+            self.claimed = self.claimed.max(self.gone + bits);
+        }
         self.rate() != before
     }
 
@@ -345,8 +350,12 @@ impl Claims {
         }
     }
 
-    /// So many bits have gone: what goes at the rate of its claim does not count here.
+    /// So many bits have gone.
     pub fn went(&mut self, bits: f64, now: Instant) {
+        if self.has_some() {
+            self.gone += bits;
+        }
+        // What goes at the rate of its claim is ahead of nothing.
         if self.may_hurry() {
             self.unclaimed.went(bits, self.bounds(self.is_short), now);
         }
@@ -417,7 +426,8 @@ impl Claims {
             self.told.push(Claimed { to, is_active: false });
         }
         if self.claims.is_empty() {
-            (self.granted, self.asked, self.claimed) = (None, None, 0.0);
+            (self.granted, self.asked) = (None, None);
+            (self.claimed, self.gone) = (0.0, 0.0);
             self.demand.rest();
         }
     }
@@ -539,7 +549,8 @@ impl Claims {
         }
     }
 
-    /// Whether what is claimed may begin as if few did: it does no harm though all did so at once and no grant came in time. Not for a while after losses.
+    /// Whether what is claimed may begin as if few did: it does no harm though as many as ever do so at once and no grant comes in time. Not for a while
+    /// after losses.
     fn is_over_soon(&self) -> bool {
         let excess = 1.0 - self.base.bits_per_second() / self.short.bits_per_second();
         let ahead = self.claimed * excess.max(0.0);

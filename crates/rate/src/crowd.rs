@@ -53,12 +53,13 @@ pub(crate) struct Left {
 }
 
 impl Left {
-    /// What one with such an interface begins with, and what is over soon does. Where it has nearly all that this carries though everybody were there, it
-    /// does without the rest where they may be, and need not claim; elsewhere all seldom are there, and who is has the message over before a grant
-    /// says so.
-    pub(crate) fn begins_with(self, interface: Rate) -> (Rate, Rate) {
+    /// What one with such an interface begins with; and what is over soon does, which is more where few meet on the average: all seldom are there, and
+    /// who is has the message over before a grant says so. But not where it has nearly all that the interface carries though everybody were there: it does
+    /// without the rest, and need not claim. Nor where it alone can fill such a link.
+    pub(crate) fn begins_with(self, interface: Rate, link: Rate) -> (Rate, Rate) {
         let has_nearly_all = self.to_all >= interface.scaled(NEARLY);
-        let short = if has_nearly_all { self.to_most } else { self.to_mean };
+        let is_one_of_many = interface < link;
+        let short = if is_one_of_many && !has_nearly_all { self.to_mean } else { self.to_most };
         (self.to_most.min(interface), short.min(interface))
     }
 }
@@ -399,14 +400,14 @@ mod tests {
     fn who_has_nearly_all_in_any_case_begins_with_that_and_others_with_what_is_usual() {
         let mbit = |mbit: f64| Rate::from_bits_per_second(mbit * 1e6).unwrap();
         let left = Left { to_all: mbit(20.0), to_most: mbit(25.0), to_mean: mbit(32.0) };
-        let begins_with = |interface| left.begins_with(interface);
+        let begins_with = |interface| left.begins_with(interface, mbit(160.0));
         assert_eq!(
             [10.0, 20.0, 26.0].map(|rate| begins_with(mbit(rate))),
             [10.0, 20.0, 25.0].map(|rate| (mbit(rate), mbit(rate)))
         );
         let both = [(25.0, 27.0), (25.0, 32.0)].map(|(rate, short)| (mbit(rate), mbit(short)));
         assert_eq!([27.0, 50.0].map(|rate| begins_with(mbit(rate))), both);
-        assert_eq!(begins_with(Rate::UNBOUNDED), both[1]);
+        assert_eq!(begins_with(Rate::UNBOUNDED), (mbit(25.0), mbit(25.0)));
     }
 
     #[test]

@@ -82,14 +82,15 @@ wire_struct! {
 }
 
 wire_struct! {
-    /// With what the receiver of this may begin to send to a cluster from now on, until a grant says more or less.
+    /// With what the receiver of this may begin to send to a cluster from now on, until a grant says more or less: with `rate`, and what is over soon with
+    /// `short`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Start {
         /// The receiving cluster, by its number in the job.
         cluster: u32,
         /// Bits per second, headers included; all ones: as fast as may be.
         rate: u64,
-        /// And what is over soon, in the same terms.
+        /// In the same terms.
         short: u64,
         /// What the link there carries, likewise.
         link: u64,

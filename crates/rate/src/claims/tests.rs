@@ -12,7 +12,7 @@ fn mbit(value: f64) -> Rate {
     Rate::from_bits_per_second(value * MBIT).unwrap()
 }
 
-/// Whatever takes how long.
+/// The same for what is over soon.
 fn start(rate: Rate, link: Rate) -> Start {
     Start { rate, short: rate, link }
 }
@@ -64,7 +64,9 @@ fn what_is_over_soon_begins_as_if_few_did_and_no_more_of_it_than_a_small_switch_
     assert_eq!(claims.rate(), short);
     grant(&mut claims, mbit(50.0), false, now);
     assert_eq!(claims.rate(), mbit(40.0));
-    assert!(!claims.grow(most) && claims.grow(1.01 * most));
+    // What has gone counts, whoever it was for, and what waits.
+    claims.went(0.6 * most, now);
+    assert!(!claims.grow(0.4 * most) && claims.grow(0.41 * most));
     assert_eq!(claims.rate(), mbit(25.0));
     claims.end(nodes[0], 7);
     assert_eq!(claims.rate(), short);
