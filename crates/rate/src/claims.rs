@@ -1,8 +1,8 @@
 //! The other side of a broker: which transfers of a process towards one cluster it has been told of, and what
 //! the process may send.
 //!
-//! Nobody waits for a grant: until one comes all transfers together have what they begin with, and no more than the least rate when no broker answers. No I/O and no
-//! clock: the moment is an argument.
+//! Nobody waits for a grant: until one comes all transfers together have what they begin with, and no more than the least rate when no broker
+//! answers. No I/O and no clock: the moment is an argument.
 
 use crate::company::{Bounds, Company, Path};
 use crate::demand::Demand;
@@ -553,9 +553,8 @@ impl Claims {
     /// after losses.
     fn is_over_soon(&self) -> bool {
         let excess = 1.0 - self.base.bits_per_second() / self.short.bits_per_second();
-        let ahead = self.claimed * excess.max(0.0);
-        self.queue_at(self.least).is_some_and(|part| ahead <= SOON * part)
-            && self.careful_until.is_none()
+        let most = SOON * self.pause_at(self.least);
+        most > 0.0 && self.claimed * excess.max(0.0) <= most
     }
 
     /// What goes now keeps to this.
@@ -650,4 +649,4 @@ fn ahead(rate: Rate) -> Rate {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

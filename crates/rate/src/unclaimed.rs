@@ -148,20 +148,16 @@ impl Unclaimed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::claims::{CAREFUL, Claims, KNOWN, PAUSE, PROBES, Pace, Start};
+    use crate::claims::tests::{MUCH, start};
+    use crate::claims::{CAREFUL, Claims, KNOWN, PAUSE, PROBES, Pace};
     use crate::company::Path;
     use crate::room::HOLDS;
     use crate::{Grant, Network, NodeId};
 
     const MBIT: f64 = 1e6;
-    const MUCH: f64 = 1e9;
 
     fn mbit(value: f64) -> Rate {
         Rate::from_bits_per_second(value * MBIT).unwrap()
-    }
-
-    fn start(rate: Rate, link: Rate) -> Start {
-        Start { rate, short: rate, link }
     }
 
     /// One that begins with so much, on an interface of 50 and a link of 160 Mbit/s; and somebody to send to.

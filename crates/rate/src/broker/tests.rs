@@ -478,6 +478,12 @@ fn members_learn_how_many_are_to_be_expected() {
     );
 }
 
+/// What is over soon with no more than others, since the link leads to several clusters, or from them; Mbit/s.
+fn begins_with(start: Start) -> f64 {
+    assert_eq!(start.short, start.rate);
+    (start.rate.bits_per_second() / 1e6).round()
+}
+
 #[test]
 fn those_who_send_to_several_clusters_begin_with_what_one_uplink_leaves_them() {
     let mut network = Network::new();
@@ -493,9 +499,7 @@ fn those_who_send_to_several_clusters_begin_with_what_one_uplink_leaves_them() {
         transfers.clone().for_each(|(n, from, to)| broker.begin(n, from, to, now));
         let told = broker.step(now);
         let starts = told.iter().filter_map(|(process, order)| match order {
-            Order::Start { to, start } => {
-                Some((*process, *to, (start.short.bits_per_second() / 1e6).round()))
-            }
+            Order::Start { to, start } => Some((*process, *to, begins_with(*start))),
             _ => None,
         });
         // Told once each, however often it has changed until then.
@@ -572,7 +576,7 @@ fn those_who_gather_into_one_cluster_begin_with_what_its_uplink_leaves_them_all(
     let now = Instant::now();
     let starts = |broker: &mut Broker| {
         told(&broker.step(now), |order| match order {
-            Order::Start { start, .. } => Some((start.short.bits_per_second() / 1e6).round()),
+            Order::Start { start, .. } => Some(begins_with(start)),
             _ => None,
         })
     };

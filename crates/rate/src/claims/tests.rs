@@ -6,14 +6,14 @@ use crate::Network;
 const MBIT: f64 = 1e6;
 const MS: Duration = Duration::from_millis(1);
 /// Bits that are never over soon.
-const MUCH: f64 = 1e9;
+pub(crate) const MUCH: f64 = 1e9;
 
 fn mbit(value: f64) -> Rate {
     Rate::from_bits_per_second(value * MBIT).unwrap()
 }
 
 /// The same for what is over soon.
-fn start(rate: Rate, link: Rate) -> Start {
+pub(crate) fn start(rate: Rate, link: Rate) -> Start {
     Start { rate, short: rate, link }
 }
 
