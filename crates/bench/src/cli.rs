@@ -74,7 +74,7 @@ struct Options {
     json: Option<PathBuf>,
 
     /// Measure only these groups (p2p: inside, latency, cable, fast, slow, overlap, memory; rates: pairs, lone, all, both, row,
-    /// faster, pause, collectives, incast, exactness, churn, leftover, wrong, grants, short, programs, npb, run; relays: latency, throughput, trunks, failover,
+    /// faster, pause, elsewhere, collectives, incast, exactness, churn, leftover, wrong, grants, short, programs, npb, run; relays: latency, throughput, trunks, failover,
     /// tls, scale)
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,

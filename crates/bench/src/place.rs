@@ -270,9 +270,11 @@ impl Lab {
                 launcher_arguments(job.mpi, index, hosts.len()),
                 self.ways_out(index, &cluster.name),
                 job.directory.map_or_else(String::new, |path| format!("directory = {path:?}\n")),
-                self.own_interface(index).map_or_else(String::new, |rate| {
-                    format!("interface_bandwidth = \"{rate} bit/s\"\n")
-                }),
+                self.own_interface(index)
+                    .filter(|_| job.stated.has_interfaces)
+                    .map_or_else(String::new, |rate| {
+                        format!("interface_bandwidth = \"{rate} bit/s\"\n")
+                    }),
             );
             if hosts.len() > 1 {
                 let variables = job.mpi.variables.iter();
@@ -283,7 +285,7 @@ impl Lab {
         for link in &self.spec.links {
             let Some(bandwidth) = link.bandwidth else { continue };
             let bandwidth =
-                job.bandwidth_mbit.map_or(bandwidth, |mbit| u64::from(mbit) * 1_000_000);
+                job.stated.bandwidth_mbit.map_or(bandwidth, |mbit| u64::from(mbit) * 1_000_000);
             let [a, b] = [link.between.0, link.between.1].map(|c| &self.spec.clusters[c].name);
             text += &format!(
                 "[[link]]\nbetween = [\"{a}\", \"{b}\"]\nbandwidth = \"{bandwidth} bit/s\"\n"
@@ -380,14 +382,28 @@ pub struct Job<'a> {
     pub ranks: [u32; 2],
     /// Settings of the library.
     pub settings: &'a [(&'a str, &'a str)],
-    /// What its job file says that the links carry, Mbit/s; none: what they do.
-    pub bandwidth_mbit: Option<u32>,
+    /// What its job file says of the network.
+    pub stated: Stated,
     /// Variables for its ranks.
     pub variables: &'a [(&'a str, String)],
     /// Where its ranks run; none: here.
     pub directory: Option<&'a Path>,
     /// Whether private clusters meet through the relays on their gateways.
     pub relayed: Option<Relayed<'a>>,
+}
+
+/// What a job file says of the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stated {
+    /// What the links carry, Mbit/s, which they need not; none: what they do.
+    pub bandwidth_mbit: Option<u32>,
+    /// Whether it says what the interfaces carry.
+    pub has_interfaces: bool,
+}
+
+impl Stated {
+    /// All, as it is.
+    pub const ALL: Self = Self { bandwidth_mbit: None, has_interfaces: true };
 }
 
 /// How a job's processes use relays.

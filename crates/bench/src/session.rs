@@ -1,7 +1,7 @@
 //! One run: what is asked for, how long it may take, and the labs that are up.
 
 use crate::error::BenchError;
-use crate::place::{Job, Lab, Route};
+use crate::place::{Job, Lab, Route, Stated};
 use crate::process::Said;
 use crate::programs::{Fitness, Mpi, Programs};
 use crate::rates::programs::own::Own;
@@ -239,11 +239,11 @@ impl Session {
         ranks: [u32; 2],
         settings: &[(&str, &str)],
     ) -> Result<Samples, BenchError> {
-        let said = self.launch(route, program, arguments, ranks, Some(settings), None)?;
+        let said = self.job_told(route, program, arguments, ranks, settings, Stated::ALL)?;
         Ok(Samples::parse(&said.out))
     }
 
-    /// The same where the job file says that the links carry so much, Mbit/s, which they need not; all that was said.
+    /// The same where the job file says so much of the network; all that was said.
     ///
     /// # Errors
     /// It fails or is late.
@@ -254,9 +254,9 @@ impl Session {
         arguments: &[String],
         ranks: [u32; 2],
         settings: &[(&str, &str)],
-        bandwidth_mbit: u32,
+        stated: Stated,
     ) -> Result<Said, BenchError> {
-        self.launch(route, program, arguments, ranks, Some(settings), Some(bandwidth_mbit))
+        self.launch(route, program, arguments, ranks, Some((settings, stated)))
     }
 
     /// Runs a program by the vendor alone in the first cluster; its samples.
@@ -270,7 +270,7 @@ impl Session {
         arguments: &[String],
         ranks: u32,
     ) -> Result<Samples, BenchError> {
-        let said = self.launch(route, program, arguments, [ranks, 0], None, None)?;
+        let said = self.launch(route, program, arguments, [ranks, 0], None)?;
         Ok(Samples::parse(&said.out))
     }
 
@@ -297,19 +297,19 @@ impl Session {
         program: &str,
         arguments: &[String],
         ranks: [u32; 2],
-        settings: Option<&[(&str, &str)]>,
-        bandwidth_mbit: Option<u32>,
+        across: Option<(&[(&str, &str)], Stated)>,
     ) -> Result<Said, BenchError> {
         let (mpi, file) = (self.mpi.clone(), self.programs.place("job.toml"));
         let program = self.program(program)?;
+        let (settings, stated) = across.unwrap_or((&[], Stated::ALL));
         let job = Job {
             mpi: &mpi,
             file: &file,
             program: &program,
             arguments,
             ranks,
-            settings: settings.unwrap_or_default(),
-            bandwidth_mbit,
+            settings,
+            stated,
             variables: &[],
             directory: None,
             relayed: None,
@@ -317,7 +317,7 @@ impl Session {
         self.lab(route)?;
         let until = self.until()?;
         let lab = self.lab(route)?;
-        match settings {
+        match across {
             Some(_) => lab.job(&job, until),
             None => lab.alone(&job, until),
         }

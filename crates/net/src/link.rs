@@ -228,10 +228,16 @@ impl Link {
         self.control.as_ref().is_some_and(CongestionControl::is_short)
     }
 
-    /// Whether the kernel lets out so many bytes more as soon as it has them: it was told of no rate, and has none of its own.
-    pub(crate) fn is_untold(&self, bytes: u64) -> bool {
-        let lets_out = |it: &CongestionControl| it.lets_out(&self.carrier.fd, bytes);
-        self.paced_to.is_none() && self.control.as_ref().is_some_and(lets_out)
+    /// Whether the kernel lets out so many bytes more at such a rate as soon as it has them: it was told of none, and has none of its own.
+    pub(crate) fn is_untold(&self, bytes: u64, rate: u64) -> bool {
+        let rate = self.without_headers(rate);
+        let takes = |it: &CongestionControl| it.takes(&self.carrier.fd, bytes, rate);
+        self.paced_to.is_none() && self.control.as_ref().is_some_and(takes)
+    }
+
+    /// Whether the path takes so many bytes more as fast as they are handed over: any window covers it, or the kernel lets them out.
+    pub(crate) fn takes(&self, bytes: u64, rate: u64) -> bool {
+        self.is_short() || self.is_untold(bytes, rate)
     }
 
     /// What opens its window so that it can send so many bytes per second; `None` where it can, or nothing opens it.

@@ -338,7 +338,10 @@ impl State {
                 Left::ForRoom | Left::ForTurn => Interest::ReadWrite,
             });
         };
-        self.claim(cluster, link.peer, link.is_short());
+        let rate = self.paces.rate_to(link.peer).unwrap_or(u64::MAX);
+        // Of short messages the kernel is not asked.
+        let takes = |bytes| if bytes > SMALL { link.takes(bytes, rate) } else { link.is_short() };
+        self.claim(cluster, link.peer, takes);
         loop {
             let now = Instant::now();
             let backlog = self.endpoint.unwritten_bytes(link.peer);
@@ -411,7 +414,7 @@ impl State {
         let node = self.regulation.as_ref().map(|regulation| regulation.node(link.peer));
         let Some(Paced { pacer, claims, .. }) = self.paces.get(cluster) else { return Ok(None) };
         let share = node.map_or(1.0, |node| claims.share(node));
-        let endpoint = &self.endpoint;
+        let (endpoint, rate) = (&self.endpoint, pacer.rate() as u64);
         let (frame, left) = (endpoint.frame_bytes(link.peer), endpoint.left_bytes(link.peer));
         let ask = Ask {
             backlog,
@@ -419,12 +422,12 @@ impl State {
             frame,
             is_young: link.written < YOUNG,
             // Of what goes as it is nobody asks.
-            is_untold: !pacer.need_no_spacing(backlog) && link.is_untold(backlog),
+            is_untold: !pacer.need_no_spacing(backlog) && link.is_untold(backlog, rate),
             share,
         };
         let Turn::Now(most) = pacer.ask(link.peer, ask, now) else { return Ok(None) };
-        // All that there is, on a path which any window covers, and nobody waits: what the window lets out is no matter.
-        let is_free = backlog <= most as u64 && !pacer.has_waiting() && link.is_short();
+        // All that there is, on a path that takes it, and nobody waits: what the window lets out is no matter.
+        let is_free = backlog <= most as u64 && !pacer.has_waiting() && link.takes(backlog, rate);
         let is_bounded = pacer.is_bounded_by_window() && backlog > 0 && !is_free;
         let (most, is_behind) = if is_bounded {
             self.within_window(cluster, link, ask, most, now)?

@@ -272,17 +272,19 @@ impl Regulation {
 }
 
 impl State {
-    /// Something is to go to `peer` of a cluster that is paced, perhaps by a path that any window covers: how fast, and whether the broker is to know.
-    pub(crate) fn claim(&mut self, cluster: u16, peer: ProcId, is_short: bool) {
+    /// Something is to go to `peer` of a cluster that is paced: how fast, and whether the broker is to know. `takes`: whether the path takes so many bytes
+    /// as fast as they are handed over.
+    pub(crate) fn claim(&mut self, cluster: u16, peer: ProcId, takes: impl FnOnce(u64) -> bool) {
         let Some(regulation) = &self.regulation else { return };
         let backlog = self.endpoint.unwritten_bytes(peer);
         let is_claimed = regulation.has_claimed(peer);
         if backlog == 0 {
             return;
         }
-        self.hurry(cluster, backlog, is_short);
+        let is_open = takes(backlog);
+        self.hurry(cluster, backlog, is_open);
         if is_claimed && !self.is_leaving(cluster, peer)
-            || self.is_brief(cluster, (peer, is_short), backlog)
+            || self.is_brief(cluster, (peer, is_open), backlog)
             || self.goes_on(cluster, peer)
         {
             self.grow(cluster, backlog);
@@ -326,10 +328,10 @@ impl State {
     }
 
     /// So many bytes are all that waits for somebody: they may go faster than the rate, little as they are.
-    fn hurry(&mut self, cluster: u16, backlog: u64, is_short: bool) {
+    fn hurry(&mut self, cluster: u16, backlog: u64, is_open: bool) {
         let now = Instant::now();
         if let Some(paced) = self.paces.get(cluster).filter(|paced| paced.claims.may_hurry()) {
-            paced.claims.hurry(wire_bits(backlog), is_short, now);
+            paced.claims.hurry(wire_bits(backlog), is_open, now);
             paced.follow_claims(now);
         }
     }
@@ -345,7 +347,7 @@ impl State {
     }
 
     /// Whether what waits for `peer` is over so soon that nobody has to know.
-    fn is_brief(&mut self, cluster: u16, (peer, is_short): (ProcId, bool), backlog: u64) -> bool {
+    fn is_brief(&mut self, cluster: u16, (peer, is_open): (ProcId, bool), backlog: u64) -> bool {
         let now = Instant::now();
         let is_worth = self.is_worth_a_claim(cluster, backlog);
         let Some(paced) = self.paces.get(cluster) else { return false };
@@ -354,7 +356,7 @@ impl State {
             return !is_held || !self.is_much_waiting(cluster);
         }
         let bits = wire_bits(backlog);
-        paced.pacer.is_alone(peer) && paced.claims.is_brief(bits, is_short, now)
+        paced.pacer.is_alone(peer) && paced.claims.is_brief(bits, is_open, now)
     }
 
     /// Whether all that waits for turns towards a cluster is worth a claim, little as each of its processes is sent.

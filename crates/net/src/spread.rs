@@ -345,7 +345,7 @@ impl State {
     /// The same to a cluster that what goes to is paced: the peer's turn is that of all its connections, which share it and the
     /// rate.
     fn write_paced(&mut self, id: ProcId, cluster: u16) {
-        self.claim(cluster, id, false);
+        self.claim(cluster, id, |_| false);
         loop {
             let links = self.free_links(id);
             let backlog = self.endpoint.unwritten_bytes(id);

@@ -93,10 +93,10 @@ pub struct Claims {
     /// How long a grant takes.
     lag: Duration,
     unclaimed: Unclaimed,
-    /// What is left to each of those that send at the same time, until they are counted again. It counts where the path is short: whether what waited last was to
+    /// What is left to each of those that send at the same time, until they are counted again. It counts where the path is open: whether what waited last was to
     /// go by such a one.
     room: Option<(Rate, Instant)>,
-    is_short: bool,
+    is_open: bool,
     /// What everybody may have was granted not long ago; less was.
     one_of_all_until: Option<Instant>,
     less_until: Option<Instant>,
@@ -195,7 +195,7 @@ impl Claims {
             lag: Duration::ZERO,
             unclaimed: Unclaimed::default(),
             room: None,
-            is_short: false,
+            is_open: false,
             one_of_all_until: None,
             less_until: None,
             debt: 0.0,
@@ -336,17 +336,17 @@ impl Claims {
     }
 
     /// So many bits are to go, which are all that waits. Where nothing is claimed, or all that is hurries, they go as fast as the interface lets
-    /// them, if all that goes so is ahead of the share of each by no more than may pile up after a pause: [`Self::pace`] says so. On a path that not
-    /// any window covers (not `is_short`) less may.
-    pub fn hurry(&mut self, bits: f64, is_short: bool, now: Instant) {
+    /// them, if all that goes so is ahead of the share of each by no more than may pile up after a pause: [`Self::pace`] says so. On a path that
+    /// does not take them as fast as they are handed over, since a window holds them up (not `is_open`), less may.
+    pub fn hurry(&mut self, bits: f64, is_open: bool, now: Instant) {
         // Nobody may look meanwhile.
         self.careful_until.take_if(|until| *until <= now);
         self.less_until.take_if(|until| *until <= now);
         self.room.take_if(|(_, until)| *until <= now);
         self.all_begin_until.take_if(|until| *until <= now);
-        self.is_short = is_short;
+        self.is_open = is_open;
         if self.may_hurry() {
-            self.unclaimed.hurry(bits, self.bounds(is_short), now);
+            self.unclaimed.hurry(bits, self.bounds(is_open), now);
         }
     }
 
@@ -357,7 +357,7 @@ impl Claims {
         }
         // What goes at the rate of its claim is ahead of nothing.
         if self.may_hurry() {
-            self.unclaimed.went(bits, self.bounds(self.is_short), now);
+            self.unclaimed.went(bits, self.bounds(self.is_open), now);
         }
     }
 
@@ -372,13 +372,13 @@ impl Claims {
         self.path.is_some_and(|path| path.interface < path.link) && self.held.is_none()
     }
 
-    fn bounds(&self, is_short: bool) -> unclaimed::Bounds {
+    fn bounds(&self, is_open: bool) -> unclaimed::Bounds {
         // However few are granted something at the moment: those who go unclaimed are not known, but for how many they were in a roll-call.
-        let room = self.room.filter(|_| is_short && self.is_free()).map(|(rate, _)| rate);
+        let room = self.room.filter(|_| is_open && self.is_free()).map(|(rate, _)| rate);
         let share = room.map_or(self.least, |rate| rate.max(self.least));
         let allowance = self.pause_at(self.rate().min(ahead(share)));
         let (share, least) = (share.min(self.rate()), self.least.min(self.rate()));
-        let is_long_too = is_short && self.is_free();
+        let is_long_too = is_open && self.is_free();
         let has_room = room.is_some();
         unclaimed::Bounds {
             least,
@@ -404,9 +404,9 @@ impl Claims {
     /// even at the rate that is everybody's; and the broker has said not long ago that nobody has more than that for long, who would have to
     /// give way, or for how many there is room.
     #[must_use]
-    pub fn is_brief(&self, bits: f64, is_short: bool, now: Instant) -> bool {
+    pub fn is_brief(&self, bits: f64, is_open: bool, now: Instant) -> bool {
         let is_free = self.may_hurry() && !self.has_some();
-        is_free && self.unclaimed.is_brief(bits, self.bounds(is_short), self.gains_little(now), now)
+        is_free && self.unclaimed.is_brief(bits, self.bounds(is_open), self.gains_little(now), now)
     }
 
     /// Whether who begins now may have little more than what everybody may, by the interface, and was granted no more not long ago: all send at the

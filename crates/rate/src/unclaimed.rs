@@ -11,7 +11,7 @@ use crate::{Rate, claims};
 /// What leaves sooner at the rate that is everybody's is over before a grant could speak of more: so long is young who begins.
 const BRIEF: Duration = crate::broker::YOUNG;
 
-/// No more hurries at once, or goes unclaimed, where any window covers the path and the senders are not known: in so long nobody gains much by a grant
+/// No more hurries at once, or goes unclaimed, where no window holds it up and the senders are not known: in so long nobody gains much by a grant
 /// who hurries, or may have little more at best.
 const LONGEST: Duration = BRIEF.saturating_mul(4);
 
@@ -253,11 +253,11 @@ mod tests {
         let of_all = AHEAD_MOST * PAUSE * 25.0 / 160.0 / (1.0 - 20.0 / 50.0);
         let of_few = AHEAD_MOST * PAUSE * 50.0 / 160.0 / (1.0 - 40.0 / 50.0);
         let longest = 20.0 * MBIT * LONGEST.as_secs_f64();
-        let most = |claims: &Claims, is_short: bool, now: Instant| {
+        let most = |claims: &Claims, is_open: bool, now: Instant| {
             let is_brief = |bits: &f64| {
                 let mut claims = claims.clone();
-                claims.hurry(*bits, is_short, now);
-                claims.is_brief(*bits, is_short, now)
+                claims.hurry(*bits, is_open, now);
+                claims.is_brief(*bits, is_open, now)
             };
             [of_all, longest.min(of_few)].into_iter().filter(is_brief).count()
         };
@@ -330,12 +330,12 @@ mod tests {
         let brief = 40.0 * MBIT * BRIEF.as_secs_f64();
         let (mut claims, node, now) = quiet(40.0);
         assert!(is_brief(&claims, 1.01 * brief, now));
-        let is_brief = |claims: &mut Claims, bits, is_short| {
-            claims.hurry(bits, is_short, now);
-            claims.is_brief(bits, is_short, now)
+        let is_brief = |claims: &mut Claims, bits, is_open| {
+            claims.hurry(bits, is_open, now);
+            claims.is_brief(bits, is_open, now)
         };
-        let cases = |claims: &mut Claims, is_short| {
-            [is_brief(claims, brief, is_short), is_brief(claims, 1.01 * brief, is_short)]
+        let cases = |claims: &mut Claims, is_open| {
+            [is_brief(claims, brief, is_open), is_brief(claims, 1.01 * brief, is_open)]
         };
         assert_eq!(cases(&mut claims, false), [true, false]);
         claims.enter(&[(node, 0)], true);

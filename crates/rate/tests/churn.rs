@@ -11,9 +11,11 @@ use std::time::{Duration, Instant};
 
 /// Bits, of each transfer: it is not over soon.
 const MUCH: f64 = 1e9;
-/// Between processes and their broker, and between a broker's steps, µs.
+/// Between processes and their broker, µs.
 const LOCAL_US: u64 = 100;
-const STEP_US: u64 = 200;
+/// Between a broker's steps, µs, as brokers of jobs have it (`STEP` in `net/regulation.rs`); and where an allocation takes most of a millisecond.
+const STEP_US: u64 = 1_000;
+const LARGE_STEP_US: u64 = 4_000;
 /// Between brokers at most, µs.
 const WIDE_US: u64 = 10_000;
 /// Between two looks of a process at what it has sent, µs.
@@ -95,6 +97,8 @@ struct World {
     ids: Vec<ClusterId>,
     nodes: Vec<NodeId>,
     brokers: Vec<Broker>,
+    /// Between two steps of each, µs.
+    step_us: u64,
     /// Such a part of what is shared brokers may not grant.
     withheld: f64,
     active: BTreeSet<(Process, NodeId)>,
@@ -154,7 +158,7 @@ impl World {
         let nodes = ids.iter().map(add).collect::<Vec<Vec<_>>>().concat();
         let links =
             links_among(&mut dice, &ids, if seed.is_multiple_of(2) { 10_000 } else { 200_000 });
-        Self::over(dice, network, nodes, links)
+        Self { step_us: LARGE_STEP_US, ..Self::over(dice, network, nodes, links) }
     }
 
     fn over(dice: Dice, mut network: Network, nodes: Vec<NodeId>, links: Vec<Link>) -> Self {
@@ -176,6 +180,7 @@ impl World {
             ids,
             nodes,
             brokers,
+            step_us: STEP_US,
             withheld: 0.0,
             active: BTreeSet::new(),
             claims: BTreeMap::new(),
@@ -389,7 +394,7 @@ impl World {
         };
         let now = self.epoch + Duration::from_micros(self.now);
         if self.brokers[broker].wants_step(now) {
-            self.step_at(broker, self.now + STEP_US);
+            self.step_at(broker, self.now + self.step_us);
         }
     }
 
@@ -398,7 +403,7 @@ impl World {
         let orders = self.brokers[broker].step(now);
         if let Some(due) = self.brokers[broker].due() {
             let after = due.duration_since(self.epoch).as_micros() as u64 + 1;
-            self.step_at(broker, after.max(self.now + STEP_US));
+            self.step_at(broker, after.max(self.now + self.step_us));
         }
         for (process, order) in orders {
             if self.is_news(process, order) {
@@ -593,7 +598,7 @@ fn what_some_do_not_use_others_get_and_all_is_given_back() {
                 let rate = Rate::UNBOUNDED;
                 world.at(world.now + LOCAL_US, Event::Wants { process, to, rate });
             }
-            world.run_until(world.now + 2 * LOCAL_US + 2 * STEP_US + WIDE_US + 1);
+            world.run_until(world.now + 2 * LOCAL_US + 2 * world.step_us + WIDE_US + 1);
             world.check_limits(seed, &BTreeMap::new(), false);
             world.run_until(world.now + 10_000_000);
             world.check(seed);

@@ -2,7 +2,9 @@
 
 use super::conditions::Conditions;
 use super::mode::{ALL_MODES, Mode, OFF_AND_AUTO};
-use super::patterns::{ALL, Beside, Burst, FEWER, PAIRS, RESTED_LONE, RESTED_PAIRS};
+use super::patterns::{
+    ALL, ALL_BY_TWO, Beside, Burst, FEWER, PAIRS, PAIRS_BY_TWO, RESTED_LONE, RESTED_PAIRS,
+};
 use super::picture::Scene;
 use super::sites::{DEEPER, FASTER, FEW, SITE};
 use crate::error::BenchError;
@@ -66,6 +68,19 @@ pub(super) fn measure_rested(session: &mut Session) -> Result<Vec<Figure>, Bench
     for burst in &[RESTED_PAIRS, RESTED_LONE] {
         for delay_ms in session.delays(&[10], &[10]) {
             figures.extend(compare(session, burst, Site { delay_ms, ..SITE }, &modes));
+        }
+    }
+    Ok(figures)
+}
+
+/// Bursts as they are elsewhere: on kernels that do not let us have BBR, where the job file does not say what interfaces carry, and where nodes
+/// have several ranks.
+pub(super) fn measure_elsewhere(session: &mut Session) -> Result<Vec<Figure>, BenchError> {
+    let others = [Mode::Off, Mode::Auto, Mode::WithoutBbr, Mode::WithoutInterfaces];
+    let mut figures = Vec::new();
+    for burst in &[PAIRS, ALL, PAIRS_BY_TWO, ALL_BY_TWO] {
+        for delay_ms in session.delays(&[10], &[0, 10]) {
+            figures.extend(compare(session, burst, Site { delay_ms, ..SITE }, &others));
         }
     }
     Ok(figures)
@@ -164,7 +179,7 @@ impl Outcome {
     pub(super) fn network(&self, burst: &Burst, conditions: &Conditions, mode: Mode) -> Network {
         Network {
             utilisation: Some(median(&self.utilisation)),
-            connections: Some(burst.peers.into()),
+            connections: Some((burst.ranks_per_node * burst.peers).into()),
             ..conditions.network(mode, self.bursts, self.counters)
         }
     }
@@ -187,7 +202,12 @@ fn run(
     let settings: Vec<_> = settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
     let samples = match mode {
         Mode::Vendor => session.flat(route, "burst", &arguments)?,
-        _ => session.job_with(route, "burst", &arguments, [site.nodes; 2], &settings)?,
+        _ => {
+            let ranks = [site.nodes * burst.ranks_per_node; 2];
+            let stated = mode.stated();
+            let said = session.job_told(route, "burst", &arguments, ranks, &settings, stated)?;
+            Samples::parse(&said.out)
+        }
     };
     let pictures = session.wishes.pictures.clone();
     let lab = session.lab(route)?;

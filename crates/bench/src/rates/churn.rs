@@ -22,6 +22,9 @@ const FRAME: u64 = MTU + 14;
 /// What ours may take, ms.
 const WITHIN_MS: f64 = 5.0;
 
+/// The others do not end all at once: before the last of them has, the lone sender may have more, ms.
+const ENDING_MS: f64 = 5.0;
+
 /// A rate is that of so many frames: less says nothing of it.
 const FRAMES: usize = 8;
 /// It is reached when it is this near.
@@ -68,21 +71,29 @@ pub(super) fn measure(session: &mut Session) -> Result<Vec<Figure>, BenchError> 
         for delay_ms in session.delays(&[10], &[0, 10]) {
             let name = format!("{}, {delay_ms} ms", visit.name);
             let seen = session.part(&name, |session| run(session, visit, delay_ms));
-            let Some((gave_way, had_all, network)) = seen else { continue };
-            let [median, worst] = of(&format!("{name}: gives way"), &gave_way);
+            let Some((seen, network)) = seen else { continue };
+            let [median, worst] = of(&format!("{name}: gives way"), &seen.gave_way);
             figures.extend([median.with_network(network), worst]);
-            figures.extend(of(&format!("{name}: has all again"), &had_all));
+            figures.extend(of(&format!("{name}: has all again"), &seen.had_all));
+            figures.extend(rates(&name, visit, &seen));
         }
     }
     Ok(figures)
 }
 
-/// How long each took, ms, and what the network did.
-fn run(
-    session: &mut Session,
-    visit: &Visit,
-    delay_ms: u32,
-) -> Result<(Vec<f64>, Vec<f64>, Network), BenchError> {
+/// What was seen of the lone sender, visit by visit.
+#[derive(Debug, Default)]
+struct Seen {
+    /// How long it took to give way, and to have all again after it, ms.
+    gave_way: Vec<f64>,
+    had_all: Vec<f64>,
+    /// Its mean rate from then on, Mbit/s: while the others send, and between two visits.
+    shared_mbit: Vec<f64>,
+    alone_mbit: Vec<f64>,
+}
+
+/// What was seen of it, and what the network did.
+fn run(session: &mut Session, visit: &Visit, delay_ms: u32) -> Result<(Seen, Network), BenchError> {
     let interface_mbit = visit.interface_mbit;
     let nodes = visit.others + 1;
     let site = Site { nodes, delay_ms, interface_mbit, records_frames: true, ..SITE };
@@ -100,20 +111,14 @@ fn run(
         session.job_with(route, "churn", &arguments, [nodes; 2], &settings)
     })?;
     let frames = session.lab(route)?.frames("a")?;
-    let (gave_way, had_all) = times(&frames, visit, count, delay_ms)?;
-    Ok((gave_way, had_all, network))
+    Ok((seen(&frames, visit, count, delay_ms)?, network))
 }
 
-/// How long the lone sender took to give way at each visit, and to have all again after it, ms.
+/// What these frames tell of the lone sender.
 ///
 /// # Errors
 /// Too few visits were seen, or too few frames of the lone sender after one of them to tell: that one may have been the worst.
-fn times(
-    frames: &[Arrival],
-    visit: &Visit,
-    count: u32,
-    delay_ms: u32,
-) -> Result<(Vec<f64>, Vec<f64>), BenchError> {
+fn seen(frames: &[Arrival], visit: &Visit, count: u32, delay_ms: u32) -> Result<Seen, BenchError> {
     // In the first connections are made, and in a few more the broker learns how many they are.
     let spans: Vec<_> = visits(frames, delay_ms).into_iter().skip(5).collect();
     if spans.len() < count as usize / 2 {
@@ -122,11 +127,20 @@ fn times(
     }
     let lone: Vec<_> = stamps(frames, FRAME).collect();
     let (share, all) = (visit.share_mbit() / NEAR, NEAR * visit.whole_mbit());
+    let between: Vec<_> = spans.windows(2).map(|pair| (pair[0].1, pair[1].0)).collect();
     let gave_way = spans.iter().map(|&span| reached(&lone, span, |mbit| mbit <= share));
-    let between = spans.windows(2).map(|pair| (pair[0].1, pair[1].0));
-    let had_all = between.map(|span| reached(&lone, span, |mbit| mbit >= all));
-    let gave_way: Option<Vec<_>> = gave_way.collect();
-    gave_way.zip(had_all.collect()).ok_or_else(|| {
+    let had_all = between.iter().map(|&span| reached(&lone, span, |mbit| mbit >= all));
+    let shared =
+        spans.iter().map(|&(begin, end)| mean(&lone, (begin, end.saturating_sub(ns(ENDING_MS)))));
+    let alone = between.iter().map(|&span| mean(&lone, span));
+    let seen = || {
+        let (gave_way, had_all) =
+            (gave_way.collect::<Option<_>>()?, had_all.collect::<Option<_>>()?);
+        let (shared_mbit, alone_mbit) =
+            (shared.collect::<Option<_>>()?, alone.collect::<Option<_>>()?);
+        Some(Seen { gave_way, had_all, shared_mbit, alone_mbit })
+    };
+    seen().ok_or_else(|| {
         BenchError::Output(format!(
             "after a visit had begun or ended fewer than {} frames of {FRAME} bytes came from the lone sender: it has \
              stalled, or its frames have another size (its interface's MTU is set to {MTU})",
@@ -163,13 +177,47 @@ fn reached(
     let from = stamps.partition_point(|stamp| *stamp < begin);
     let within = stamps.get(from..)?;
     within.get(FRAMES)?;
-    let rate = |window: &[u64]| {
-        let bits = (FRAMES as u64 * (FRAME + WIRE_OVERHEAD) * 8) as f64;
-        bits / (window[FRAMES].saturating_sub(window[0]).max(1) as f64 / 1e3)
-    };
     let found = within.windows(FRAMES + 1).take_while(|window| window[0] <= end);
-    let at = found.filter(|window| is_there(rate(window))).map(|window| window[0]).next();
+    let at =
+        found.filter(|window| rate(window).is_some_and(&is_there)).map(|window| window[0]).next();
     Some(at.unwrap_or(end).saturating_sub(begin) as f64 / 1e6)
+}
+
+/// Of frames that came then, Mbit/s: from the first to the last.
+fn rate(stamps: &[u64]) -> Option<f64> {
+    let (first, last) = (stamps.first()?, stamps.last()?);
+    let bits = ((stamps.len() as u64 - 1) * (FRAME + WIRE_OVERHEAD) * 8) as f64;
+    Some(bits / (last.saturating_sub(*first).max(1) as f64 / 1e3))
+}
+
+/// The mean rate of a sender with these frames in a span, but for the time in which it may still have another. `None` if it sent too little to tell.
+fn mean(stamps: &[u64], (begin, end): (u64, u64)) -> Option<f64> {
+    let at = |moment| stamps.partition_point(|stamp| *stamp < moment);
+    let within = stamps.get(at(begin + ns(WITHIN_MS))..at(end))?;
+    within.get(FRAMES)?;
+    rate(within)
+}
+
+fn ns(milliseconds: f64) -> u64 {
+    (milliseconds * 1e6) as u64
+}
+
+/// What the lone sender has from then on: by its share while others send, and by all between two visits; the median, and the worst.
+fn rates(name: &str, visit: &Visit, seen: &Seen) -> [Figure; 4] {
+    let figure = |what: &str, samples: &[f64], (whom, due): (&str, f64), bound| {
+        Figure::new(format!("{name}: {what}"), "Mbit/s", samples, whom, &[due], bound)
+    };
+    let share = ("its share", visit.share_mbit());
+    let all = ("all", visit.whole_mbit());
+    let most: Vec<f64> = seen.shared_mbit.iter().copied().reduce(f64::max).into_iter().collect();
+    let least: Vec<f64> = seen.alone_mbit.iter().copied().reduce(f64::min).into_iter().collect();
+    let (at_most, at_least) = (Bound::RatioAtMost(1.0 / NEAR), Bound::RatioAtLeast(NEAR));
+    [
+        figure("from then on", &seen.shared_mbit, share, at_most),
+        figure("from then on, the most", &most, share, at_most),
+        figure("alone again, from then on", &seen.alone_mbit, all, at_least),
+        figure("alone again, from then on, the least", &least, all, at_least),
+    ]
 }
 
 /// The median, and the worst.
@@ -214,19 +262,23 @@ mod tests {
     }
 
     /// 16 visits, and a lone sender with frames of a size until a moment, ms.
-    fn visited(bytes: u64, until: f64) -> Result<(Vec<f64>, Vec<f64>), BenchError> {
+    fn visited(bytes: u64, until: f64) -> Result<Seen, BenchError> {
         let others = (1..=16).map(|k| 250.0 * f64::from(k));
         let mut frames: Vec<_> =
             others.flat_map(|at| stream(MTU_FRAME, 20.0, at, at + 60.0)).collect();
         frames.extend(stream(bytes, 50.0, 0.0, until));
         frames.sort_by_key(|frame| frame.stamp);
-        times(&frames, &VISITS[0], 16, 10)
+        seen(&frames, &VISITS[0], 16, 10)
     }
 
     #[test]
     fn every_visit_has_its_time_or_nothing_is_told() {
-        let (gave_way, had_all) = visited(FRAME, 4250.0).unwrap();
-        assert_eq!((gave_way.len(), had_all.len()), (11, 10));
+        let seen = visited(FRAME, 4250.0).unwrap();
+        let counts = [&seen.gave_way, &seen.had_all, &seen.shared_mbit, &seen.alone_mbit];
+        assert_eq!(counts.map(Vec::len), [11, 10, 11, 10]);
+        // It never gave way.
+        let met = rates("it", &VISITS[0], &seen).map(|figure| figure.met);
+        assert_eq!(met, [Some(false), Some(false), Some(true), Some(true)]);
         let text = visited(FRAME + 40, 4250.0).unwrap_err().to_string();
         assert!(text.contains("1414 bytes"), "{text}");
         // One that has stalled for good is not left out.
@@ -243,5 +295,10 @@ mod tests {
         let never = reached(&stamps, (160_000_000, 200_000_000), |mbit| mbit >= 99.0);
         assert_eq!(never, Some(40.0));
         assert_eq!(reached(&stamps, (299_900_000, 400_000_000), |_| true), None);
+        // What it had before it had given way does not count.
+        let shared = mean(&stamps, (100_000_000, 160_000_000)).unwrap();
+        let alone = mean(&stamps, (160_000_000, 300_000_000)).unwrap();
+        assert!((shared - 20.0).abs() < 0.1 && (alone - 50.0).abs() < 0.1, "{shared} {alone}");
+        assert_eq!(mean(&stamps, (100_000_000, 106_000_000)), None);
     }
 }

@@ -20,7 +20,7 @@ mod wrong;
 use crate::group::{Group, When};
 
 /// All groups, in the order in which they are run.
-pub const GROUPS: [Group; 18] = [
+pub const GROUPS: [Group; 19] = [
     Group {
         name: "pairs",
         about: "8 pairs, 256 KiB at once",
@@ -68,6 +68,12 @@ pub const GROUPS: [Group; 18] = [
         about: "8 pairs and one of them alone, 1 s apart: longer than TCP remembers its window",
         when: When::Whole,
         measure: burst::measure_rested,
+    },
+    Group {
+        name: "elsewhere",
+        about: "bursts without bbr, where interfaces are not said, and with two ranks a node",
+        when: When::Whole,
+        measure: burst::measure_elsewhere,
     },
     Group {
         name: "collectives",

@@ -1,6 +1,6 @@
 //! What holds the senders back.
 
-use crate::place::Site;
+use crate::place::{Site, Stated};
 
 /// The congestion control of paced connections, and what stands for the system's at all times.
 pub(super) const CONGESTION: &str = "GRIDMPI_CONGESTION";
@@ -25,6 +25,8 @@ pub(super) enum Mode {
     Auto,
     /// The same as on a kernel that does not let us have BBR.
     WithoutBbr,
+    /// The same where the job file does not say what interfaces carry.
+    WithoutInterfaces,
 }
 
 pub(super) const ALL_MODES: [Mode; 5] =
@@ -53,6 +55,7 @@ impl Mode {
             Self::Swept(_, name) => name,
             Self::Auto => "auto",
             Self::WithoutBbr => "auto, without bbr",
+            Self::WithoutInterfaces => "auto, interfaces not said",
         }
     }
 
@@ -69,6 +72,11 @@ impl Mode {
         }
     }
 
+    /// What the job file says of the network.
+    pub(super) fn stated(self) -> Stated {
+        Stated { has_interfaces: self != Self::WithoutInterfaces, ..Stated::ALL }
+    }
+
     /// What the library is told.
     pub(super) fn settings(self, site: &Site) -> Vec<(&'static str, String)> {
         let pacing = |how: &str| ("GRIDMPI_PACING", how.to_owned());
@@ -81,7 +89,7 @@ impl Mode {
             Self::Swept(thousandths, _) => {
                 vec![pacing("static"), ("GRIDMPI_MATB", share(thousandths))]
             }
-            Self::Auto => vec![pacing("auto")],
+            Self::Auto | Self::WithoutInterfaces => vec![pacing("auto")],
             Self::WithoutBbr => vec![pacing("auto"), (CONGESTION, SYSTEM.to_owned())],
         }
     }

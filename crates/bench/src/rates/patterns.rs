@@ -23,7 +23,9 @@ pub(super) struct Burst {
     pub(super) name: &'static str,
     /// Each message.
     pub(super) bytes: u32,
-    /// To how many each node sends.
+    /// How many ranks each node has.
+    pub(super) ranks_per_node: u32,
+    /// To how many each rank sends.
     pub(super) peers: u32,
     /// How many nodes send; `None`: all.
     pub(super) senders: Option<u32>,
@@ -43,6 +45,7 @@ pub(super) const PAIRS: Burst = Burst {
     pattern: "pairs",
     name: "8 pairs, 256 KiB each",
     bytes: 256 << 10,
+    ranks_per_node: 1,
     peers: 1,
     senders: None,
     receivers: None,
@@ -54,6 +57,20 @@ pub(super) const PAIRS: Burst = Burst {
 };
 pub(super) const ALL: Burst =
     Burst { pattern: "all", name: "8 to 8, 32 KiB each", bytes: 32 << 10, peers: 8, ..PAIRS };
+/// The same bytes from each node, by two ranks of it.
+pub(super) const PAIRS_BY_TWO: Burst = Burst {
+    name: "16 pairs, two ranks a node, 128 KiB each",
+    bytes: 128 << 10,
+    ranks_per_node: 2,
+    ..PAIRS
+};
+pub(super) const ALL_BY_TWO: Burst = Burst {
+    name: "16 to 16, two ranks a node, 8 KiB each",
+    bytes: 8 << 10,
+    ranks_per_node: 2,
+    peers: 16,
+    ..ALL
+};
 /// Between half as many nodes.
 pub(super) const FEWER: Burst = Burst { name: "4 to 4, 32 KiB each", peers: 4, ..ALL };
 /// Each message is over before a grant can come.
@@ -110,7 +127,8 @@ impl Burst {
 
     /// Bytes by bandwidth, and the delay, of each call.
     pub(super) fn least_ms(&self, site: &Site) -> f64 {
-        let node_bits = f64::from(self.bytes) * f64::from(self.peers) * 8.0 / PAYLOAD;
+        let messages = f64::from(self.ranks_per_node * self.peers);
+        let node_bits = f64::from(self.bytes) * messages * 8.0 / PAYLOAD;
         let acknowledged = if self.is_both_ways { 1.0 + ACKNOWLEDGEMENT } else { 1.0 };
         let all_bits = node_bits * f64::from(self.senders.unwrap_or(site.nodes)) * acknowledged;
         let by_link = all_bits / (f64::from(site.link_mbit) * 1e3);
@@ -135,6 +153,7 @@ mod tests {
         assert!((least(&PAIRS) - 121.4).abs() < 0.1, "{}", least(&PAIRS));
         assert!((least(&LONE) - 188.2).abs() < 0.1, "{}", least(&LONE));
         assert!((least(&ALL) - 121.4).abs() < 0.1);
+        assert_eq!([&PAIRS_BY_TWO, &ALL_BY_TWO].map(least), [&PAIRS, &ALL].map(least));
         assert_eq!([&RESTED_PAIRS, &RESTED_LONE].map(least), [&PAIRS, &LONE].map(least));
         assert!((least(&SHORT) - 19.2).abs() < 0.1, "{}", least(&SHORT));
         let few = Site { delay_ms: 0, ..FEW };

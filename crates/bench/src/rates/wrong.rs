@@ -9,7 +9,7 @@ use super::sites::SITE;
 use crate::error::BenchError;
 use crate::figure::{Bound, Figure};
 use crate::network::Network;
-use crate::place::{Route, Site};
+use crate::place::{Route, Site, Stated};
 use crate::samples::Samples;
 use crate::session::Session;
 use gridmpi_report::terminal::tell;
@@ -60,9 +60,10 @@ fn run(session: &mut Session, site: &Site, said_mbit: u32) -> Result<Outcome, Be
     let settings = mode.settings(site);
     let settings: Vec<_> = settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
     let (route, ranks) = (Route::Site(*site), [site.nodes; 2]);
+    let stated = Stated { bandwidth_mbit: Some(said_mbit), ..Stated::ALL };
     let (said, network) =
         observed(session, site, mode, (BURST.sending(), site.nodes), |session| {
-            session.job_told(route, "burst", &arguments(&BURST, COUNT), ranks, &settings, said_mbit)
+            session.job_told(route, "burst", &arguments(&BURST, COUNT), ranks, &settings, stated)
         })?;
     let milliseconds = Samples::parse(&said.out).scaled("seconds", 1e3)?;
     Ok(Outcome {

@@ -3,7 +3,7 @@
 use super::servers::{Keys, Server, Started, Trunk};
 use crate::error::BenchError;
 use crate::figure::{Bound, Figure};
-use crate::place::{Gateways, Job, Lab, RELAY_PORT, Relayed, Route};
+use crate::place::{Gateways, Job, Lab, RELAY_PORT, Relayed, Route, Stated};
 use crate::process::Running;
 use crate::samples::{Samples, median};
 use crate::session::Session;
@@ -210,7 +210,7 @@ fn series(
         arguments: &arguments,
         ranks: [1; 2],
         settings: &[],
-        bandwidth_mbit: None,
+        stated: Stated::ALL,
         variables: &[],
         directory: None,
         relayed: Some(Relayed { token: &token }),

@@ -4,7 +4,7 @@ use super::across::Pattern;
 use super::servers::{Keys, Server, Trunk, wait_for_trunks};
 use crate::error::BenchError;
 use crate::figure::{Bound, Figure};
-use crate::place::{Gateways, Job, RELAY_PORT, Relayed, Route};
+use crate::place::{Gateways, Job, RELAY_PORT, Relayed, Route, Stated};
 use crate::samples::Samples;
 use crate::session::Session;
 
@@ -129,7 +129,7 @@ fn speeds_with(
             arguments: &arguments,
             ranks: [pattern.ranks; 2],
             settings: &[],
-            bandwidth_mbit: None,
+            stated: Stated::ALL,
             variables: &[],
             directory: None,
             relayed: Some(Relayed { token: &token }),

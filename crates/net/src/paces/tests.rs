@@ -144,7 +144,7 @@ fn a_rate_that_is_put_counts_for_what_the_kernel_has_already() {
 fn a_claim_leaves_before_what_it_is_for() {
     let (mut state, _ends, peers) = with_broker();
     let before = peers.map(|peer| written(&mut state, peer));
-    state.claim(1, peers[1], true);
+    state.claim(1, peers[1], |_| true);
     let after = peers.map(|peer| written(&mut state, peer));
     assert!(after[0] > before[0] && after[1] == before[1], "{before:?} {after:?}");
 }
@@ -177,7 +177,7 @@ fn what_follows_while_the_last_leaves_is_claimed_anew_unless_that_is_young() {
         }
         state.end_when_gone(1, far);
         let before = written(&mut state, broker);
-        state.claim(1, far, true);
+        state.claim(1, far, |_| true);
         assert!(state.has_claimed(far) && !state.is_leaving(1, far));
         written(&mut state, broker) > before
     };
@@ -190,7 +190,7 @@ fn what_follows_while_the_last_leaves_is_claimed_anew_unless_that_is_young() {
 #[test]
 fn what_the_window_has_held_back_leaves_at_a_lower_rate_too() {
     let (mut state, _ends, [_, far]) = with_broker();
-    state.claim(1, far, true);
+    state.claim(1, far, |_| true);
     let paced = state.paces.get(1).unwrap();
     let mut now = Instant::now();
     let mut grant = |paced: &mut Paced, rate| {

@@ -3,7 +3,7 @@
 use crate::error::BenchError;
 use crate::figure::{Bound, Cell, Figure};
 use crate::network::Network;
-use crate::place::{Job, Route, Site};
+use crate::place::{Job, Route, Site, Stated};
 use crate::programs::Mpi;
 use crate::rates::conditions::Conditions;
 use crate::rates::mode::{ALL_MODES, Mode};
@@ -231,7 +231,7 @@ fn run(
         arguments: trial.arguments,
         ranks: trial.ranks,
         settings: &settings,
-        bandwidth_mbit: None,
+        stated: Stated::ALL,
         variables: trial.variables,
         directory: trial.directory,
         relayed: None,
