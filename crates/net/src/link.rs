@@ -15,6 +15,7 @@ use crate::LinkError;
 use crate::carrier::Carrier;
 use crate::opening::{Opening, Words};
 use crate::options::{Carried, CongestionControl, Work, set_pacing_rate};
+use crate::pace::SMALL;
 use crate::poller::Interest;
 use crate::pulse::Pulse;
 use crate::spread::Speed;
@@ -196,6 +197,7 @@ impl Link {
 
     /// More is to be sent than goes at once.
     pub(crate) fn work(&mut self, work: Work) {
+        let work = Work { rate: self.without_headers(work.rate), ..work };
         if let Some(control) = &mut self.control {
             control.work(&self.carrier.fd, work);
         }
@@ -235,9 +237,14 @@ impl Link {
         self.paced_to.is_none() && self.control.as_ref().is_some_and(takes)
     }
 
-    /// Whether the path takes so many bytes more as fast as they are handed over: any window covers it, or the kernel lets them out.
+    /// Whether the path takes so many bytes more at such a rate as they are handed over: any window covers it, or the kernel lets them out. Of short
+    /// messages the kernel is not asked.
     pub(crate) fn takes(&self, bytes: u64, rate: u64) -> bool {
-        self.is_short() || self.is_untold(bytes, rate)
+        let is_free = || self.control.as_ref().is_some_and(CongestionControl::is_free);
+        match bytes {
+            ..=SMALL => self.is_short() || self.paced_to.is_none() && is_free(),
+            _ => self.is_short() || self.is_untold(bytes, rate),
+        }
     }
 
     /// What opens its window so that it can send so many bytes per second; `None` where it can, or nothing opens it.

@@ -139,8 +139,12 @@ impl CongestionControl {
         matches!(self.state, Control::Own { is_short: true, .. })
     }
 
-    /// Whether the kernel spaces nothing out by itself, and lets out so many bytes as fast as this rate takes (bytes per second), or within a
-    /// round trip.
+    /// Whether the kernel spaces nothing out by itself, or the path is short.
+    pub(crate) fn is_free(&self) -> bool {
+        self.is_short() || self.state == Control::Fresh
+    }
+
+    /// The same, and it lets out so many bytes at once, or at this rate (bytes per second).
     pub(crate) fn takes(&self, fd: &OwnedFd, bytes: u64, rate: u64) -> bool {
         let flows = || TcpInfo::of(fd).is_ok_and(|info| flows(&info, rate, bytes));
         self.is_short() || self.state == Control::Fresh && flows()
@@ -411,12 +415,19 @@ fn covers(info: &TcpInfo, rate: u64, turn: usize) -> bool {
     window >= spare * on_the_way.min(turn as f64)
 }
 
-/// Whether a window, as it opens by itself, does not hold up so many bytes at this rate for longer than a round trip: there is no need of an opener,
-/// which has a timer for each packet.
+/// Whether a window needs no opener, which has a timer for each packet: it lets out so many bytes at once, or covers the path at this rate a round trip
+/// later, as it opens by itself.
 fn flows(info: &TcpInfo, rate: u64, bytes: u64) -> bool {
-    let on_the_way = rate as f64 * f64::from(info.rtt) / 1e6;
-    let window = GROWTH * f64::from(info.snd_cwnd) * f64::from(info.snd_mss);
-    window - f64::from(info.notsent_bytes) >= (SPARE_ALONE * on_the_way).min(bytes as f64)
+    let segments = |count: u32| f64::from(count) * f64::from(info.snd_mss);
+    let growth = if info.snd_cwnd < info.snd_ssthresh { GROWTH } else { 1.0 };
+    let kept = f64::from(info.notsent_bytes);
+    let room = segments(info.snd_cwnd.saturating_sub(in_flight(info)));
+    bytes as f64 <= room - kept || on_the_way(info, rate) <= growth * segments(info.snd_cwnd) - kept
+}
+
+/// What is on the way at a rate while nothing waits there, bytes.
+fn on_the_way(info: &TcpInfo, rate: u64) -> f64 {
+    rate as f64 * f64::from(info.min_rtt) / 1e6
 }
 
 /// Whether an opener takes less than the rate for what the path carries: others of whom nobody here knows had their part of an interface while it
@@ -428,15 +439,13 @@ fn has_settled_below(info: &TcpInfo, rate: u64) -> bool {
 /// Whether the path is so short that the window which every connection begins with covers it. An opener would take the share that it
 /// gets of an interface beside others for the path's bandwidth, and a queue there for more than it may have on the way.
 fn is_short(info: &TcpInfo, rate: u64) -> bool {
-    let on_the_way = rate as f64 * f64::from(info.min_rtt) / 1e6;
-    SPARE * on_the_way <= BEGINNING * f64::from(info.snd_mss)
+    SPARE * on_the_way(info, rate) <= BEGINNING * f64::from(info.snd_mss)
 }
 
 /// Whether the window that every connection begins with covers the path a round trip later: an opener would gain no more than that, and has a timer for
 /// each packet from then on.
 fn soon_opens(info: &TcpInfo, rate: u64) -> bool {
-    let on_the_way = rate as f64 * f64::from(info.min_rtt) / 1e6;
-    on_the_way <= GROWTH * BEGINNING * f64::from(info.snd_mss)
+    on_the_way(info, rate) <= GROWTH * BEGINNING * f64::from(info.snd_mss)
 }
 
 /// What the kernel says of a connection whose path is known to be so long that not any window covers it at this rate.

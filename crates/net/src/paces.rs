@@ -223,6 +223,13 @@ impl Paces {
         self.towards(peer).map(|paced| paced.pacer.rate() as u64)
     }
 
+    /// How fast the interface lets go what goes there, or the same where that is more.
+    fn fastest_to(&self, peer: ProcId) -> u64 {
+        self.towards(peer).map_or(u64::MAX, |paced| {
+            payload(paced.claims.interface()).max(paced.pacer.rate()) as u64
+        })
+    }
+
     fn towards(&self, peer: ProcId) -> Option<&Paced> {
         self.paced.get(usize::from(self.place_of(peer)?))?.as_ref()
     }
@@ -338,10 +345,9 @@ impl State {
                 Left::ForRoom | Left::ForTurn => Interest::ReadWrite,
             });
         };
-        let rate = self.paces.rate_to(link.peer).unwrap_or(u64::MAX);
-        // Of short messages the kernel is not asked.
-        let takes = |bytes| if bytes > SMALL { link.takes(bytes, rate) } else { link.is_short() };
-        self.claim(cluster, link.peer, takes);
+        // What hurries goes as fast as the interface lets it.
+        let fastest = self.paces.fastest_to(link.peer);
+        self.claim(cluster, link.peer, |bytes| link.takes(bytes, fastest));
         loop {
             let now = Instant::now();
             let backlog = self.endpoint.unwritten_bytes(link.peer);
@@ -358,7 +364,8 @@ impl State {
                     let is_shared = paced.pacer.has_waiting() || paced.pacer.is_held_up();
                     let turn = if is_shared { most } else { usize::MAX };
                     let rate = paced.pacer.rate() as u64;
-                    link.work(Work { rate, turn, all: backlog, is_direct });
+                    let all = self.endpoint.unwritten_bytes(link.peer);
+                    link.work(Work { rate, turn, all, is_direct });
                 }
                 let bytes = link.on_wire(bytes);
                 if backlog > 0 {
@@ -427,8 +434,9 @@ impl State {
         };
         let Turn::Now(most) = pacer.ask(link.peer, ask, now) else { return Ok(None) };
         // All that there is, on a path that takes it, and nobody waits: what the window lets out is no matter.
-        let is_free = backlog <= most as u64 && !pacer.has_waiting() && link.takes(backlog, rate);
-        let is_bounded = pacer.is_bounded_by_window() && backlog > 0 && !is_free;
+        let is_free =
+            || backlog <= most as u64 && !pacer.has_waiting() && link.takes(backlog, rate);
+        let is_bounded = pacer.is_bounded_by_window() && backlog > 0 && !is_free();
         let (most, is_behind) = if is_bounded {
             self.within_window(cluster, link, ask, most, now)?
         } else {

@@ -260,29 +260,27 @@ fn without_an_opener_a_connection_keeps_its_own() {
 }
 
 #[test]
-fn what_a_window_lets_out_within_a_round_trip_goes_as_it_is_until_the_kernel_spaces_out() {
+fn what_a_window_lets_out_goes_as_it_is_until_the_kernel_spaces_out() {
     let (mut stream, mut far, fd) = connected();
     let mut control = CongestionControl::new(&fd, &Congestion::Usual, FAST);
     let at = |control: &CongestionControl| {
-        let info = TcpInfo::of(&fd).unwrap();
-        let most = 2 * u64::from(info.snd_cwnd * info.snd_mss);
+        let most = window(&fd).unwrap() as u64;
         [1, most, most + 1].map(|bytes| control.takes(&fd, bytes, FAST))
     };
-    assert_eq!(at(&control), [true, true, false]);
+    assert_eq!((at(&control), control.is_free()), ([true, true, false], true));
     control.space_out();
-    assert_eq!(at(&control), [false; 3]);
+    assert_eq!((at(&control), control.is_free()), ([false; 3], false));
     // With the opener it spaces out by itself.
     let mut control = CongestionControl::new(&fd, &Congestion::Usual, FAST);
     control.work(&fd, Work::alone(FAST));
-    assert_eq!(at(&control), [false; 3]);
+    assert_eq!((at(&control), control.is_free()), ([false; 3], false));
     // Any window covers a short path.
     stream.write_all(&[0; 1000]).unwrap();
     far.read_exact(&mut [0; 1000]).unwrap();
-    assert_eq!(at(&CongestionControl::new(&fd, &Congestion::Usual, 1000)), [true; 3]);
-    assert_eq!(
-        at(&CongestionControl::new(&fd, &Congestion::Named("reno".to_owned()), FAST)),
-        [false; 3]
-    );
+    let control = CongestionControl::new(&fd, &Congestion::Usual, 1000);
+    assert_eq!((at(&control), control.is_free()), ([true; 3], true));
+    let named = Congestion::Named("reno".to_owned());
+    assert_eq!(at(&CongestionControl::new(&fd, &named, FAST)), [false; 3]);
     // Behind what the kernel holds back nothing does.
     let _ = setsockopt(&fd, TcpCongestion, &OsString::from(PLAIN));
     let control = CongestionControl::new(&fd, &Congestion::Usual, FAST);
@@ -296,15 +294,28 @@ fn what_a_window_lets_out_within_a_round_trip_goes_as_it_is_until_the_kernel_spa
 #[test]
 fn a_window_that_covers_the_path_a_round_trip_later_holds_nothing_up() {
     let (_stream, _far, fd) = connected();
-    let (snd_mss, snd_cwnd, notsent_bytes) = (1448, 10, 0);
-    let fresh = TcpInfo { snd_mss, snd_cwnd, notsent_bytes, ..TcpInfo::of(&fd).unwrap() };
-    let at = |info: TcpInfo, rtt, bytes| flows(&TcpInfo { rtt, ..info }, 5_000_000, bytes);
-    // Of 20 segments, which take 5.8 ms, a fifth is to spare.
-    assert!(at(fresh, 4_600, u64::MAX) && !at(fresh, 4_700, u64::MAX));
-    assert!(at(fresh, 40_000, 20 * 1448) && !at(fresh, 40_000, 20 * 1448 + 1));
-    assert!(at(TcpInfo { snd_cwnd: 40, ..fresh }, 18_000, u64::MAX));
-    let behind = TcpInfo { notsent_bytes: 10 * 1448, ..fresh };
-    assert!(!at(behind, 4_600, u64::MAX) && at(behind, 40_000, 10 * 1448));
+    let fresh = TcpInfo {
+        snd_mss: 1448,
+        snd_cwnd: 10,
+        snd_ssthresh: INFINITE_SSTHRESH,
+        notsent_bytes: 0,
+        unacked: 0,
+        ..TcpInfo::of(&fd).unwrap()
+    };
+    let at = |info: TcpInfo, min_rtt, bytes| flows(&TcpInfo { min_rtt, ..info }, 5_000_000, bytes);
+    // 20 segments take 5.8 ms.
+    assert!(at(fresh, 5_700, u64::MAX) && !at(fresh, 5_900, u64::MAX));
+    assert!(at(fresh, 40_000, 10 * 1448) && !at(fresh, 40_000, 10 * 1448 + 1));
+    assert!(!at(fresh, u32::MAX, u64::MAX), "not known yet");
+    assert!(at(TcpInfo { snd_cwnd: 40, ..fresh }, 23_000, u64::MAX));
+    // What is on the way has arrived by then; what the kernel keeps is before it.
+    let busy = TcpInfo { unacked: 10, ..fresh };
+    assert!(at(busy, 5_700, u64::MAX) && !at(busy, 40_000, 1));
+    let behind = TcpInfo { notsent_bytes: 5 * 1448, ..fresh };
+    assert!(!at(behind, 5_700, u64::MAX) && at(behind, 4_300, u64::MAX));
+    // Once something was lost it grows by one in a round trip.
+    let lost = TcpInfo { snd_ssthresh: 10, ..fresh };
+    assert!(at(lost, 2_800, u64::MAX) && !at(lost, 3_000, u64::MAX));
     let opens = |min_rtt, rate| soon_opens(&TcpInfo { min_rtt, ..fresh }, rate);
     assert!(opens(5_700, 5_000_000) && !opens(5_900, 5_000_000) && opens(5_900, 4_000_000));
 }
