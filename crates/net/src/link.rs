@@ -241,10 +241,11 @@ impl Link {
     /// messages the kernel is not asked.
     pub(crate) fn takes(&self, bytes: u64, rate: u64) -> bool {
         let is_free = || self.control.as_ref().is_some_and(CongestionControl::is_free);
-        match bytes {
-            ..=SMALL => self.is_short() || self.paced_to.is_none() && is_free(),
-            _ => self.is_short() || self.is_untold(bytes, rate),
-        }
+        self.is_short()
+            || match bytes {
+                ..=SMALL => self.paced_to.is_none() && is_free(),
+                _ => self.is_untold(bytes, rate),
+            }
     }
 
     /// What opens its window so that it can send so many bytes per second; `None` where it can, or nothing opens it.

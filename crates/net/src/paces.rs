@@ -434,8 +434,8 @@ impl State {
         };
         let Turn::Now(most) = pacer.ask(link.peer, ask, now) else { return Ok(None) };
         // All that there is, on a path that takes it, and nobody waits: what the window lets out is no matter.
-        let is_free =
-            || backlog <= most as u64 && !pacer.has_waiting() && link.takes(backlog, rate);
+        let takes = || ask.is_untold || link.takes(backlog, rate);
+        let is_free = || backlog <= most as u64 && !pacer.has_waiting() && takes();
         let is_bounded = pacer.is_bounded_by_window() && backlog > 0 && !is_free();
         let (most, is_behind) = if is_bounded {
             self.within_window(cluster, link, ask, most, now)?

@@ -14,6 +14,7 @@ use crate::place::{Route, Site};
 use crate::samples::{Samples, median};
 use crate::session::Session;
 use crate::watched::{Counters, Recording, bits_from};
+use std::slice;
 
 /// Of a million packets, how many may be dropped.
 const DROPS: f64 = 100.0;
@@ -41,11 +42,7 @@ pub(super) struct Outcome {
 pub(super) fn measure(session: &mut Session, burst: &Burst) -> Result<Vec<Figure>, BenchError> {
     // The first is what others are compared to.
     let modes = [session.choose(&OFF_AND_AUTO[..], &ALL_MODES), &[Mode::Vendor]].concat();
-    let mut figures = Vec::new();
-    for delay_ms in session.delays(&[10], &[0, 2, 5, 10]) {
-        figures.extend(compare(session, burst, Site { delay_ms, ..SITE }, &modes));
-    }
-    Ok(figures)
+    Ok(compare_all(session, slice::from_ref(burst), &[0, 2, 5, 10], &modes))
 }
 
 /// Bursts where all is twice as fast, with as much buffer and with four times that; and half as many nodes that are as fast each: 16 of
@@ -64,26 +61,30 @@ pub(super) fn measure_faster(session: &mut Session) -> Result<Vec<Figure>, Bench
 /// Bursts with long pauses between them, also as on kernels that do not let us have BBR.
 pub(super) fn measure_rested(session: &mut Session) -> Result<Vec<Figure>, BenchError> {
     let modes = [Mode::Off, Mode::Auto, Mode::WithoutBbr, Mode::Vendor];
-    let mut figures = Vec::new();
-    for burst in &[RESTED_PAIRS, RESTED_LONE] {
-        for delay_ms in session.delays(&[10], &[10]) {
-            figures.extend(compare(session, burst, Site { delay_ms, ..SITE }, &modes));
-        }
-    }
-    Ok(figures)
+    Ok(compare_all(session, &[RESTED_PAIRS, RESTED_LONE], &[10], &modes))
 }
 
 /// Bursts as they are elsewhere: on kernels that do not let us have BBR, where the job file does not say what interfaces carry, and where nodes
 /// have several ranks.
 pub(super) fn measure_elsewhere(session: &mut Session) -> Result<Vec<Figure>, BenchError> {
-    let others = [Mode::Off, Mode::Auto, Mode::WithoutBbr, Mode::WithoutInterfaces];
+    let modes = [Mode::Off, Mode::Auto, Mode::WithoutBbr, Mode::WithoutInterfaces];
+    Ok(compare_all(session, &[PAIRS, ALL, PAIRS_BY_TWO, ALL_BY_TWO], &[0, 10], &modes))
+}
+
+/// Each of these bursts at each of these delays, ms; quickly at 10 only.
+fn compare_all(
+    session: &mut Session,
+    bursts: &[Burst],
+    delays: &[u32],
+    modes: &[Mode],
+) -> Vec<Figure> {
     let mut figures = Vec::new();
-    for burst in &[PAIRS, ALL, PAIRS_BY_TWO, ALL_BY_TWO] {
-        for delay_ms in session.delays(&[10], &[0, 10]) {
-            figures.extend(compare(session, burst, Site { delay_ms, ..SITE }, &others));
+    for burst in bursts {
+        for delay_ms in session.delays(&[10], delays) {
+            figures.extend(compare(session, burst, Site { delay_ms, ..SITE }, modes));
         }
     }
-    Ok(figures)
+    figures
 }
 
 fn compare(session: &mut Session, burst: &Burst, site: Site, modes: &[Mode]) -> Vec<Figure> {

@@ -83,7 +83,7 @@ pub(super) fn measure(session: &mut Session) -> Result<Vec<Figure>, BenchError> 
 }
 
 /// What was seen of the lone sender, visit by visit.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Seen {
     /// How long it took to give way, and to have all again after it, ms.
     gave_way: Vec<f64>,
@@ -135,11 +135,12 @@ fn seen(frames: &[Arrival], visit: &Visit, count: u32, delay_ms: u32) -> Result<
         spans.iter().map(|&(begin, end)| mean(&lone, (begin, end.saturating_sub(ns(ENDING_MS)))));
     let alone = between.iter().map(|&span| mean(&lone, span));
     let seen = || {
-        let (gave_way, had_all) =
-            (gave_way.collect::<Option<_>>()?, had_all.collect::<Option<_>>()?);
-        let (shared_mbit, alone_mbit) =
-            (shared.collect::<Option<_>>()?, alone.collect::<Option<_>>()?);
-        Some(Seen { gave_way, had_all, shared_mbit, alone_mbit })
+        Some(Seen {
+            gave_way: gave_way.collect::<Option<_>>()?,
+            had_all: had_all.collect::<Option<_>>()?,
+            shared_mbit: shared.collect::<Option<_>>()?,
+            alone_mbit: alone.collect::<Option<_>>()?,
+        })
     };
     seen().ok_or_else(|| {
         BenchError::Output(format!(
