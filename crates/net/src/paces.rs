@@ -507,7 +507,7 @@ impl State {
         let rate = (rate / links.len().max(1) as u64).max(1);
         for &(_, token) in links {
             if let Some(Socket::Link(link)) = self.sockets.get(token)
-                && (link.paced_to.is_some() || !needs_none)
+                && (link.paced_to.is_some() || !needs_none && keeps_much(link))
             {
                 // A connection that fails says so by itself.
                 let _ = link.pace(Pace::plain(rate));
@@ -587,6 +587,12 @@ fn unpace(link: &mut Link) {
     }
     // The opener is for those that are paced.
     link.let_go();
+}
+
+/// Whether the kernel has more to send of it than a short message has: what waits at the interface no rate spaces out any more.
+fn keeps_much(link: &Link) -> bool {
+    // A connection that fails says so by itself.
+    progress(&link.carrier.fd).is_ok_and(|it| it.unsent as u64 > SMALL)
 }
 
 /// A connection that fails says so by itself.
