@@ -191,7 +191,7 @@ impl CongestionControl {
                 self.state = Control::Own { rate, is_short };
             }
             Control::Fresh if is_short => self.state = Control::Own { rate, is_short },
-            Control::Fresh if flows(&info, rate, all) => {}
+            Control::Fresh if soon_opens(&info, rate) || flows(&info, rate, all) => {}
             Control::Fresh | Control::Own { .. } if !is_open => {
                 open(fd, &mut self.lacks_opener);
                 self.state = Control::Opening;

@@ -271,21 +271,39 @@ impl Pacer {
 
     /// The same of what the kernel has: it was handed it when that was so, or was let go, and the rate may be somewhat lower now.
     pub(crate) fn needs_no_more_spacing(&self) -> bool {
+        self.level <= self.borne()
+    }
+
+    /// Of how much the interface lets out only so much sooner that the kernel need not space it out any more, bytes.
+    pub(crate) fn borne(&self) -> f64 {
         let borne = if self.is_let_go { LET_GO } else { BORNE };
-        self.level * self.sooner() <= borne
+        borne / self.sooner()
     }
 
     /// What may leave at once of a message for which the kernel need not be told of a rate: it is a few such parts, and each takes longer than
     /// wake-ups are late. Where all that the interface carries is granted that may be less soon.
     fn part_of(&self, ask: Ask) -> Option<usize> {
-        let is_known = self.slack.interface < f64::MAX;
-        let is_free = ask.is_untold && !ask.is_young && self.lead != Lead::Any;
-        if !is_known || !is_free || self.need_no_spacing(ask.backlog) {
+        if !self.goes_unspaced(ask) {
             return None;
         }
         let part = self.part().min(self.turn_of(ask.share));
         let is_worth = part as f64 >= 2.0 * self.usually_late();
         (is_worth && ask.backlog <= (PARTS * part) as u64).then_some(part)
+    }
+
+    /// The same of one that would wait for all others once for each part: all of it, if that is a turn, and no more than twice as much of it leaves
+    /// sooner as of a part.
+    fn all_of(&self, ask: Ask) -> Option<usize> {
+        let turn = self.turn_of(ask.share);
+        let is_borne = ask.backlog as f64 * self.sooner() <= BORNE;
+        (self.goes_unspaced(ask) && is_borne && ask.backlog <= turn as u64).then_some(turn)
+    }
+
+    /// Whether it is longer than what needs no spacing, but better not spaced out, so that the connection need not be told of a rate.
+    fn goes_unspaced(&self, ask: Ask) -> bool {
+        let is_known = self.slack.interface < f64::MAX;
+        let is_free = ask.is_untold && !ask.is_young && self.lead != Lead::Any;
+        is_known && is_free && !self.need_no_spacing(ask.backlog)
     }
 
     /// Of how much the interface lets out only so much sooner than the rate does as a short message has.
@@ -411,8 +429,7 @@ impl Pacer {
         if ask.backlog == 0 {
             return Turn::Now(usize::MAX);
         }
-        // Those behind others would wait for all of them once for each part.
-        let part = self.part_of(ask).filter(|_| self.is_alone(peer));
+        let part = if self.is_alone(peer) { self.part_of(ask) } else { self.all_of(ask) };
         let called = self.called.take_if(|(called, _)| *called == peer);
         let old = called.map_or(ask.left, |(_, waiting)| waiting.left);
         let turn = part.unwrap_or_else(|| self.turn_for(ask, old));

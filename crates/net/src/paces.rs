@@ -57,8 +57,9 @@ pub(crate) struct Repaced {
     /// Bytes per second.
     rate: u64,
     is_faster: bool,
-    /// The interface spaces it out well enough.
+    /// The interface spaces it out well enough; so it does so many bytes that the kernel has not sent on to it.
     needs_none: bool,
+    borne: u64,
 }
 
 impl Paced {
@@ -116,8 +117,8 @@ impl Paced {
         let is_faster = rate > before;
         let writer = if is_faster { self.pacer.writer() } else { self.pacer.last() };
         let peer = writer.filter(|_| is_other)?;
-        let needs_none = self.pacer.needs_no_more_spacing();
-        Some(Repaced { peer, rate: (rate as u64).max(1), is_faster, needs_none })
+        let (needs_none, borne) = (self.pacer.needs_no_more_spacing(), self.pacer.borne() as u64);
+        Some(Repaced { peer, rate: (rate as u64).max(1), is_faster, needs_none, borne })
     }
 }
 
@@ -497,7 +498,7 @@ impl State {
 
     /// What the kernel still has to send leaves at this rate.
     pub(crate) fn repace(&mut self, repaced: Repaced) {
-        let Repaced { peer, rate, is_faster, needs_none } = repaced;
+        let Repaced { peer, rate, is_faster, needs_none, borne } = repaced;
         let links = self.peers.get(&peer).map_or(&[][..], |peer| &peer.links);
         if is_faster && links.len() > 1 {
             // Which of them the turn is nobody knows here: it is faster from its next one on.
@@ -507,7 +508,7 @@ impl State {
         let rate = (rate / links.len().max(1) as u64).max(1);
         for &(_, token) in links {
             if let Some(Socket::Link(link)) = self.sockets.get(token)
-                && (link.paced_to.is_some() || !needs_none && keeps_much(link))
+                && (link.paced_to.is_some() || !needs_none && keeps_more(link, borne))
             {
                 // A connection that fails says so by itself.
                 let _ = link.pace(Pace::plain(rate));
@@ -589,10 +590,10 @@ fn unpace(link: &mut Link) {
     link.let_go();
 }
 
-/// Whether the kernel has more to send of it than a short message has: what waits at the interface no rate spaces out any more.
-fn keeps_much(link: &Link) -> bool {
+/// Whether the kernel has more than so many bytes that it has not sent on to the interface, where no rate spaces them out any more.
+fn keeps_more(link: &Link, bytes: u64) -> bool {
     // A connection that fails says so by itself.
-    progress(&link.carrier.fd).is_ok_and(|it| it.unsent as u64 > SMALL)
+    progress(&link.carrier.fd).is_ok_and(|it| it.unsent as u64 > bytes)
 }
 
 /// A connection that fails says so by itself.

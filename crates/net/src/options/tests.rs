@@ -292,6 +292,24 @@ fn what_a_window_lets_out_goes_as_it_is_until_the_kernel_spaces_out() {
 }
 
 #[test]
+fn a_window_that_soon_opens_is_left_to_itself_though_the_kernel_holds_something_back() {
+    let (mut stream, mut far, fd) = connected();
+    stream.write_all(&[0; 1000]).unwrap();
+    far.read_exact(&mut [0; 1000]).unwrap();
+    set_pacing_rate(&fd, 1).unwrap();
+    stream.set_nonblocking(true).unwrap();
+    while stream.write(&[0; 65536]).is_ok() {}
+    let info = TcpInfo::of(&fd).unwrap();
+    let rate = (15.0 * f64::from(info.snd_mss) / f64::from(info.min_rtt) * 1e6) as u64;
+    assert!(!is_short(&info, rate) && !flows(&info, rate, u64::MAX));
+    let mut control = CongestionControl::new(&fd, &Congestion::Usual, rate);
+    control.work(&fd, Work::alone(rate));
+    assert!(control.is_free());
+    control.work(&fd, Work::alone(FAST));
+    assert!(!control.is_free());
+}
+
+#[test]
 fn a_window_that_covers_the_path_a_round_trip_later_holds_nothing_up() {
     let (_stream, _far, fd) = connected();
     let fresh = TcpInfo {

@@ -278,5 +278,22 @@ fn who_waits_behind_others_has_all_of_its_message_in_a_turn() {
     let Turn::Now(most) = world.pacer.ask(ProcId(1), untold(5), world.now) else {
         panic!("it was called")
     };
-    assert!(most >= 5 * SEGMENT && !world.pacer.is_unspaced(), "{most}");
+    // Three of five segments leave sooner.
+    assert!(most >= 5 * SEGMENT && world.pacer.is_unspaced(), "{most}");
+}
+
+#[test]
+fn behind_others_little_is_let_go_as_it_is() {
+    let mut world = World::new(2);
+    world.pacer.set_slack(slack(2.5 * RATE, 0.0));
+    world.pacer.set_rate(2.0 * RATE, world.now);
+    let turn = world.pacer.turn();
+    // A fifth of it leaves sooner.
+    assert_eq!(world.pacer.all_of(untold(turn / SEGMENT)), Some(turn));
+    assert_eq!(world.pacer.all_of(untold(turn / SEGMENT + 1)), None, "it is more than a turn");
+    assert_eq!(world.pacer.all_of(untold(3)), None, "it needs none");
+    assert_eq!(world.pacer.all_of(Ask { is_untold: false, ..untold(turn / SEGMENT) }), None);
+    world.pacer.set_rate(RATE, world.now);
+    assert_eq!(world.pacer.all_of(untold(6)), Some(world.pacer.turn()));
+    assert_eq!(world.pacer.all_of(untold(7)), None, "too much leaves sooner");
 }
