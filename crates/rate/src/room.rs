@@ -14,37 +14,47 @@ const LAPSES: Duration = Duration::from_millis(20);
 /// A call is over when so many times as many transfers have begun as there are members: a few seldom meet as many as all that come after them do.
 const ROUNDS: usize = 2;
 
+/// The same of the first one: while a program gets ready fewer send than afterwards, or all at once just then.
+const ROUNDS_FIRST: usize = 8;
+
 /// A few that were seen are not all that may come: there is room for no less than such a part of the members.
 const LEAST_PART: usize = 2;
+
+/// There is as much for each as if so many less had been seen: of what all together may be ahead the link's buffer holds half as much again. Of the most
+/// that are there at some moment in a second one has often come by chance.
+const FITS: usize = 1;
 
 /// How many processes of a cluster send at the same time at the most.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RollCall {
     /// Until then not everybody says all.
     until: Option<Instant>,
+    has_told: bool,
     begun: usize,
     most: usize,
 }
 
 impl RollCall {
-    /// A transfer begins, with which so many processes of so many members send. How many did at the most, half of them at least, once all has been
-    /// heard and it was not all of them: it begins anew then, unless they are [`told`](Self::told).
+    /// A transfer begins, with which so many processes, itself one, of so many members send. For how many there is to be room, half of them at least, once all
+    /// has been heard and it was not all of them: it begins anew then, unless they are [`told`](Self::told).
     pub(crate) fn begin(&mut self, active: usize, members: usize, now: Instant) -> Option<usize> {
         if self.until.is_some_and(|until| now < until) {
             return None;
         }
         self.begun += 1;
         self.most = self.most.max(active);
-        if self.begun < ROUNDS * members {
+        let rounds = if self.has_told { ROUNDS } else { ROUNDS_FIRST };
+        if self.begun < rounds * members {
             return None;
         }
-        let most = std::mem::take(self).most.max(members.div_ceil(LEAST_PART));
-        (most < members).then_some(most)
+        self.begun = 0;
+        let most = std::mem::take(&mut self.most);
+        (most < members).then(|| (most - FITS).max(members.div_ceil(LEAST_PART)))
     }
 
     /// They are told what it came to.
     pub(crate) fn told(&mut self, now: Instant) {
-        self.until = Some(now + HOLDS + LAPSES);
+        (self.until, self.has_told) = (Some(now + HOLDS + LAPSES), true);
     }
 }
 
@@ -58,13 +68,31 @@ mod tests {
     }
 
     #[test]
-    fn it_takes_as_many_transfers_as_there_are_members_twice() {
+    fn the_first_takes_four_times_as_many_transfers_as_others() {
         let (mut call, now) = (RollCall::default(), Instant::now());
-        assert_eq!(begin(&mut call, &[1, 2, 1, 3, 1, 1, 1], now), [None; 7]);
-        assert_eq!(call.begin(2, 4, now), Some(3));
-        // Nobody was told, since somebody sends for long: those before are forgotten.
-        assert_eq!(begin(&mut call, &[1; 7], now), [None; 7]);
-        assert_eq!(call.begin(2, 4, now), Some(2));
+        let begin = |call: &mut RollCall, count: usize, last, now| {
+            assert_eq!(begin(call, &vec![1; count - 1], now), vec![None; count - 1]);
+            call.begin(last, 4, now)
+        };
+        // There is room for half of them at least, and so many fit though one more comes.
+        let all = [(3, Some(2)), (1, Some(2)), (4, None), (3, Some(2))];
+        let first = all.map(|(last, _)| begin(&mut call, 32, last, now));
+        assert_eq!(first, all.map(|(_, told)| told), "nobody was told: those before are forgotten");
+        call.told(now);
+        let now = now + HOLDS + LAPSES;
+        assert_eq!(all.map(|(last, _)| begin(&mut call, 8, last, now)), all.map(|(_, told)| told));
+    }
+
+    #[test]
+    fn one_more_than_there_is_room_for_fits() {
+        let mut call = RollCall { has_told: true, ..RollCall::default() };
+        let mut most = |most| {
+            let mut begin = |active| call.begin(active, 8, Instant::now());
+            (0..15).for_each(|_| assert_eq!(begin(1), None));
+            begin(most)
+        };
+        let room = [1, 4, 5, 6, 7, 8].map(&mut most);
+        assert_eq!(room, [Some(4), Some(4), Some(4), Some(5), Some(6), None]);
     }
 
     #[test]
@@ -81,7 +109,9 @@ mod tests {
     #[test]
     fn where_all_send_at_the_same_time_nobody_gains_by_it() {
         let (mut call, now) = (RollCall::default(), Instant::now());
+        call.told(now);
+        let now = now + HOLDS + LAPSES;
         assert_eq!(begin(&mut call, &[1, 4, 1, 1, 1, 1, 1, 1], now), [None; 8]);
-        assert_eq!(begin(&mut call, &[3; 8], now).last(), Some(&Some(3)));
+        assert_eq!(begin(&mut call, &[3; 8], now).last(), Some(&Some(2)));
     }
 }
