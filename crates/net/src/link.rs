@@ -14,7 +14,7 @@ use rustix::net::{RecvFlags, recv};
 use crate::LinkError;
 use crate::carrier::Carrier;
 use crate::opening::{Opening, Words};
-use crate::options::{Carried, CongestionControl, Work, set_pacing_rate};
+use crate::options::{Carried, CongestionControl, Work, lets_out, set_pacing_rate};
 use crate::pace::SMALL;
 use crate::poller::Interest;
 use crate::pulse::Pulse;
@@ -246,6 +246,12 @@ impl Link {
                 ..=SMALL => self.paced_to.is_none() && is_free(),
                 _ => self.is_untold(bytes, rate),
             }
+    }
+
+    /// Whether its window holds up nothing of so many bytes more at such a rate. Of short messages the kernel is not asked.
+    pub(crate) fn lets_out(&self, bytes: u64, rate: u64) -> bool {
+        let rate = self.without_headers(rate);
+        bytes <= SMALL || self.is_short() || lets_out(&self.carrier.fd, bytes, rate)
     }
 
     /// What opens its window so that it can send so many bytes per second; `None` where it can, or nothing opens it.

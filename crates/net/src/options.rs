@@ -63,6 +63,10 @@ const BESIDE: u32 = 2;
 /// What every window begins with, and rests at, segments (RFC 6928).
 const BEGINNING: f64 = 10.0;
 
+/// A path that so many cover does not wait long for a window that begins with [`BEGINNING`]: it has twice as many a round trip later, then four times. Half as
+/// many as that again, since the first round trips are measured while all who begin keep the machine busy.
+const SOON: f64 = 3.0 * BEGINNING;
+
 /// A window that is filled is so many times as wide a round trip later, until something is lost.
 const GROWTH: f64 = 2.0;
 
@@ -308,6 +312,11 @@ pub(crate) fn window(fd: &OwnedFd) -> io::Result<usize> {
     Ok(room(&TcpInfo::of(fd)?))
 }
 
+/// Whether a window lets out so many bytes more at once, or covers its path at this rate (bytes per second) a round trip later.
+pub(crate) fn lets_out(fd: &OwnedFd, bytes: u64, rate: u64) -> bool {
+    TcpInfo::of(fd).is_ok_and(|info| flows(&info, rate, bytes))
+}
+
 /// What comes of what is written on a connection now.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outlook {
@@ -442,10 +451,10 @@ fn is_short(info: &TcpInfo, rate: u64) -> bool {
     SPARE * on_the_way(info, rate) <= BEGINNING * f64::from(info.snd_mss)
 }
 
-/// Whether the window that every connection begins with covers the path a round trip later: an opener would gain no more than that, and has a timer for
-/// each packet from then on.
+/// Whether the window that every connection begins with soon covers the path: an opener would gain a round trip or two, and has a timer for each packet
+/// from then on.
 fn soon_opens(info: &TcpInfo, rate: u64) -> bool {
-    on_the_way(info, rate) <= GROWTH * BEGINNING * f64::from(info.snd_mss)
+    on_the_way(info, rate) <= SOON * f64::from(info.snd_mss)
 }
 
 /// What the kernel says of a connection whose path is known to be so long that not any window covers it at this rate.

@@ -348,7 +348,7 @@ impl State {
         };
         // What hurries goes as fast as the interface lets it.
         let fastest = self.paces.fastest_to(link.peer);
-        self.claim(cluster, link.peer, |bytes| link.takes(bytes, fastest));
+        self.claim(cluster, link.peer, |bytes| link.lets_out(bytes, fastest));
         loop {
             let now = Instant::now();
             let backlog = self.endpoint.unwritten_bytes(link.peer);
