@@ -101,13 +101,15 @@ pub(crate) struct Work {
     pub(crate) all: u64,
     /// It is the peer's only connection, and no relay is on the way, which would hold it back.
     pub(crate) is_direct: bool,
+    /// It has sent so little yet that the kernel, told of a rate, would not space it out: the opener does.
+    pub(crate) is_young: bool,
 }
 
 impl Work {
     /// For ever, with no others.
     #[cfg(test)]
     pub(crate) const fn alone(rate: u64) -> Self {
-        Self { rate, turn: usize::MAX, all: u64::MAX, is_direct: true }
+        Self { rate, turn: usize::MAX, all: u64::MAX, is_direct: true, is_young: false }
     }
 }
 
@@ -163,7 +165,7 @@ impl CongestionControl {
 
     /// More is to be sent than goes at once.
     pub(crate) fn work(&mut self, fd: &OwnedFd, work: Work) {
-        let Work { rate, turn, all, is_direct } = work;
+        let Work { rate, turn, all, is_direct, is_young } = work;
         let Some(own) = &self.own else { return };
         if self.state == Control::Resting {
             self.state = Control::Opening;
@@ -195,7 +197,7 @@ impl CongestionControl {
                 self.state = Control::Own { rate, is_short };
             }
             Control::Fresh if is_short => self.state = Control::Own { rate, is_short },
-            Control::Fresh if soon_opens(&info, rate) || flows(&info, rate, all) => {}
+            Control::Fresh if flows(&info, rate, all) || !is_young && soon_opens(&info, rate) => {}
             Control::Fresh | Control::Own { .. } if !is_open => {
                 open(fd, &mut self.lacks_opener);
                 self.state = Control::Opening;

@@ -366,7 +366,8 @@ impl State {
                     let turn = if is_shared { most } else { usize::MAX };
                     let rate = paced.pacer.rate() as u64;
                     let all = self.endpoint.unwritten_bytes(link.peer);
-                    link.work(Work { rate, turn, all, is_direct });
+                    let is_young = link.written < YOUNG;
+                    link.work(Work { rate, turn, all, is_direct, is_young });
                 }
                 let bytes = link.on_wire(bytes);
                 if backlog > 0 {

@@ -426,7 +426,8 @@ impl State {
         *bytes = link.on_wire(written.bytes);
         if written.left != Left::Nothing {
             let turn = if turn.has_others { most } else { usize::MAX };
-            link.work(Work { rate: rate.max(1), turn, all: u64::MAX, is_direct: false });
+            let (rate, is_young) = (rate.max(1), link.written < YOUNG);
+            link.work(Work { rate, turn, all: u64::MAX, is_direct: false, is_young });
         }
         Ok(written.left)
     }
