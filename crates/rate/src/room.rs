@@ -49,7 +49,7 @@ impl RollCall {
         }
         self.begun = 0;
         let most = std::mem::take(&mut self.most);
-        (most < members).then(|| (most - FITS).max(members.div_ceil(LEAST_PART)))
+        (most < members).then(|| most.saturating_sub(FITS).max(members.div_ceil(LEAST_PART)))
     }
 
     /// They are told what it came to.
