@@ -63,8 +63,8 @@ const BESIDE: u32 = 2;
 /// What every window begins with, and rests at, segments (RFC 6928).
 const BEGINNING: f64 = 10.0;
 
-/// A path that so many cover does not wait long for a window that begins with [`BEGINNING`]: it has twice as many a round trip later, then four times. Half as
-/// many as that again, since the first round trips are measured while all who begin keep the machine busy.
+/// A path that so many segments cover does not wait long for a window that begins with [`BEGINNING`], and has 20 a round trip later, then 40. More than 20
+/// since the first round trips are measured while all who begin keep the machine busy.
 const SOON: f64 = 3.0 * BEGINNING;
 
 /// A window that is filled is so many times as wide a round trip later, until something is lost.

@@ -68,6 +68,10 @@ const PARTS: usize = 6;
 const BORNE: f64 = 2.0 * SMALL as f64;
 const LET_GO: f64 = 4.0 * SMALL as f64;
 
+/// So many times what a pause is worth leaves sooner, at most, of a message that goes unspaced since it would wait for others: 48 KB, if all do so at
+/// once.
+const ALL_BORNE: f64 = 3.0;
+
 /// It is looked whether all has left when so much more could have, and no later than a wake-up may be: where the kernel is a packet behind it would
 /// be looked at twice.
 const SPARE: f64 = SEGMENT as f64;
@@ -184,7 +188,7 @@ pub(crate) struct Pacer {
     is_first: bool,
     /// The last turn was cut short by a window: the kernel has no more to space out, so the next one waits until that has left.
     is_cut: bool,
-    /// It was a part that needs no spacing: the same.
+    /// It was a part that needs no spacing, or all of a message that goes without: the same.
     is_part: bool,
     /// It was not to keep to the rate ([`Lead::Any`]): the same.
     is_let_go: bool,
@@ -292,10 +296,11 @@ impl Pacer {
     }
 
     /// The same of one that would wait for all others once for each part: all of it, if that is a turn, and no more than twice as much of it leaves
-    /// sooner as of a part.
+    /// sooner as of a part. None where a pause is worth nothing, as after losses.
     fn all_of(&self, ask: Ask) -> Option<usize> {
         let turn = self.turn_of(ask.share);
-        let is_borne = ask.backlog as f64 * self.sooner() <= BORNE;
+        let borne = BORNE.min(ALL_BORNE * self.slack.pause);
+        let is_borne = ask.backlog as f64 * self.sooner() <= borne;
         (self.goes_unspaced(ask) && is_borne && ask.backlog <= turn as u64).then_some(turn)
     }
 
@@ -312,7 +317,7 @@ impl Pacer {
         whole((SMALL as f64 / self.sooner_at(rate)) as usize)
     }
 
-    /// Whether the present turn need not be spaced out: it is such a part, or does not keep to the rate.
+    /// Whether the present turn need not be spaced out: it is such a part, or all of a message, or does not keep to the rate.
     pub(crate) const fn is_unspaced(&self) -> bool {
         self.is_part || self.is_let_go
     }

@@ -509,7 +509,7 @@ impl State {
         let rate = (rate / links.len().max(1) as u64).max(1);
         for &(_, token) in links {
             if let Some(Socket::Link(link)) = self.sockets.get(token)
-                && (link.paced_to.is_some() || !needs_none && keeps_more(link, borne))
+                && (link.paced_to.is_some() || !is_faster && !needs_none && keeps_more(link, borne))
             {
                 // A connection that fails says so by itself.
                 let _ = link.pace(Pace::plain(rate));

@@ -281,7 +281,9 @@ impl State {
         if backlog == 0 {
             return;
         }
-        let is_open = takes(backlog);
+        // Where nothing may hurry it is no matter.
+        let may_hurry = self.paces.get(cluster).is_some_and(|paced| paced.claims.may_hurry());
+        let is_open = may_hurry && takes(backlog);
         self.hurry(cluster, backlog, is_open);
         if is_claimed && !self.is_leaving(cluster, peer)
             || self.is_brief(cluster, (peer, is_open), backlog)

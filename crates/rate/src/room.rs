@@ -29,7 +29,8 @@ const FITS: usize = 1;
 pub(crate) struct RollCall {
     /// Until then not everybody says all.
     until: Option<Instant>,
-    has_told: bool,
+    /// One is over.
+    has_called: bool,
     begun: usize,
     most: usize,
 }
@@ -43,18 +44,18 @@ impl RollCall {
         }
         self.begun += 1;
         self.most = self.most.max(active);
-        let rounds = if self.has_told { ROUNDS } else { ROUNDS_FIRST };
+        let rounds = if self.has_called { ROUNDS } else { ROUNDS_FIRST };
         if self.begun < rounds * members {
             return None;
         }
-        self.begun = 0;
-        let most = std::mem::take(&mut self.most);
+        let most = self.most;
+        (self.begun, self.most, self.has_called) = (0, 0, true);
         (most < members).then(|| most.saturating_sub(FITS).max(members.div_ceil(LEAST_PART)))
     }
 
     /// They are told what it came to.
     pub(crate) fn told(&mut self, now: Instant) {
-        (self.until, self.has_told) = (Some(now + HOLDS + LAPSES), true);
+        self.until = Some(now + HOLDS + LAPSES);
     }
 }
 
@@ -76,16 +77,15 @@ mod tests {
         };
         // There is room for half of them at least, and so many fit though one more comes.
         let all = [(3, Some(2)), (1, Some(2)), (4, None), (3, Some(2))];
-        let first = all.map(|(last, _)| begin(&mut call, 32, last, now));
-        assert_eq!(first, all.map(|(_, told)| told), "nobody was told: those before are forgotten");
-        call.told(now);
-        let now = now + HOLDS + LAPSES;
-        assert_eq!(all.map(|(last, _)| begin(&mut call, 8, last, now)), all.map(|(_, told)| told));
+        assert_eq!(begin(&mut call, 32, 4, now), None);
+        for (last, told) in all {
+            assert_eq!(begin(&mut call, 8, last, now), told, "those before are forgotten");
+        }
     }
 
     #[test]
     fn one_more_than_there_is_room_for_fits() {
-        let mut call = RollCall { has_told: true, ..RollCall::default() };
+        let mut call = RollCall { has_called: true, ..RollCall::default() };
         let mut most = |most| {
             let mut begin = |active| call.begin(active, 8, Instant::now());
             (0..15).for_each(|_| assert_eq!(begin(1), None));
@@ -98,6 +98,7 @@ mod tests {
     #[test]
     fn what_begins_while_not_everybody_says_all_is_not_counted() {
         let (mut call, now) = (RollCall::default(), Instant::now());
+        (0..32).for_each(|_| _ = call.begin(3, 4, now));
         call.told(now);
         assert_eq!(begin(&mut call, &[3; 9], now + HOLDS), [None; 9]);
         let later = now + HOLDS + LAPSES;
@@ -109,8 +110,7 @@ mod tests {
     #[test]
     fn where_all_send_at_the_same_time_nobody_gains_by_it() {
         let (mut call, now) = (RollCall::default(), Instant::now());
-        call.told(now);
-        let now = now + HOLDS + LAPSES;
+        call.has_called = true;
         assert_eq!(begin(&mut call, &[1, 4, 1, 1, 1, 1, 1, 1], now), [None; 8]);
         assert_eq!(begin(&mut call, &[3; 8], now).last(), Some(&Some(2)));
     }

@@ -269,7 +269,7 @@ fn what_was_let_go_leaves_so_when_a_rate_counts_again_and_what_follows_waits_for
 #[test]
 fn who_waits_behind_others_has_all_of_its_message_in_a_turn() {
     let mut world = World::new(2);
-    world.pacer.set_slack(slack(2.5 * RATE, 0.0));
+    world.pacer.set_slack(slack(2.5 * RATE, 2.0 * SEGMENT as f64));
     world.go(0);
     assert_eq!(world.ask(0, 1 << 20), Turn::Later);
     assert_eq!(world.pacer.ask(ProcId(1), untold(5), world.now), Turn::Later);
@@ -285,7 +285,7 @@ fn who_waits_behind_others_has_all_of_its_message_in_a_turn() {
 #[test]
 fn behind_others_little_is_let_go_as_it_is() {
     let mut world = World::new(2);
-    world.pacer.set_slack(slack(2.5 * RATE, 0.0));
+    world.pacer.set_slack(slack(2.5 * RATE, 2.0 * SEGMENT as f64));
     world.pacer.set_rate(2.0 * RATE, world.now);
     let turn = world.pacer.turn();
     // A fifth of it leaves sooner.
@@ -296,4 +296,10 @@ fn behind_others_little_is_let_go_as_it_is() {
     world.pacer.set_rate(RATE, world.now);
     assert_eq!(world.pacer.all_of(untold(6)), Some(world.pacer.turn()));
     assert_eq!(world.pacer.all_of(untold(7)), None, "too much leaves sooner");
+    // One of many, of whom a pause is worth less; and after losses.
+    world.pacer.set_slack(slack(2.5 * RATE, 1.1 * SEGMENT as f64));
+    let turn = world.pacer.turn();
+    assert_eq!([5, 6].map(|few| world.pacer.all_of(untold(few))), [Some(turn), None]);
+    world.pacer.set_slack(slack(2.5 * RATE, 0.0));
+    assert_eq!(world.pacer.all_of(untold(4)), None);
 }
