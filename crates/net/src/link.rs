@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use gridmpi_engine::{Endpoint, Progress, Sink};
-use gridmpi_rate::{HEADERS, Weight};
+use gridmpi_rate::{HEADERS, SEGMENT, Weight};
 use gridmpi_wire::{MAX_HEAD, ProcId, Strand, parse};
 use rustix::net::{RecvFlags, recv};
 
@@ -19,6 +19,10 @@ use crate::pace::SMALL;
 use crate::poller::Interest;
 use crate::pulse::Pulse;
 use crate::spread::Speed;
+
+/// The kernel does not space out the first ten segments of a connection. Where a handshake had those it does, by its own pace, which the window
+/// of a connection that has just been made lets be no more than a part of the rate: a turn would last into the next one's.
+pub(crate) const YOUNG: u64 = 10 * SEGMENT as u64;
 
 /// Most bytes read or, by whole frames, written on one connection before others get their turn.
 const TURN: usize = 1 << 20;
@@ -193,6 +197,11 @@ impl Link {
     /// A rate as the kernel counts it, which knows no headers; all ones stay that.
     pub(crate) fn without_headers(&self, rate: u64) -> u64 {
         if rate == u64::MAX { rate } else { self.weight.rate(rate) }
+    }
+
+    /// Whether the kernel does not space it out yet.
+    pub(crate) const fn is_young(&self) -> bool {
+        self.written < YOUNG
     }
 
     /// More is to be sent than goes at once.

@@ -152,8 +152,7 @@ impl CongestionControl {
 
     /// The same, and it lets out so many bytes at once, or at this rate (bytes per second).
     pub(crate) fn takes(&self, fd: &OwnedFd, bytes: u64, rate: u64) -> bool {
-        let flows = || TcpInfo::of(fd).is_ok_and(|info| flows(&info, rate, bytes));
-        self.is_short() || self.state == Control::Fresh && flows()
+        self.is_short() || self.state == Control::Fresh && lets_out(fd, bytes, rate)
     }
 
     /// The kernel spaces out what is sent from now on.

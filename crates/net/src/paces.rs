@@ -17,10 +17,6 @@ use crate::poller::{Interest, Slots, Token};
 use crate::state::{Socket, State};
 use crate::timers::Due;
 
-/// The kernel does not space out the first ten segments of a connection. Where a handshake had those it does, by its own pace, which the window
-/// of a connection that has just been made lets be no more than a part of the rate: a turn would last into the next one's.
-pub(crate) const YOUNG: u64 = 10 * SEGMENT as u64;
-
 /// The pacers, by cluster.
 #[derive(Debug, Default)]
 pub(crate) struct Paces {
@@ -57,9 +53,8 @@ pub(crate) struct Repaced {
     /// Bytes per second.
     rate: u64,
     is_faster: bool,
-    /// The interface spaces it out well enough; so it does so many bytes that the kernel has not sent on to it.
-    needs_none: bool,
-    borne: u64,
+    /// A connection that was told of no rate yet is told of this one if the kernel has more than so many bytes of it.
+    untold: Option<u64>,
 }
 
 impl Paced {
@@ -117,8 +112,10 @@ impl Paced {
         let is_faster = rate > before;
         let writer = if is_faster { self.pacer.writer() } else { self.pacer.last() };
         let peer = writer.filter(|_| is_other)?;
-        let (needs_none, borne) = (self.pacer.needs_no_more_spacing(), self.pacer.borne() as u64);
-        Some(Repaced { peer, rate: (rate as u64).max(1), is_faster, needs_none, borne })
+        // The interface spaces out so much well enough; and what nothing spaces out needs not be told that it may be faster.
+        let is_told = !is_faster && !self.pacer.needs_no_more_spacing();
+        let untold = is_told.then(|| self.pacer.borne() as u64);
+        Some(Repaced { peer, rate: (rate as u64).max(1), is_faster, untold })
     }
 }
 
@@ -366,7 +363,7 @@ impl State {
                     let turn = if is_shared { most } else { usize::MAX };
                     let rate = paced.pacer.rate() as u64;
                     let all = self.endpoint.unwritten_bytes(link.peer);
-                    let is_young = link.written < YOUNG;
+                    let is_young = link.is_young();
                     link.work(Work { rate, turn, all, is_direct, is_young });
                 }
                 let bytes = link.on_wire(bytes);
@@ -429,7 +426,7 @@ impl State {
             backlog,
             left,
             frame,
-            is_young: link.written < YOUNG,
+            is_young: link.is_young(),
             // Of what goes as it is nobody asks.
             is_untold: !pacer.need_no_spacing(backlog) && link.is_untold(backlog, rate),
             share,
@@ -459,7 +456,7 @@ impl State {
         // once told of any rate the kernel has a timer for each packet.
         let is_other = |known| backlog > SMALL || known < told || known == u64::MAX && backlog > 0;
         let needs_spacing =
-            link.written >= YOUNG && !pacer.is_unspaced() && !pacer.need_no_spacing(backlog);
+            !link.is_young() && !pacer.is_unspaced() && !pacer.need_no_spacing(backlog);
         if link.paced_to.map_or(needs_spacing, is_other) {
             link.pace(Pace { told, rate, is_behind })?;
             self.begin_opening(cluster, now);
@@ -499,7 +496,7 @@ impl State {
 
     /// What the kernel still has to send leaves at this rate.
     pub(crate) fn repace(&mut self, repaced: Repaced) {
-        let Repaced { peer, rate, is_faster, needs_none, borne } = repaced;
+        let Repaced { peer, rate, is_faster, untold } = repaced;
         let links = self.peers.get(&peer).map_or(&[][..], |peer| &peer.links);
         if is_faster && links.len() > 1 {
             // Which of them the turn is nobody knows here: it is faster from its next one on.
@@ -509,7 +506,7 @@ impl State {
         let rate = (rate / links.len().max(1) as u64).max(1);
         for &(_, token) in links {
             if let Some(Socket::Link(link)) = self.sockets.get(token)
-                && (link.paced_to.is_some() || !is_faster && !needs_none && keeps_more(link, borne))
+                && (link.paced_to.is_some() || untold.is_some_and(|most| keeps_more(link, most)))
             {
                 // A connection that fails says so by itself.
                 let _ = link.pace(Pace::plain(rate));

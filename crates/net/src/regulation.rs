@@ -15,7 +15,7 @@ use gridmpi_wire::{Carries, Demand, Grant, Limit, Part, ProcId, Room, Share, Sta
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::Online;
-use crate::paces::wire_bits;
+use crate::paces::{Paced, wire_bits};
 use crate::seen::TELLS;
 use crate::state::State;
 use crate::timers::Due;
@@ -281,10 +281,7 @@ impl State {
         if backlog == 0 {
             return;
         }
-        // Where nothing may hurry it is no matter.
-        let may_hurry = self.paces.get(cluster).is_some_and(|paced| paced.claims.may_hurry());
-        let is_open = may_hurry && takes(backlog);
-        self.hurry(cluster, backlog, is_open);
+        let is_open = self.hurry(cluster, backlog, takes);
         if is_claimed && !self.is_leaving(cluster, peer)
             || self.is_brief(cluster, (peer, is_open), backlog)
             || self.goes_on(cluster, peer)
@@ -329,13 +326,15 @@ impl State {
         bytes > WORTH && bytes as f64 * 8.0 > in_time
     }
 
-    /// So many bytes are all that waits for somebody: they may go faster than the rate, little as they are.
-    fn hurry(&mut self, cluster: u16, backlog: u64, is_open: bool) {
-        let now = Instant::now();
-        if let Some(paced) = self.paces.get(cluster).filter(|paced| paced.claims.may_hurry()) {
-            paced.claims.hurry(wire_bits(backlog), is_open, now);
-            paced.follow_claims(now);
-        }
+    /// So many bytes are all that waits for somebody: they may go faster than the rate, little as they are. Whether the path takes them, which is no matter
+    /// where nothing may hurry.
+    fn hurry(&mut self, cluster: u16, backlog: u64, takes: impl FnOnce(u64) -> bool) -> bool {
+        let may_hurry = |paced: &&mut Paced| paced.claims.may_hurry();
+        let Some(paced) = self.paces.get(cluster).filter(may_hurry) else { return false };
+        let (is_open, now) = (takes(backlog), Instant::now());
+        paced.claims.hurry(wire_bits(backlog), is_open, now);
+        paced.follow_claims(now);
+        is_open
     }
 
     /// So many bytes are all that waits for somebody, for whom nothing more is claimed; perhaps something is for others.

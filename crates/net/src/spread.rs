@@ -10,7 +10,7 @@ use crate::NetConfig;
 use crate::link::{Left, Link, Most, Pace};
 use crate::options::{Work, window};
 use crate::pace::{Ask, SMALL, TURN_YOUNG, Turn};
-use crate::paces::{Paced, Paces, YOUNG};
+use crate::paces::{Paced, Paces};
 use crate::paths::{Came, Lag, Path};
 use crate::poller::{Interest, Slots, Token};
 use crate::state::{Peer, Socket, State};
@@ -414,7 +414,7 @@ impl State {
     ) -> io::Result<Left> {
         let mut most = most;
         if turn.is_counted {
-            if link.written < YOUNG {
+            if link.is_young() {
                 most = most.min(TURN_YOUNG);
             }
             if turn.is_bounded {
@@ -426,7 +426,7 @@ impl State {
         *bytes = link.on_wire(written.bytes);
         if written.left != Left::Nothing {
             let turn = if turn.has_others { most } else { usize::MAX };
-            let (rate, is_young) = (rate.max(1), link.written < YOUNG);
+            let (rate, is_young) = (rate.max(1), link.is_young());
             link.work(Work { rate, turn, all: u64::MAX, is_direct: false, is_young });
         }
         Ok(written.left)

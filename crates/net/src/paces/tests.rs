@@ -8,6 +8,7 @@ use gridmpi_wire::{ContextId, JobKey, Rank, Strand};
 
 use super::*;
 use crate::carrier::Carrier;
+use crate::link::YOUNG;
 use crate::links::Met;
 use crate::pace::tests::all_of;
 use crate::{Bound, Limits, Listen, Net, NetConfig, Online, Way, bind};

@@ -9,6 +9,7 @@ use gridmpi_rate::{Network, Rate};
 use gridmpi_wire::{ContextId, Rank};
 
 use super::*;
+use crate::link::YOUNG;
 use crate::pace::Slack;
 use crate::pace::tests::all_of;
 use crate::paces::tests::{FAR, meet, state};
